@@ -1,10 +1,9 @@
-"""Answers that must be JSON of a given shape, and descriptions for the model of what is wrong with
-its text.
+"""Answers that must be JSON with a given schema, and error descriptions for the model.
 
-The schema comes from a caller and the text from a model, and neither is trusted. A schema may name
-nothing outside itself, and a check that takes too many steps ends. `pattern` is an annotation here:
-a regular expression can be written so that it never terminates. A client that has a pydantic model
-of the answer checks it again, as a whole.
+The schema comes from a caller and the text from a model; neither is trusted. A schema may not refer
+to anything outside itself, and a check with too many steps is aborted. `pattern` is only an
+annotation here, because a regular expression can be written so that it never terminates. A client
+with a pydantic model of the answer checks the whole answer again.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from loopline.agents.protocols import MAX_SCHEMA_BYTES
 from loopline.agents.records import JsonObject
 
 MAX_CHECKS = 100_000
-"""Most keywords of a schema that are checked against one answer; a plain schema needs one for each
-value in it."""
+"""Maximum number of schema keywords that are checked against one answer; a plain schema needs one
+for each value."""
 _SHOWN_ERRORS = 3
 _SHOWN_CHARS = 300
 _FENCE = "```"
@@ -34,12 +33,11 @@ class _TooManyChecks(Exception):
 
 
 class AnswerSchema:
-    """A JSON schema (2020-12) that the whole answer must fit."""
+    """A JSON schema (2020-12) that the whole answer must match."""
 
     def __init__(self, schema: JsonObject) -> None:
-        """Raises `InvalidOptions` for what is not a schema, is too large, or refers elsewhere."""
-        # Imported by the runs that need it: it takes longer than everything else that a role
-        # imports.
+        """Raises `InvalidOptions` for a schema that is invalid, too large, or refers elsewhere."""
+        # Imported only by runs that need it: it takes longer than all other imports of a role.
         from jsonschema import Draft202012Validator, SchemaError
 
         self.schema = schema
@@ -69,7 +67,7 @@ class AnswerSchema:
             ) from error
 
     def read(self, text: str) -> tuple[str, None] | tuple[None, str]:
-        """The JSON text in a model's answer, perhaps in a code fence; or what is wrong with it."""
+        """The JSON text in a model's answer, perhaps in a code fence; or an error message."""
         body = unfenced(text)
         if len(body.encode()) > MAX_ANSWER_BYTES:
             return None, f"the answer has more than {MAX_ANSWER_BYTES} bytes"
@@ -81,18 +79,18 @@ class AnswerSchema:
         return (None, wrong) if wrong else (body, None)
 
     def may_fit(self, value: JsonValue) -> bool:
-        """Whether a value fits, or nobody can tell."""
+        """Whether a value matches the schema, or this cannot be decided."""
         wrong = self._mismatch(value)
         return not wrong or wrong.startswith(_NOT_CHECKED)
 
     def _mismatch(self, value: JsonValue) -> str:
-        """Places in which the value does not fit, in words; empty if it fits."""
+        """Descriptions of the places where the value does not match; empty if it matches."""
         from jsonschema.exceptions import ValidationError
         from referencing import Registry
         from referencing.exceptions import Unresolvable
 
         messages: list[str] = []
-        # An empty registry: without one the library fetches what a reference names.
+        # An empty registry: otherwise, the library fetches the target of a reference.
         validator = _bounded_validator()(self.schema, registry=Registry())
         try:
             errors = cast("Iterator[ValidationError]", validator.iter_errors(value))
@@ -108,8 +106,8 @@ class AnswerSchema:
 
 
 def check_rule(schema: JsonObject) -> None:
-    """Check a schema that decides about answers: it may not ask for what is never checked. Raises
-    `InvalidOptions`."""
+    """Check a schema that decides about answers: it must not contain conditions that are never
+    checked. Raises `InvalidOptions`."""
     AnswerSchema(schema)
     if any(keyword == "pattern" for keyword, _ in _keywords(schema)):
         raise InvalidOptions(
@@ -118,7 +116,7 @@ def check_rule(schema: JsonObject) -> None:
 
 
 def _bounded_validator() -> Callable[..., Any]:
-    """A validator class whose instances, all together, make `MAX_CHECKS` checks."""
+    """A validator class whose instances together make at most `MAX_CHECKS` checks."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
@@ -142,8 +140,8 @@ def _bounded_validator() -> Callable[..., Any]:
 
 
 def _keywords(schema: JsonValue) -> Iterator[tuple[str, JsonValue]]:
-    """Every key of every object within, with its value. A property may have a keyword's name: it
-    counts as one only where its value is not a schema."""
+    """Every key of every nested object, with its value. A property may have a keyword's name: it
+    counts as a keyword only if its value is not a schema."""
     waiting = [schema]
     while waiting:
         node = waiting.pop()
@@ -159,8 +157,7 @@ def _keywords(schema: JsonValue) -> Iterator[tuple[str, JsonValue]]:
 
 
 def unfenced(text: str) -> str:
-    """The text within a code fence that holds all of it, else the text without surrounding
-    blanks."""
+    """The text within a code fence that encloses all of it, else the stripped text."""
     text = text.strip()
     if text.startswith(_FENCE) and text.endswith(_FENCE) and "\n" in text:
         return text.partition("\n")[2].removesuffix(_FENCE).strip()

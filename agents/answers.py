@@ -1,7 +1,7 @@
-r"""Answers in a model's text: the last `\boxed{…}`, plain text, and exact numbers.
+r"""Extract answers from a model's text: the last `\boxed{…}`, plain text, and exact numbers.
 
-This is what roles and workflows need to pass an answer on. It judges nothing: only the holder of
-the reference decides whether an answer is right.
+Roles and workflows use this module to pass an answer on. It judges nothing: only the holder of the
+reference decides whether an answer is right.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from loopline.agents.records import Trajectory
 from loopline.agents.thinking import text_without_thoughts
 
 MAX_ANSWER_BYTES = 1_000_000
-"""Most bytes of an answer as it is delivered; a longer one says that it was cut, and its text stays
-in the call. No model here writes as much in one completion."""
+"""Maximum size in bytes of a delivered answer; a longer one is truncated, with a note, and its full
+text stays in the call. No model here writes that much in one completion."""
 MAX_NUMBER_CHARS = 2_000
-"""Most characters of a number; a longer text is not one."""
+"""Maximum length of a number in characters; a longer text is not a number."""
 
 _BOX = re.compile(r"\\f?boxed\s*\{")
 _BRACE = re.compile(r"[{}]")
@@ -26,7 +26,7 @@ _BRACE = re.compile(r"[{}]")
 
 def last_boxed(text: str) -> str | None:
     r"""The content of the last complete `\boxed{…}` (braces may nest), or `None`."""
-    # Each brace is looked at once, whatever the text: matching every box again would be quadratic.
+    # Each brace is checked once, for any text: matching every box again would be quadratic.
     openings = {match.end() - 1: match.end() for match in _BOX.finditer(text)}
     if not openings:
         return None
@@ -59,8 +59,8 @@ _MATH_DOLLARS = re.compile(r"(?<!\\)\$(?!\s)([^$]*)(?<![\\\s])\$")
 
 
 def strip_latex(text: str) -> str:
-    """Text without the LaTeX that only formats: one line, no final full stop. Only for comparisons:
-    the text itself is delivered."""
+    """Text without LaTeX that only formats: one line, no final period. Only for comparisons: the
+    text itself is delivered unchanged."""
     text = _MATH_DOLLARS.sub(r"\1", text)
     text = _WRAPPED.sub(r" \1 ", text)
     for pattern, replacement in _REPLACEMENTS:
@@ -87,7 +87,7 @@ _SHOWN = (
 
 
 def unwrap_box(boxed: str) -> str:
-    """The content of a box as it is shown: without the LaTeX that only formats, if it is LaTeX."""
+    """The content of a box for display: without the LaTeX that only formats, if it is LaTeX."""
     if not any(sign in boxed for sign in "\\${"):
         return boxed.strip()
     boxed = _WRAPPED.sub(r" \1 ", _MATH_DOLLARS.sub(r"\1", boxed))
@@ -97,7 +97,7 @@ def unwrap_box(boxed: str) -> str:
 
 
 def truncate_answer(answer: str) -> str:
-    """An answer as it is delivered: beyond `MAX_ANSWER_BYTES` it is cut, with a marker."""
+    """An answer as delivered: truncated with a marker beyond `MAX_ANSWER_BYTES`."""
     whole = answer.encode()
     if len(whole) <= MAX_ANSWER_BYTES:
         return answer
@@ -106,8 +106,8 @@ def truncate_answer(answer: str) -> str:
 
 
 def final_text(trajectory: Trajectory) -> str | None:
-    """The last whole text of the role that was asked the question: a checker reads it, however the
-    run ended. `None` if that role got no completion."""
+    """The last whole text of the role that was asked the question, for a checker to read, however
+    the run ended. `None` if that role got no completion."""
     for step in reversed(trajectory.steps):
         if step.agent == trajectory.steps[0].agent and step.candidates:
             calls = step.candidates[step.selected].calls
@@ -117,7 +117,7 @@ def final_text(trajectory: Trajectory) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An exact number as it was written."""
+    """An exact number as written."""
 
     value: Fraction
     percent: bool
@@ -133,7 +133,7 @@ VULGAR_FRACTIONS = {
     "⅞": "7/8",
 }  # fmt: skip
 SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-"""Factor of a number followed by this word."""
+"""Factor of a number that is followed by this word."""
 
 _PLAIN_NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+"
 _SHORT_UNIT = (
@@ -145,7 +145,7 @@ _UNIT_WORD = (
     r"|inch(?:es)?|foot|feet|yards?|miles?|(?:kilo|milli)?grams?|pounds?|ounces?|tons?"
     r"|(?:milli)?lit(?:er|re)s?|cups?|pints?|quarts?|gallons?|persons?|people|children|men|women"
 )
-# After a currency sign short forms say millions: "$5m", "$5 mil".
+# After a currency sign, short forms mean millions: "$5m", "$5 mil".
 _UNIT = rf"(?:(?ai:{_UNIT_WORD})|(?(currency)(?!)|(?:{_SHORT_UNIT})))(?:[²³]|\^\{{?[23]\}}?|\b)"
 _PER = rf"\s*/\s*{_UNIT}"
 _OF_A_UNIT = r"(?ai:per|an?|each|every|square|sq\.?|cubic)\s+"
@@ -154,7 +154,8 @@ _QUANTITY = (
     r"|hundreds|thousands|myriads|lakhs|crores|twos|threes|fours|fives|sixes|sevens|eights|nines"
     r"|twelves|(?:twen|thir|for|fif|six|seven|eigh|nine)ties"
 )
-# A plural, so that it counts something: no "dozen", "more" or "squared", and no "plus" or "less".
+# A plural noun, so that it counts something: no "dozen", "more" or "squared", and no "plus" or
+# "less".
 _COUNTED = rf"(?!(?:{_QUANTITY})\b)[a-z]{{2,}}[a-hj-rtv-z]s\b"
 _NUMBER = re.compile(
     rf"(?P<sign>[-+−–])?\s*(?P<currency>[$€£¥]\s*)?(?P<minus>[-−])?"
@@ -162,7 +163,7 @@ _NUMBER = re.compile(
     rf"(?:\s*/\s*(?P<over>[0-9]+)|\s+(?P<top>[0-9]+)/(?P<bottom>[0-9]+))?)"
     rf"(?:\s*(?P<scale>(?ai:{'|'.join(SCALES)}|(?(currency)k|(?!))))\b)?"
     rf"(?:\s*(?P<percent>%|percent\b))?"
-    # After a bare number a slash divides: "5/m".
+    # After a bare number, a slash divides: "5/m".
     rf"(?:(?:\s+{_COUNTED}|\s*(?:{_OF_A_UNIT})*{_UNIT})(?:{_PER})?|(?(currency)(?:{_PER})?))"
     rf"(?:\s+(?:{_OF_A_UNIT})+{_UNIT})*(?:\s+each)?",
 )
@@ -171,14 +172,14 @@ _FRACTION = re.compile(rf"\\[dtc]?frac{_NUMERAL}{_NUMERAL}")
 
 
 def parse_number(text: str) -> Number | None:
-    """The one number that the text is, or `None` for whatever can't be read for certain.
+    """The single number that the text represents, or `None` if it can't be read for certain.
 
     Accepted are sign, currency, commas, decimals, `a/b`, mixed numbers, LaTeX and vulgar fractions,
-    `million` and the like, a percent sign; `x = 5` is 5. Units of the lists above may follow
+    `million` and similar words, a percent sign; `x = 5` is 5. Units of the lists above may follow
     ("miles per hour", "km/h", "cm^2"), or one counted noun, a plural in small letters ("12
     apples").
 
-    Refused is everything else: a variable or function (`5x`, "3 pi"), a unit that is not listed,
+    Everything else is refused: a variable or function (`5x`, "3 pi"), a unit that is not listed,
     more words ("5 or more apples", "12 red apples"), a noun that is not a plural with s or may be a
     quantity ("2 dozen", "4 fifths", "3 pairs", "6 times"), a sum that looks like a mixed number
     ("21 98/2").

@@ -1,7 +1,7 @@
 """Approval of an agent's tool call, or of its answer.
 
-An approval is bound to a digest of exactly what is approved, and to the request of its step, which
-is made once. A step that needs one is put aside, and taken again once somebody has decided; its
+An approval is bound to a digest of exactly the approved content, and to its step's request, which
+is made once. A step that needs an approval is deferred, and repeated after the decision; its
 earlier requests are stored.
 """
 
@@ -16,30 +16,30 @@ from pydantic import Field, ValidationError
 from loopline.agents.records import Approval, JsonObject, Record
 
 DEFAULT_APPROVAL_SECONDS = 7 * 86_400.0
-"""Seconds after which a call that nobody approved is refused."""
+"""Seconds after which an unapproved call is refused."""
 APPROVAL_ERROR = "approval"
-"""Kind of the error that a request is answered with; its message is an `ApprovalRequest`."""
+"""Kind of the error that answers a request; its message is an `ApprovalRequest`."""
 
 
 class ApprovalRequest(Record):
-    """A call or an answer that waits for somebody to approve it."""
+    """A call or an answer that waits for approval."""
 
     request: str
-    """Names the call, or the answer, in its run."""
+    """Names the call or the answer within its run."""
     kind: Literal["tool", "answer", "outcome"]
-    """`outcome`: what became of a call that was begun, and must not be made twice."""
+    """`outcome`: the outcome of a call that was started and must not be repeated."""
     name: str
     """Name of the tool; for an answer, the agent."""
     agent: str
     arguments: JsonObject
-    """Exactly what is to be approved; for an answer `{"answer": …}`."""
+    """The exact content to approve; for an answer `{"answer": …}`."""
     digest: str
     seconds: float = Field(gt=0)
-    """Seconds that it waits."""
+    """Seconds that the request waits."""
 
 
 class ApprovalNeeded(Exception):
-    """The step can't continue before somebody has decided. No role catches it."""
+    """The step can't continue before there is a decision. Roles do not catch this."""
 
     def __init__(self, request: ApprovalRequest) -> None:
         super().__init__(f"{request.name} needs approval ({request.digest[:12]})")
@@ -56,13 +56,13 @@ class ApprovingHost(Protocol):
 
 
 def digest_of(kind: str, name: str, arguments: JsonObject) -> str:
-    """SHA-256 of what is to be approved, in hexadecimal."""
+    """SHA-256 of the content to approve, in hexadecimal."""
     text = json.dumps([kind, name, arguments], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_decision(decision: bytes | None, request: str, name: str, digest: str) -> Approval | None:
-    """The decision about exactly this; None if there is none, or only about something else."""
+    """The decision about exactly this content; None if none, or only about other content."""
     if decision is None:
         return None
     try:
@@ -74,7 +74,7 @@ def read_decision(decision: bytes | None, request: str, name: str, digest: str) 
 
 
 def refusal_of(approval: Approval) -> str:
-    """Text for a model whose call, or answer, was not approved."""
+    """Text for a model whose call or answer was not approved."""
     if approval.decision == "expired":
         return f"nobody approved {approval.name} in time, so it was not done"
     why = f": {approval.reason}" if approval.reason else ""

@@ -1,4 +1,4 @@
-"""Exact rational arithmetic on text that a model wrote. Never `eval`.
+"""Exact rational arithmetic on a model's text. Never `eval`.
 
 The grammar is that of a pocket calculator with Python's precedence:
 
@@ -9,8 +9,8 @@ The grammar is that of a pocket calculator with Python's precedence:
     percent := atom "%"*                               12% is 12/100
     atom    := number | "(" sum ")"
 
-Hostile input is the normal case, so that every limit below is checked before the work that it
-bounds: an expression within the limits takes well under a millisecond per operation.
+Hostile input is the normal case, so every limit below is checked before the work that it bounds: an
+expression within the limits takes well under a millisecond per operation.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 MAX_CHARS = 2_000
-"""Longest expression; a model's longest useful one in the data sets has about 200."""
+"""Longest expression in characters; models' longest useful one in the data sets has about 200."""
 MAX_DEPTH = 50
 """Nested parentheses and powers. Six frames of Python's stack each."""
 MAX_BITS = 2_048
-"""Size of any numerator or denominator on the way: about 616 decimal digits."""
+"""Maximum size of any intermediate numerator or denominator: about 616 decimal digits."""
 MAX_EXPONENT = 1_000
 MAX_DECIMAL_PLACES = 12
-"""A terminating decimal with more places is shown as a fraction: both are exact, one is short."""
+"""A terminating decimal with more places is shown as a fraction: both are exact, it is shorter."""
 
 
 class ExpressionError(ValueError):
     """Text that is not an arithmetic expression, or one that is too large. The message, for the
-    model, says what was wrong, and where."""
+    model, states the error and its position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Token:
     value: Fraction
     at: int
     attached: bool
-    """No white space stands before it."""
+    """Whether there is no white space before the token."""
 
 
 _LOOKALIKES = str.maketrans(
@@ -54,7 +54,7 @@ _LOOKALIKES = str.maketrans(
         **dict.fromkeys("％﹪", "%"),
         "（": "(",
         "）": ")",
-        # A currency sign says nothing about the value; as a space it can't join two numbers.
+        # A currency sign does not affect the value; replaced by a space, it can't join two numbers.
         **dict.fromkeys("$€£¥", " "),
     }
 )
@@ -77,7 +77,7 @@ def evaluate(expression: str) -> Fraction:
 
 
 def format_number(value: Fraction) -> str:
-    """An integer, else the exact decimal if it ends within 12 places, else `a/b`."""
+    """An integer, else the exact decimal if it terminates within 12 places, else `a/b`."""
     if value.denominator == 1:
         return str(value.numerator)
     places = _decimal_places(value.denominator)
@@ -89,7 +89,7 @@ def format_number(value: Fraction) -> str:
 
 
 def _decimal_places(denominator: int) -> int | None:
-    # 2^a·5^b ends after max(a, b) places; both are bounded, so that the loops are too.
+    # 1/(2^a·5^b) terminates after max(a, b) places; both are bounded, so the loops are too.
     twos = fives = 0
     while denominator % 2 == 0 and twos <= MAX_DECIMAL_PLACES:
         denominator //= 2
@@ -155,7 +155,7 @@ def _check_size(value: Fraction) -> Fraction:
 
 
 class _Parser:
-    """Evaluates while it descends; each level of the grammar is one method."""
+    """Evaluates by recursive descent; each level of the grammar is one method."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
@@ -222,7 +222,7 @@ class _Parser:
         return value
 
     def _is_percent_sign(self) -> bool:
-        """Whether this `%` ends a percentage; else it is the remainder's operator."""
+        """Whether this `%` ends a percentage; otherwise, it is the remainder operator."""
         sign, after = self._tokens[self._next], self._tokens[self._next + 1]
         if after.kind in ("number", "("):
             return False

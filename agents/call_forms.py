@@ -1,7 +1,7 @@
-"""What stands within the markup of a tool call: the calls in the form of each model's family.
+"""Parse the contents of tool-call markup: calls in the format of each model family.
 
-`loopline.agents.call_markup` finds the markups; here their contents become calls, or errors that
-the writer can be told. Every scan is linear in the text.
+`loopline.agents.call_markup` finds the markup; here its contents become calls, or errors that the
+model can be told. Every scan is linear in the text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from loopline.agents.tools.json_arguments import parse_arguments
 FENCED = re.compile(
     r"\A```(?:json|python|tool_call|tool_code|xml)?[ \t]*\n(?P<body>.*)\n```\Z", re.DOTALL
 )
-# The name in the tag (Qwen3-Coder, Seed) or in its attribute (MiniCPM, Claude).
+# The name is in the tag (Qwen3-Coder, Seed) or in its attribute (MiniCPM, Claude).
 _FUNCTION = re.compile(r"<function(?:=| ?name=\")(?P<name>[^>\s\"]{1,100})\"?>")
 _PARAMETER = re.compile(r"<(?P<tag>param(?:eter)?)(?:=| ?name=\")(?P<name>[^>\s\"]{1,100})\"?>\n?")
 _INVOKE = re.compile(r"<(?P<tag>[^\s<>]{0,20}invoke) name=\"(?P<name>[^\"<>]{1,100})\">")
@@ -61,24 +61,24 @@ _GEMMA_QUOTE = re.compile(r"<\|\"\|>|<escape>")
 _GEMMA_KEY = re.compile(r"(?P<before>[{,]\s{0,20})(?P<name>[\w.-]{1,100})(?=\s{0,20}:)")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _MAX_CALLED_CHARS = 20_000
-"""Most characters of calls in Python's syntax: they are parsed as Python."""
+"""Maximum length in characters of calls in Python syntax, which are parsed as Python."""
 DECODER = json.JSONDecoder()
 
 Offered = Mapping[str, JsonObject]
-"""The tools on offer: name → schema of the parameters."""
+"""The offered tools: name → schema of the parameters."""
 
 MAX_CALLS = 1_000
-"""Most calls of one text, far more than any role carries out; later ones are not read."""
+"""Maximum number of calls of one text, far more than any role runs; later ones are not parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenCall:
-    """One call. `arguments` is None, and `error` says why, where it could not be read."""
+    """One call. `arguments` is None if it could not be parsed; then `error` states why."""
 
     name: str
     arguments: JsonObject | None
     raw: str
-    """Arguments as written, or all of a call that could not be read."""
+    """Arguments as written, or the whole call if it could not be parsed."""
     error: str | None = None
 
 
@@ -88,7 +88,7 @@ def marked_calls(body: str, tools: Offered) -> Iterator[WrittenCall]:
         yield from _calls_of_functions(body, tools)
     elif body.startswith(_MINIMAX_NAMESPACE):
         yield from _calls_of_minimax(body.replace(_MINIMAX_NAMESPACE, ""), tools)
-    elif (plain := _behind_mark(body)) is not None and _INVOKE.match(plain):
+    elif (plain := _marked_content(body)) is not None and _INVOKE.match(plain):
         for named, inner in split_at_marks(_INVOKE.finditer(plain), plain):
             inner = inner.partition(f"</{named['tag']}>")[0]
             values = {
@@ -138,8 +138,8 @@ def marked_calls(body: str, tools: Offered) -> Iterator[WrittenCall]:
         yield WrittenCall(name, {}, "{}")
 
 
-def _behind_mark(body: str) -> str | None:
-    """The content of a call whose mark, Step's, says that a function comes; None for another
+def _marked_content(body: str) -> str | None:
+    """The content of a call whose mark (Step's format) announces a function; None for another
     call."""
     named = _DEEPSEEK.match(body)
     if named is None:
@@ -164,7 +164,7 @@ def _calls_of_functions(body: str, tools: Offered) -> Iterator[WrittenCall]:
 
 
 def _calls_of_minimax(body: str, tools: Offered) -> Iterator[WrittenCall]:
-    """A tag for each argument. Nested values are not read: their call says so."""
+    """One tag for each argument. Nested values are not parsed, and the call's error states that."""
     for named, inner in split_at_marks(_MINIMAX_INVOKE.finditer(body), body):
         inner = inner.partition("</invoke>")[0].strip()
         values = {match["name"]: match["value"] for match in _MINIMAX_VALUE.finditer(inner)}
@@ -188,8 +188,8 @@ def _call_of_kimi_3(named: re.Match[str], inner: str) -> WrittenCall:
 
 
 def _gemma_arguments(written: str) -> str:
-    """Gemma's arguments as JSON: its strings have quotation marks that are tokens, its keys
-    none."""
+    """Gemma's arguments as JSON: its strings have special tokens as quotation marks, and its keys
+    have none."""
     pieces: list[str] = []
     for place, piece in enumerate(_GEMMA_QUOTE.split(written)):
         if place % 2:
@@ -202,7 +202,7 @@ def _gemma_arguments(written: str) -> str:
 def split_at_marks(
     marks: Iterable[re.Match[str]], text: str
 ) -> Iterator[tuple[re.Match[str], str]]:
-    """Each mark with the text between it and the next one."""
+    """Each mark with the text between it and the next mark."""
     listed = list(marks)
     for match, following in itertools.zip_longest(listed, listed[1:]):
         if match is not None:
@@ -210,8 +210,8 @@ def split_at_marks(
 
 
 def _call_from_texts(name: str, values: Mapping[str, str], raw: str, tools: Offered) -> WrittenCall:
-    """A call with bare values: a text parameter takes them as they are, another one as JSON if they
-    are JSON."""
+    """A call with bare values: a text parameter takes them unchanged, another parameter as JSON if
+    they are JSON."""
     schemas: object = tools.get(name, {}).get("properties")
     arguments: dict[str, object] = {}
     for key, value in values.items():
@@ -242,8 +242,8 @@ def call_from_json_arguments(name: str, raw: str) -> WrittenCall:
 
 
 def calls_in_json(body: str, *, named_by_key: bool = False) -> list[WrittenCall]:
-    """Calls from consecutive objects, or lists of them; none for what is not JSON. `named_by_key`:
-    an object may also be `{name: arguments}`, as Apertus writes it."""
+    """Calls from consecutive objects, or lists of objects; none if the text is not JSON.
+    `named_by_key`: an object may also be `{name: arguments}`, as Apertus writes it."""
     calls: list[WrittenCall] = []
     position = 0
     while position < len(body) and len(calls) < MAX_CALLS:
@@ -291,8 +291,8 @@ def _call_from_object(value: object, raw: str, named_by_key: bool) -> WrittenCal
 
 
 def python_calls(body: str, *, objects: bool = False) -> list[WrittenCall]:
-    """Calls in Python's syntax: one, a list of them, or one in each line. `objects`: also as an
-    object in Python's quotation marks."""
+    """Calls in Python syntax: one, a list of them, or one per line. `objects`: also as an object
+    with Python quotation marks."""
     begins = body.startswith(("[", "{") if objects else "[") or CALLED.match(body)
     if len(body) > _MAX_CALLED_CHARS or not begins:
         return []
@@ -333,7 +333,7 @@ def _parse_python_call(value: ast.expr) -> WrittenCall | None:
     if printed and len(value.args) == 1:
         inner = value.args[0]
         if isinstance(inner, ast.Call) and not inner.args:
-            value = inner  # Gemma's blocks of tool_code print what a tool returns.
+            value = inner  # Gemma's tool_code blocks print a tool's result.
     raw = ast.unparse(value)
     name = ast.unparse(value.func).removesuffix(".call")
     try:
@@ -347,7 +347,7 @@ def _parse_python_call(value: ast.expr) -> WrittenCall | None:
 
 
 def parse_error(body: str) -> str:
-    """What is wrong with a call that has no form that is known."""
+    """The error for a call in an unknown format."""
     _, error = parse_arguments(body)
     return (error or "the call has no name").replace("the arguments are", "the call is", 1)
 

@@ -1,12 +1,12 @@
-"""Tool calls in a model's text, in the markup of the model's family.
+"""Find tool calls in a model's text, in the markup of its model family.
 
 A server with a parser for its model returns calls in a separate field; a server without one returns
-the model's text as it is. The markups that the parsers of vLLM, SGLang and llama.cpp read are
-recognized, and forms in which servers spoil them; and a text that is nothing but a call in JSON or
-in Python's syntax, where a tool of that name is on offer.
+the model's raw text. This module recognizes the markup that the parsers of vLLM, SGLang and
+llama.cpp read, and the forms in which servers corrupt it. It also recognizes text that consists
+only of a call in JSON or Python syntax, if a tool with that name is offered.
 
-The content of a markup is a call or an error that its writer can be told; it is never an answer. A
-markup within a thought does not count (`loopline.agents.thinking`). Every scan is linear in the
+The content of markup is a call or an error that the model can be told; it is never an answer.
+Markup within a thought does not count (`loopline.agents.thinking`). Every scan is linear in the
 text.
 """
 
@@ -44,8 +44,8 @@ OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
 """The markup that this project writes (`loopline.workers.engines.text.tool_markup`)."""
 
-# DeepSeek's marks have full-width bars; servers and fine-tuned models also write them doubled or
-# in ASCII, and Step has plain underscores.
+# DeepSeek's marks have full-width bars; servers and fine-tuned models also write them doubled or in
+# ASCII, and Step uses plain underscores.
 _MARKED = {
     f"<{bar}{tag.replace('_', space)}_begin{bar}>".replace("_begin", f"{space}begin"):
     f"<{bar}{tag.replace('_', space)}_end{bar}>".replace("_end", f"{space}end")
@@ -102,13 +102,13 @@ REGIONS: Mapping[str, str | None] = {
     "function call<|role_sep|>": None,
     "-> tool/function_call": None,
 }
-"""End of each markup, by its beginning."""
+"""End of each markup, by its start."""
 INCLUSIVE = frozenset(
     {"<function=", '<function name="', '<invoke name="', "<|tool_call_begin|>"}
     | {opening for opening in _MARKED if "call▁b" in opening or "call_b" in opening}
 )
-"""Beginnings that are a part of the call that they begin."""
-# Behind a backtick it is quoted.
+"""Starts that are part of the call that they start."""
+# After a backtick, it is quoted.
 OPENING = re.compile(f"(?<!`)(?:{'|'.join(map(re.escape, REGIONS))})")
 _END_OF_TURN = re.compile(
     r"(?:<\|(?:eom_id|eot_id|eot|im_end|end_of_text|endoftext|python_end|/tool_call)\|>|</s>"
@@ -126,7 +126,7 @@ BARE_PREFIXES = (
     "functools", "Action:", "Call:", "<<function>>", "<tools>",
     "<|start_header_id|>assistant<|end_header_id|>",
 )  # fmt: skip
-"""Words of Phi, Cohere, NexusRaven, Gorilla, Qwen and Llama before calls that are a whole text."""
+"""Words of Phi, Cohere, NexusRaven, Gorilla, Qwen and Llama before calls that form a whole text."""
 _GLUED_CALL = re.compile(
     r"(?:analysis|commentary) ?to=(?:functions\.)?(?P<name>[\w.-]{1,100}?) ?(?:json|code)?(?=\{)"
 )
@@ -142,16 +142,16 @@ class _Region:
     end: int
     body: str
     cut: str | None = None
-    """Missing ending of the markup; None if it is complete."""
+    """Missing end of the markup; None if it is complete."""
     name: str = ""
-    """Name of the tool, where the markup states it outside its body."""
+    """Name of the tool, if the markup states it outside its body."""
     opening: str = ""
-    """Beginning of the markup."""
+    """Start of the markup."""
 
 
 def written_calls(text: str, tools: Offered = NONE, *, opened: bool = False) -> list[WrittenCall]:
-    """Every call in a model's text, in order. A call without a markup of its own is read only if a
-    tool of its name is on offer. `opened`: see `loopline.agents.thinking.split_thoughts`."""
+    """All calls in a model's text, in order. A call without markup is read only if a tool with its
+    name is offered. `opened`: see `loopline.agents.thinking.split_thoughts`."""
     channels = _channel_regions(text)
     if channels:
         return list(_calls(channels, tools))
@@ -160,13 +160,13 @@ def written_calls(text: str, tools: Offered = NONE, *, opened: bool = False) -> 
     regions = _regions(spoken, tools)
     calls = list(_calls(regions, tools)) if regions else _bare_calls(spoken, tools)
     if not calls and whole.spans and whole.spans[-1][1] == len(text) and not spoken.strip():
-        return _calls_behind_thought(text[whole.spans[-1][0] :], tools)
+        return _calls_after_thought(text[whole.spans[-1][0] :], tools)
     return calls
 
 
-def _calls_behind_thought(thought: str, tools: Offered) -> list[WrittenCall]:
-    """Whole calls that end a thought which nothing ends, and the text: Qwen3.5 and Kimi K2 go from
-    a thought to a call without a word."""
+def _calls_after_thought(thought: str, tools: Offered) -> list[WrittenCall]:
+    """Complete calls at the end of an unclosed thought, and the text: Qwen3.5 and Kimi K2 go from a
+    thought directly to a call."""
     if ends_thought(thought):
         return []
     regions = _regions(thought, tools)
@@ -191,8 +191,8 @@ def _calls(regions: Sequence[_Region], tools: Offered) -> Iterator[WrittenCall]:
 def strip_calls(
     text: str, tools: Offered = NONE, *, quoted: bool = False, opened: bool = False
 ) -> str:
-    """The text around the calls; an unclosed call is dropped to the end of the text. With `quoted`,
-    a markup in a block of code is an example and stays."""
+    """The text around the calls; an unclosed call is dropped up to the end of the text. With
+    `quoted`, markup in a code block is an example and stays."""
     spoken = split_thoughts(text, opened=opened).visible
     regions = _regions(spoken, tools)
     if quoted:
@@ -203,7 +203,7 @@ def strip_calls(
     pieces = [spoken[: regions[0].start].rstrip()]
     ends = [*(region.start for region in regions[1:]), len(spoken)]
     pieces += [spoken[region.end : end].strip() for region, end in zip(regions, ends, strict=True)]
-    # In lines of their own: the texts on both sides of a call were not one sentence, or equation.
+    # On separate lines: the texts on the two sides of a call were not one sentence or equation.
     return "\n".join(filter(None, pieces))
 
 
@@ -247,16 +247,16 @@ def _region_at(text: str, opening: re.Match[str], endings: _Endings) -> _Region:
 
 
 class _Endings:
-    """Finds where calls end. An ending in a string of a call's JSON ends nothing; where that makes
-    no sense of the call, the first one counts. The number of repeated scans is bounded, or a text
-    of broken calls would take quadratic time."""
+    """Finds the ends of calls. An end mark within a string of a call's JSON is ignored; if the call
+    is then invalid, the first end mark counts. The number of repeated scans is limited, because a
+    text of broken calls would otherwise take quadratic time."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._left = 4 * len(text) + 10_000
 
     def after(self, start: int, closing: str) -> int:
-        """Position of the ending of the call that begins at `start`; -1 without one."""
+        """Position of the end mark of the call that starts at `start`; -1 if there is none."""
         first = self._text.find(closing, start)
         if first < 0 or self._left <= 0 or '"' not in self._text[start:first]:
             return first
@@ -277,7 +277,7 @@ def _channel_regions(text: str) -> list[_Region]:
     """Regions in the markup of gpt-oss: messages to a function."""
     regions: list[_Region] = []
     if BARE_CHANNEL.match(text):
-        # A server that leaves out control tokens.
+        # From a server that leaves out control tokens.
         for glued in _GLUED_CALL.finditer(text):
             end = text.find("assistant", glued.end())
             end = len(text) if end < 0 or text.startswith("}", end) else end
@@ -327,8 +327,8 @@ def _calls_in(region: _Region, tools: Offered, depth: int = 0) -> list[WrittenCa
 
 
 def _calls_without_end(region: _Region, body: str) -> list[WrittenCall]:
-    """Calls whose markup has no ending. Granite writes none, and a server may leave it out as its
-    stop word: calls that are whole are calls. Others were cut off."""
+    """Calls whose markup has no end mark. Granite writes none, and a server may drop it as its stop
+    word: complete calls count as calls. Others were truncated."""
     calls: list[WrittenCall] = []
     for part in _END_OF_TURN.sub("", body).split(region.opening):
         if part.strip():

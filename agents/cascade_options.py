@@ -15,36 +15,36 @@ from loopline.agents.router.rungs import AgreementRung
 
 
 class CascadeOptions(BaseModel):
-    """Options of `cascade`. Schema and arithmetic are always checked: they cost nothing."""
+    """Options of `cascade`. Schema and arithmetic are always checked, at no cost."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     calculator: bool = True
     """Offer `calculate` to both models."""
     prompts: PromptSet = "general"
-    """Prompts of the models: general ones that fit any domain, or the published ones for word
-    problems, whose answer is the content of a box."""
+    """Prompt set: general ones for any domain, or the published ones for word problems, which put
+    the answer in a box."""
     expected_type: ExpectedType = "text"
-    """Type of the answer; with `number` or `integer` its equations are recomputed."""
+    """Type of the answer; for `number` or `integer`, its equations are recomputed."""
     min_logprob: float | None = Field(default=None, le=0)
-    """Least mean log-probability of the answer's tokens; None: not checked."""
+    """Minimum mean log-probability of the answer's tokens; None: not checked."""
     samples: int = Field(default=0, ge=0, le=16)
     """Further answers of the small model, drawn in one batch; 0: none."""
     min_agreement: float = Field(default=0.6, ge=0, le=1)
-    """Least share of them that say the same as the first."""
+    """Minimum share of the further answers that agree with the first answer."""
     temperature: float = Field(default=0.8, gt=0, le=2)
-    """Temperature at which they are drawn."""
+    """Temperature of the further answers."""
     router: str | None = Field(default=None, max_length=4096, pattern=r"\.router\.json$")
-    """File of `train router`, on the machine of the tool workers; None: no learned score."""
+    """File of `train router`, on the tool workers' machine; None: no learned score."""
     audit: float = Field(default=0.0, ge=0, le=1)
-    """Share of the accepted answers for which the big model is asked as well; then its answer
+    """Share of accepted answers for which the big model is asked as well; its answer then
     counts."""
     escalate: Literal["question", "step"] = "question"
-    """What goes to the big model when the ladder doubts: the whole question, or only the step that
-    is one completion, a call of the calculator or the answer. The small model continues from it."""
+    """What the big model gets when the ladder has doubts: the whole question, or only the step,
+    which is one completion (a calculator call or the answer). The small model continues from it."""
 
     def step_escalation(self) -> EscalationOptions | None:
-        """Options of the escalation of steps; None where whole questions go to the big model."""
+        """Options of the escalation of steps; None if whole questions go to the big model."""
         if self.escalate == "question":
             return None
         return EscalationOptions(
@@ -57,8 +57,8 @@ class CascadeOptions(BaseModel):
         )
 
     def agreement_rung(self, run: Run, messages: Sequence[Message]) -> AgreementRung | None:
-        """The rung that compares samples; None where none are wanted, or where they are drawn with
-        each step."""
+        """The rung that compares samples; None if no samples are drawn, or if each step draws
+        them."""
         if self.samples == 0 or self.escalate == "step":
             return None
         return AgreementRung(run, messages, self.samples, self.min_agreement, self.temperature)

@@ -1,5 +1,5 @@
-"""Embeddings as a completion: what is asked is the one message's content, and the vectors are the
-text of the answer. So they travel, are paid for and are recorded as any call's."""
+"""Embeddings as a completion: the single message's content is the request, and the text of the
+answer is the vectors. So embeddings are sent, paid for and recorded like any other call."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pydantic import Field
 from loopline.agents.records import Message, Record
 
 MAX_INPUTS = 2_048
-"""Most inputs of one request, the same as OpenAI's limit."""
+"""Maximum number of inputs of one request, equal to OpenAI's limit."""
 MAX_DIMENSIONS = 65_536
 
 
 class EmbeddingInput(Record):
-    """What is to be embedded."""
+    """The inputs to embed."""
 
     input: tuple[str, ...] | tuple[tuple[int, ...], ...] = Field(
         min_length=1, max_length=MAX_INPUTS
     )
-    """Texts, or the token ids of each text by the model's own tokenizer."""
+    """Texts, or the token ids of each text from the model's own tokenizer."""
     dimensions: int | None = Field(default=None, ge=1, le=MAX_DIMENSIONS)
-    """Length of a vector, where the model can shorten them."""
+    """Length of a vector, if the model can shorten vectors."""
 
     @property
     def message(self) -> Message:
@@ -34,7 +34,7 @@ class EmbeddingInput(Record):
 
     @property
     def shown(self) -> str:
-        """The question, for lists of runs."""
+        """The question, as shown in lists of runs."""
         first = self.input[0]
         text = first if isinstance(first, str) else f"{len(first)} token ids"
         more = len(self.input) - 1
@@ -50,7 +50,7 @@ class EmbeddingVectors(Record):
 
     @property
     def shown(self) -> str:
-        """The answer, for lists of runs."""
+        """The answer, as shown in lists of runs."""
         count = len(self.vectors)
         return f"{count} vector{'s' * (count != 1)} of {self.dimensions} dimensions"
 
@@ -60,7 +60,7 @@ class EmbeddingVectors(Record):
 
 
 def packed(values: Iterable[float]) -> str:
-    """A vector as `EmbeddingVectors` has it. Raises TypeError for anything but numbers."""
+    """A vector in the format of `EmbeddingVectors`. Raises TypeError for anything but numbers."""
     return base64.b64encode(_native(array("f", values)).tobytes()).decode("ascii")
 
 

@@ -1,16 +1,16 @@
-r"""Finds the equations between plain numbers in a model's working, and recomputes them exactly.
+r"""Find the equations between plain numbers in a model's work, and recompute them exactly.
 
-`16 - 3 - 4 = 9`, `9 \times 2 = 18`, `\frac{1}{2} \cdot 60 = 30` are equations; `x + 3 = 8`,
-`2 hours = 120 minutes` are not, and are passed over: a check that cries wolf would send good
-answers to the expensive model. So whatever can't be read for certain counts as no equation.
+`16 - 3 - 4 = 9`, `9 \times 2 = 18`, `\frac{1}{2} \cdot 60 = 30` are equations; `x + 3 = 8`, `2
+hours = 120 minutes` are not, and are skipped: a check with false alarms would send good answers to
+the expensive model. So text that can't be read for certain does not count as an equation.
 
-Three habits of writing count as true: a rounded decimal (`10 / 3 = 3.33`), a running chain
-(`5 + 3 = 8 + 2 = 10`), and a result in percent (`12 / 48 * 100 = 25%`). A dash before a
-computation may be a bullet or follow a label (`Step 1 - 5 + 3 = 8`): it is false only if it is so
-with and without what stands there. A remainder, or a whole number of things (`100 / 3 = 33 full
-boxes`), claims no equality.
+Three habits of writing count as true: a rounded decimal (`10 / 3 = 3.33`), a running chain (`5 + 3
+= 8 + 2 = 10`), and a result in percent (`12 / 48 * 100 = 25%`). A dash before a computation may be
+a bullet or follow a label (`Step 1 - 5 + 3 = 8`): the equation is false only if it is false both
+with and without that text. A remainder, or a whole number of things (`100 / 3 = 33 full boxes`),
+claims no equality.
 
-Measured on the 8,792 reference solutions of GSM8K (which are right, but for a few slips of their
+Measured on the 8,792 reference solutions of GSM8K (which are right, except for a few slips of their
 authors): see `tests/agents/test_verification.py`.
 """
 
@@ -27,12 +27,12 @@ from loopline.agents.call_markup import strip_calls
 MAX_TEXT_CHARS = 100_000
 MAX_EQUATIONS = 200
 _MAX_SIDE_CHARS = 200
-"""A side longer than this is prose with numbers in it."""
+"""A longer side is prose with numbers in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """One equation `left = right` as found, with the exact value of its left side."""
+    """One equation `left = right` as found, and the exact value of its left side."""
 
     left: str
     right: str
@@ -66,13 +66,13 @@ _JOINED_BEFORE = re.compile(
     r"(?:\b(?:x|times|and|of|by|plus|minus|over)|[.,][0-9]*)\s*\Z", re.IGNORECASE
 )
 _JOINED_AFTER = re.compile(r"\s*(?:and|to|or|x|times|of)\s+[0-9(.]", re.IGNORECASE)
-"""Words that make the numbers next to them a part of something larger: `12 x 1 and 1/4 = 15`."""
+"""Words that make the adjacent numbers part of something larger: `12 x 1 and 1/4 = 15`."""
 _STACKED = re.compile(r"/[^-+*()]*/")
-"""`60 / 3/4`: what is divided by what is written nowhere."""
+"""`60 / 3/4`: the order of the divisions is not written anywhere."""
 _EQUALS = re.compile(r"(?<![<>=!:≠~])=(?![=>])")
 _BULLET = re.compile(r"^\s*[*•]\s+")
 _LABEL = re.compile(r"(?P<number>\(?[0-9]{1,2}\)?\s*)?[-–−]\s+")
-"""A dash as a bullet, or between the number of a step and its computation; perhaps a minus sign."""
+"""A dash as a bullet, or between a step's number and its computation; perhaps a minus sign."""
 _REMAINDER = re.compile(
     r"[\s,(]*(?:(?:with\s+)?(?:an?\s+)?rem(?:ainder|\.|\b)|r\s*[0-9])", re.IGNORECASE
 )
@@ -81,7 +81,7 @@ _OF_THINGS = re.compile(
     r"|[\s,(]*(?:with\b.{0,80}?\bleft\b|round|approx)",
     re.IGNORECASE,
 )
-"""What follows a quotient that was made a whole number: "33 full boxes", "3, with 2 left"."""
+"""Text after a quotient that was rounded to a whole number: "33 full boxes", "3, with 2 left"."""
 
 
 def equations(text: str) -> list[Equation]:
@@ -108,7 +108,7 @@ def _equation(before: str, after: str) -> Equation | None:
     if _STACKED.search(left) or _STACKED.search(right):
         return None
     if "%" in left + right and any(sign in left + right for sign in "+-−–"):
-        # "80 - 20% = 64" means 20 % of the 80: not what a calculator makes of it.
+        # "80 - 20% = 64" means 20 % of the 80; a calculator computes something else.
         return None
     equation = _parse_equation(left, right)
     if equation is None or equation.holds:
@@ -116,7 +116,7 @@ def _equation(before: str, after: str) -> Equation | None:
     label = _LABEL.match(left)
     unlabelled = _parse_equation(left[label.end() :], right) if label else None
     if label and unlabelled and (_is_computation(unlabelled.left) or _is_computation(right)):
-        # Without a number it is a bullet rather than a sign: so it is quoted.
+        # Without a number, it is a bullet rather than a sign, so it is quoted.
         equation = unlabelled if unlabelled.holds or not label["number"] else equation
     rest = after.lstrip()[len(right) :]
     if not equation.holds and (_REMAINDER.match(rest) or _may_be_rounded_quotient(equation, rest)):
@@ -139,7 +139,7 @@ def _parse_equation(left: str, right: str) -> Equation | None:
 
 
 def _may_be_rounded_quotient(equation: Equation, rest: str) -> bool:
-    """Whether it may be a quotient of things that can't be split."""
+    """Whether it may be a quotient of indivisible things."""
     divides = any(sign in equation.left for sign in "/÷")
     whole = equation.right.replace(",", "")
     if not divides or not whole.isdecimal() or _OF_THINGS.match(rest) is None:
@@ -151,7 +151,7 @@ _LIST_MARK = re.compile(r",\s|\.\s")
 
 
 def _left_side(text: str) -> str | None:
-    """The expression that ends the text, or `None` where it may be a part of a larger one."""
+    """The expression that ends the text, or `None` if it may be part of a larger one."""
     start = len(text)
     while start > 0 and text[start - 1] in _EXPRESSION_CHARS:
         start -= 1
@@ -169,7 +169,7 @@ def _left_side(text: str) -> str | None:
         if _JOINED_BEFORE.search(head[-40:]):
             return None
         if not side[0].isspace() and head[-1] not in ":>\"'":
-            return None  # glued to something, as in "f(2)" or "x2"
+            return None  # attached to other text, as in "f(2)" or "x2"
         if head[-1] == ":" and head[-2:-1].isdigit():
             return None  # a time of day
         if head.rstrip()[-1:].isalpha() and not _is_computation(stripped):
@@ -178,7 +178,7 @@ def _left_side(text: str) -> str | None:
 
 
 def _right_side(text: str) -> str | None:
-    """The expression that begins the text, or `None` where it continues with something unknown."""
+    """The expression that starts the text, or `None` if it continues with something unknown."""
     end = 0
     while end < len(text) and text[end] in _EXPRESSION_CHARS:
         end += 1
@@ -232,7 +232,7 @@ def _is_truncated_decimal(exact: Fraction, right: str) -> bool:
 
 
 def first_wrong(text: str) -> str | None:
-    """The first equation that does not hold, with its true value, or `None`."""
+    """The first false equation, with its true value, or `None`."""
     for equation in equations(text):
         if not equation.holds:
             return f"{equation} is wrong: the left side is {format_number(equation.exact)}"

@@ -1,7 +1,7 @@
 """Errors inside an agent, each with its own type.
 
-Errors that belong to the host (a lost lease, a shutdown, a cancelled run) have their types there;
-they pass through a role untouched.
+The host defines its own error types (a lost lease, a shutdown, a cancelled run); they pass through
+a role unchanged.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from loopline.agents.records import Outcome
 
 
 class AgentError(Exception):
-    """Base of every error that this package raises."""
+    """Base class of all errors that this package raises."""
 
 
 class RequestFailed(AgentError):
     """A completion that the host could not get.
 
-    `kind` is the engine's word for it (`context_overflow`, `auth`, `rate_limited`, …). `retryable`
-    means that the same request may succeed later: such an error leaves the role, so that the host
-    repeats the step and finds its earlier completions stored. An error that is not retryable ends
-    the step with a reason.
+    `kind` is the engine's error code (`context_overflow`, `auth`, `rate_limited`, …). `retryable`
+    means that the same request may succeed later: such an error propagates out of the role, so the
+    host repeats the step, with its earlier completions already stored. An error that is not
+    retryable ends the step with a reason.
     """
 
     def __init__(self, kind: str, message: str, *, retryable: bool = False) -> None:
@@ -36,11 +36,11 @@ class RequestFailed(AgentError):
 
 
 class MalformedModelOutput(AgentError):
-    """A host answered a completion request with something that is not a completion."""
+    """A host answered a completion request with an object that is not a completion."""
 
 
 class UnknownName(AgentError, LookupError):
-    """A role, tool, workflow or payload type that nobody registered."""
+    """A role, tool, workflow or payload type that is not registered."""
 
     def __init__(self, what: str, name: str, valid_names: Iterable[str]) -> None:
         names = sorted(valid_names)
@@ -51,26 +51,26 @@ class UnknownName(AgentError, LookupError):
 
 
 class PluginError(AgentError):
-    """An entry point that cannot be loaded, or that clashes with another name."""
+    """An entry point that cannot be loaded, or that has the name of another item."""
 
 
 class EnvironmentFault(AgentError):
-    """The code of an environment, including its rewards, raised an error. Any text is an action, so
-    this is a fault of the environment, and the same run would raise it again."""
+    """An environment's code, including its rewards, raised an error. Any text is a valid action, so
+    the environment is at fault, and the same run would raise the error again."""
 
     def __init__(self, environment: str, when: str, error: Exception) -> None:
-        """`when`: what it was asked to do, such as `on an action of tool_agent`."""
+        """`when`: what the environment was asked to do, such as `on an action of tool_agent`."""
         where = traceback.extract_tb(error.__traceback__)[-1]
         super().__init__(
             f"the environment {environment!r} raised {type(error).__name__} {when}: {error} "
             f"({Path(where.filename).name}:{where.lineno}, in {where.name}); fix it, or leave "
-            "such tasks out: a retry would raise the same"
+            "such tasks out: a retry would raise the same error"
         )
 
 
 @contextmanager
 def environment_code(environment: str, when: str) -> Generator[None]:
-    """Turn whatever the block raises that is not an `AgentError` into an `EnvironmentFault`."""
+    """Turn any exception of the block that is not an `AgentError` into an `EnvironmentFault`."""
     try:
         yield
     except AgentError:
@@ -84,7 +84,7 @@ class InvalidOptions(AgentError, ValueError):
 
 
 class UnsupportedGeneration(InvalidOptions):
-    """A caller set an option for a run's completions that its workflow can't honour."""
+    """A caller set a completion option that the run's workflow can't apply."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -101,15 +101,15 @@ class InvalidPrompt(AgentError, ValueError):
 
 
 class VersionMismatch(AgentError):
-    """This process got something of another version: a worker of that version can continue it, or
-    one that declares it in `continues`. The message names both versions."""
+    """This process got data of another version, which only a worker of that version, or one that
+    declares it in `continues`, can process. The message names both versions."""
 
 
 class PromptMismatch(VersionMismatch):
-    """This process has another text for a prompt than the one the run was admitted with."""
+    """This process has a different text for a prompt than the one the run was admitted with."""
 
     def __init__(self, message: str, file: str, digest: str) -> None:
-        """`file` and `digest` are those of the text that is missing here."""
+        """`file` and `digest` identify the text that is missing here."""
         super().__init__(message)
         self.file = file
         self.digest = digest
@@ -120,7 +120,7 @@ class UnexpectedPayload(AgentError, TypeError):
 
 
 class JournalIncomplete(AgentError):
-    """A role was resumed although the journal lacks an answer that it waits for."""
+    """A role was resumed although the journal lacks an answer that it is waiting for."""
 
 
 class NoRoute(AgentError):
@@ -128,7 +128,7 @@ class NoRoute(AgentError):
 
 
 class ReplayDiverged(AgentError):
-    """A replayed run made another request than its journal recorded."""
+    """A replayed run made a different request than its journal recorded."""
 
 
 class ForkImpossible(AgentError, ValueError):
@@ -136,7 +136,7 @@ class ForkImpossible(AgentError, ValueError):
 
 
 def outcome_of_failure(kind: str) -> Outcome:
-    """Outcome of a run in which a request failed for good."""
+    """Outcome of a run in which a request failed permanently."""
     ends = {
         "deadline": Outcome.DEADLINE,
         "cancelled": Outcome.CANCELLED,

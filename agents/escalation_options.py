@@ -1,5 +1,5 @@
 """Options that send a single doubtful step of an agent to another model. Any agent of the workflows
-`agent` and `team` may have them, and `cascade` by `escalate="step"`."""
+`agent` and `team` may have them, and `cascade` has them with `escalate="step"`."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ _BIG = ".big"
 
 
 class EscalationOptions(Record):
-    """Checks that a completion has to pass; one that fails is written again by the other model.
-    That its calls are valid and its answer has the requested form is always checked."""
+    """Checks that a completion has to pass; if one fails, the other model writes the completion
+    again. Valid calls and an answer in the requested format are always required."""
 
     model: str = Field(default="llm", min_length=1, max_length=128)
-    """Policy that takes a doubtful step, where the run assigns none to the agent `NAME.big`."""
+    """Policy for a doubtful step, if the run assigns none to the agent `NAME.big`."""
     arithmetic: bool = False
-    """Recompute the equations in what it says."""
+    """Recompute the equations in the text."""
     min_logprob: float | None = Field(default=None, le=0)
-    """Least mean log-probability of a completion's tokens; None: not checked."""
+    """Minimum mean log-probability of a completion's tokens; None: not checked."""
     samples: int = Field(default=0, ge=0, le=16)
     """Further completions, drawn in one batch with the one that counts; 0: none."""
     min_agreement: float = Field(default=0.6, ge=0, le=1)
-    """Least share of them that make the same calls, or say the same."""
+    """Minimum share of the further completions with the same calls or the same text."""
     temperature: float = Field(default=0.8, gt=0, le=2)
-    """Temperature at which they are drawn."""
+    """Temperature of the further completions."""
     router: str | None = Field(default=None, max_length=4096, pattern=r"\.router\.json$")
-    """File of `train router` that judges a final text, on the machine of the tool workers."""
+    """File of `train router` that judges a final text, on the tool workers' machine."""
 
 
 def big_agent(agent: str) -> str:
-    """The name under which a run assigns a policy to the model that takes an agent's doubtful
-    steps."""
+    """The name under which a run assigns a policy to the model for an agent's doubtful steps."""
     return f"{agent}{_BIG}"
 
 

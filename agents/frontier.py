@@ -1,6 +1,6 @@
 """State of a run: its waiting hand-overs, its open joins, or its end.
 
-This is the bus's bookkeeping as a small pure model. It drives runs in process, and finds the
+This is the bus's bookkeeping as a small pure model. It drives in-process runs, and determines the
 state that a journal leads to without running anything.
 """
 
@@ -56,11 +56,11 @@ class Frontier:
 
     @property
     def waits(self) -> tuple[Wait, ...]:
-        """Signals that the run waits for, the oldest first."""
+        """Signals that the run waits for, oldest first."""
         return tuple(self._waits.values())
 
     def wake(self, handoff: Handoff) -> None:
-        """Note that a wait has ended. Raises `NoRoute` for a hand-over that does not wait."""
+        """Record that a wait has ended. Raises `NoRoute` for a hand-over that does not wait."""
         place = (handoff.turn, handoff.branch)
         wait = self._waits.get(place)
         payload = handoff.payload
@@ -69,12 +69,14 @@ class Frontier:
             or not isinstance(payload, SignalPayload)
             or (payload.signal, handoff.role) != (wait.signal, wait.role)
         ):
-            raise NoRoute(f"nothing waits to go on in turn {handoff.turn}, branch {handoff.branch}")
+            raise NoRoute(
+                f"nothing waits to resume in turn {handoff.turn}, branch {handoff.branch}"
+            )
         del self._waits[place]
         self._publish((handoff,))
 
     def commit(self, step: Step, routing: Routing) -> None:
-        """Note that a step was committed. Raises `NoRoute` if it had no hand-over."""
+        """Record that a step was committed. Raises `NoRoute` if it had no hand-over."""
         if self._waiting.pop((step.turn, step.branch), None) is None:
             raise NoRoute(
                 f"run {step.run_id}: nothing was handed over in turn {step.turn}, branch "
@@ -85,7 +87,7 @@ class Frontier:
                 self._publish(handoffs)
             case Fanout(handoffs, join, continuation):
                 if join in self._joins:
-                    raise NoRoute(f"run {step.run_id}: the join {join!r} is open already")
+                    raise NoRoute(f"run {step.run_id}: the join {join!r} is already open")
                 self._joins[join] = OpenJoin(len(handoffs), continuation)
                 self._publish(handoffs)
             case Arrive(join):
@@ -113,7 +115,8 @@ class Frontier:
 
 
 def frontier_of(run: Run, journal: Iterable[Step]) -> Frontier:
-    """State that the journal leads to. Raises `NoRoute` if it isn't one of this workflow."""
+    """State that the journal leads to. Raises `NoRoute` if the journal is not one of this
+    workflow."""
     frontier = Frontier(workflows.get(run.workflow).first(run))
     committed: tuple[Step, ...] = ()
     for step in journal:

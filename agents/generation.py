@@ -1,22 +1,22 @@
 """Options that a run's caller may set for its completions, and how they apply to the agents of a
 team.
 
-`Run.generation` is the one place for it, whatever the workflow, and `generation_of` the one piece
-of code that applies it: hosts call it for every completion.
+`Run.generation` is the only place for them in all workflows, and only `generation_of` applies them:
+hosts call it for every completion.
 
-* How to sample (`temperature`, `top_p`, the penalties) and what the chat template is told
-  (`template_options`) hold for every completion of every agent.
-* How long the answer is and where it stops (`max_tokens`, `stop`), and the literal `seed`, hold for
-  the completions of those agents whose text may be the answer: a plan, or a task that is handed
-  over, must not be cut where the caller's answer would be. The other agents' seeds come from
-  `Run.seed`, which the caller's seed becomes.
-* What `agents` says of one agent (the same, and how long its completions are, where they stop)
-  holds for its completions alone, and stands over the rest.
-* What belongs to one completion of a chat API (`n`, the choice of tools, the texts of tokens) is
-  honoured by the workflow `chat` alone.
+* Sampling options (`temperature`, `top_p`, the penalties) and the inputs of the chat template
+  (`template_options`) apply to every completion of every agent.
+* The length of the answer and its stop texts (`max_tokens`, `stop`), and the literal `seed`, apply
+  to the completions of agents whose text may be the answer: a plan, or a task that is handed over,
+  must not be truncated where the caller's answer would be. The other agents' seeds come from
+  `Run.seed`, which is set to the caller's seed.
+* The options under `agents` (the same ones, and the length and stop texts of completions) apply
+  only to the named agent's completions, and override all others.
+* Options for a single completion of a chat API (`n`, the choice of tools, the texts of tokens)
+  apply only in the workflow `chat`.
 
-What the caller set stands over what an agent's author set, and that over the pool's defaults. What
-a workflow can't honour is refused by name.
+The caller's options override those of an agent's author, which override the pool's defaults. An
+option that a workflow can't apply is refused by name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OF_ONE_AGENT = _SAMPLING | {"max_tokens", "stop", "template_options"}
 
 
 def require_honoured(workflow: str, options: JsonObject, generation: GenerationOptions) -> None:
-    """Raise `UnsupportedGeneration` for the first option that the workflow can't honour, and
+    """Raise `UnsupportedGeneration` for the first option that the workflow can't apply, and
     `UnknownName`."""
     definition = workflows.get(workflow)
     honoured = _honoured(definition, options)
@@ -45,14 +45,14 @@ def require_honoured(workflow: str, options: JsonObject, generation: GenerationO
             raise UnsupportedGeneration(
                 field,
                 f"the workflow {workflow!r} cannot honour {field!r}; it takes: "
-                f"{', '.join(sorted(honoured)) or 'nothing of the kind'}",
+                f"{', '.join(sorted(honoured)) or 'none of these options'}",
             )
     for agent, options_of_agent in generation.agents.items():
         for field in options_of_agent.chosen:
             if field not in OF_ONE_AGENT:
                 raise UnsupportedGeneration(
                     f"agents.{agent}.{field}",
-                    f"{field!r} can't be set for one agent ({agent}); what can: "
+                    f"{field!r} can't be set for one agent ({agent}); these can: "
                     f"{', '.join(sorted(OF_ONE_AGENT))}",
                 )
 
@@ -60,12 +60,12 @@ def require_honoured(workflow: str, options: JsonObject, generation: GenerationO
 def generation_of(
     run: Run, agent: str, of_agent: GenerationOptions | None
 ) -> GenerationOptions | None:
-    """Generation options of an agent's completion: what the run's caller set overrides what the
-    agent asks for."""
+    """Generation options of an agent's completion: the run caller's options override the agent's
+    own."""
     if run.generation is None:
         return of_agent
     definition = workflows.get(run.workflow)
-    # What holds for an agent holds for the model that takes its doubtful steps.
+    # An agent's options also apply to the model that takes its doubtful steps.
     agent = agent_of(agent)
     fields = {*_honoured(definition, run.options)}
     if agent not in _answering(definition, run.options):
@@ -87,7 +87,7 @@ def generation_of(
 def _honoured(definition: Workflow, options: JsonObject) -> Collection[str]:
     if honouring := capability(definition, Honouring):
         return honouring.honoured
-    # The seed is the run's, also where nobody is known to answer.
+    # The seed is the run's, even if no answering agent is known.
     return EVERY_AGENT | (ANSWERING_AGENTS if _answering(definition, options) else {"seed"})
 
 

@@ -1,4 +1,4 @@
-"""Texts that may still be refused: nobody who follows the run reads them before the verdict."""
+"""Texts that may still be refused: no follower of the run reads them before the verdict."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from loopline.agents.records import Call, Step
 
 @runtime_checkable
 class PublishingHost(Protocol):
-    """A host whose completions are published while they are written."""
+    """A host that publishes completions while they are written."""
 
     def unpublished(self) -> Host:
-        """The same host, whose completions are published by nobody. Its requests are numbered along
-        with the others of the step."""
+        """The same host, but without publishing. Its requests are numbered together with the step's
+        other requests."""
         ...
 
 
@@ -25,12 +25,12 @@ def held_back(host: Host) -> Host:
 
 def accepted_call(step: Step) -> Call | None:
     """The completion that is the answer of a step whose texts could be refused; None for another
-    step. A follower that was not told of its text while it was written may have it now."""
+    step. A follower that did not get its text while it was written may get it now."""
     decision = step.decision
     judged = "escalation" in step.observation or "verification" in decision.data
     approved = any(approval.name == step.agent for approval in step.approvals)
     calls = step.candidates[step.selected].calls if step.candidates else ()
-    samples = decision.data.get("samples", 0)  # behind it: further answers, of a cascade
+    samples = decision.data.get("samples", 0)  # after it: further answers, of a cascade
     place = len(calls) - 1 - (samples if isinstance(samples, int) else 0)
     if decision.kind != "answer" or not (judged or approved) or not 0 <= place < len(calls):
         return None

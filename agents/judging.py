@@ -1,10 +1,11 @@
 """Requests of a team's roles to a judge: to score programs, tests and answers.
 
-A judge is a tool of the host that no model can be offered: its names have a dot, which the name of
-a `ToolSpec` cannot have. It alone knows hidden tests and gold answers; a request names the problem
-by the hash in the run's instance, and carries what models wrote. The reply has figures and what a
-program did with a *generated* test, never a word of a hidden one. A host that serves it runs
-programs in a sandbox (`loopline.workers.judging`). Programs of a puzzle's tool agent are only run.
+A judge is a host tool that can't be offered to a model: its names contain a dot, which the name of
+a `ToolSpec` cannot have. Only the judge knows hidden tests and gold answers; a request identifies
+the problem by the hash in the run's instance, and contains the models' texts. The reply contains
+numbers and a program's behaviour on a *generated* test, but nothing of a hidden one. A host that
+serves a judge runs programs in a sandbox (`loopline.workers.judging`). Programs of a puzzle's tool
+agent are only run.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from loopline.agents.protocols import Host
 from loopline.agents.records import JsonObject, Record
 
 MAX_TOGETHER = 64
-"""Most programs, tests or answers of one request: the candidates of one step."""
+"""Maximum number of programs, tests or answers in one request: the candidates of one step."""
 MAX_STDIN_CHARS = 100_000
 
 Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -33,7 +34,8 @@ class Failure(StrEnum):
 
     NO_CODE = "no_code"
     REFUSED = "refused"
-    """The sandbox refused what it wanted, or ended it because of its memory or its output."""
+    """The sandbox refused an operation, or ended the program because of its memory or its
+    output."""
     TIMED_OUT = "timed_out"
     CRASHED = "crashed"
     """An exception, a syntax error, another exit code, or a signal."""
@@ -41,14 +43,14 @@ class Failure(StrEnum):
 
 
 class JudgeRequest(Record):
-    """Base of requests to a judge."""
+    """Base class of requests to a judge."""
 
     tool: ClassVar[str]
-    """Name by which the host knows it."""
+    """Name by which the host knows the tool."""
 
 
 class ProblemRequest(JudgeRequest):
-    """Base of the requests to a judge about a problem that it knows."""
+    """Base class of requests to a judge about a problem that it knows."""
 
     problem: Key
 
@@ -61,7 +63,7 @@ class ProgramVerdict(Record):
 
     pass_rate: float = Field(ge=0, le=1)
     failures: dict[Failure, int] = Field(default_factory=dict)
-    """Number of tests that it fails, by reason."""
+    """Number of tests that the program fails, by reason."""
 
 
 class ProgramVerdicts(Record):
@@ -84,13 +86,13 @@ class TestVerdict(Record):
     __test__: ClassVar[bool] = False
 
     right: bool | None
-    """Whether a golden program passes it; None without a golden program."""
+    """Whether a golden program passes the test; None without a golden program."""
     agrees: bool = False
-    """Whether the team's program passes it."""
+    """Whether the team's program passes the test."""
     actual: str = ""
-    """Output of that program for its input."""
+    """Output of the team's program for the test's input."""
     why: str = ""
-    """Reason why it did not pass."""
+    """Reason why the program did not pass."""
 
 
 class TestVerdicts(Record):
@@ -102,7 +104,7 @@ class TestVerdicts(Record):
 
 
 class JudgeTests(ProblemRequest):
-    """Run generated tests against a golden program, and against the team's."""
+    """Run generated tests against a golden program and the team's program."""
 
     tool = "judge.tests"
 
@@ -118,7 +120,7 @@ class AnswerVerdicts(Record):
 
 
 class JudgeAnswers(ProblemRequest):
-    """Compare answers (empty: there is none) with the gold one."""
+    """Compare answers (empty: there is none) with the gold answer."""
 
     tool = "judge.answers"
 
@@ -129,14 +131,14 @@ class OutputVerdict(Record):
     """Result of a program that computes an answer."""
 
     output: str = ""
-    """End of its output."""
+    """End of the program's output."""
     trouble: str = ""
-    """Reason if it ended badly."""
+    """Reason if the program ended with an error."""
     failure: Failure | None = None
-    """Why it has no answer; `wrong_answer` for one that is not right."""
+    """Why the program has no answer; `wrong_answer` if its answer is not right."""
     answer: str = ""
     agrees: bool = False
-    """Whether it is the reasoner's answer."""
+    """Whether it equals the reasoner's answer."""
 
     @property
     def right(self) -> bool:
@@ -150,8 +152,8 @@ class OutputVerdicts(Record):
 
 
 class JudgeOutputs(ProblemRequest):
-    """Run programs (empty: none was written), and compare what they print last with the gold answer
-    and with the reasoner's."""
+    """Run programs (empty: none was written), and compare the last thing that they print with the
+    gold answer and with the reasoner's answer."""
 
     tool = "judge.outputs"
 
@@ -169,8 +171,8 @@ class ProgramRuns(Record):
 
 
 class RunPrograms(JudgeRequest):
-    """Run programs of a puzzle's tool agent. There is nothing to compare them with: a puzzle has no
-    secrets, and its own rules say what an output is worth."""
+    """Run programs of a puzzle's tool agent. They are not compared with anything: a puzzle has no
+    secrets, and its own rules determine the value of an output."""
 
     tool = "judge.runs"
 
@@ -186,10 +188,10 @@ JUDGE_TOOLS = frozenset(request.tool for request in REQUESTS)
 
 
 async def ask_judge(host: Host, request: JudgeRequest, expected: type[R]) -> tuple[R, JsonObject]:
-    """The judge's answer, and the part of it that a step's observation keeps, so that the step can
+    """The judge's answer, and the part of it that a step's observation stores, so that the step can
     be replayed.
 
-    Raises `RequestFailed` (for good) when no judge can answer: it has no sandbox, or does not know
+    Raises `RequestFailed` (permanent) if no judge can answer: it has no sandbox, or does not know
     the problem.
     """
     arguments = request.model_dump(mode="json")
@@ -201,5 +203,5 @@ async def ask_judge(host: Host, request: JudgeRequest, expected: type[R]) -> tup
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise RequestFailed("judge", f"its answer is none: {where}: {first['msg']}") from error
+        raise RequestFailed("judge", f"its answer is invalid: {where}: {first['msg']}") from error
     return reply, {"tool": request.tool, "arguments": arguments, "output": output}

@@ -1,4 +1,4 @@
-"""Parts of a message that holds more than text."""
+"""Parts of a message that contains more than text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ContentPart(BaseModel):
     url: str = ""
     """URL of an image, or `data:` with its bytes in base64."""
     detail: str | None = None
-    """Level of detail for the model, as endpoints name it."""
+    """Level of detail for the model, in the endpoints' terms."""
 
 
 Parts = Annotated[tuple[ContentPart, ...], Field(exclude_if=lambda parts: not parts)]

@@ -1,7 +1,7 @@
-"""Payloads: what one role hands to the next. They are small: what is in the journal is read there,
-not sent again.
+"""Payloads: the data that one role hands to the next. They are small: data in the journal is read
+from there, not sent again.
 
-A package adds a payload by a frozen subclass of `Payload` with the decorator `payload_type`, in the
+A package adds a payload as a frozen subclass of `Payload` with the decorator `payload_type`, in the
 module of the role or workflow that uses it.
 """
 
@@ -16,38 +16,38 @@ from loopline.agents.errors import UnexpectedPayload, UnknownName, VersionMismat
 from loopline.agents.records import JsonObject, Record, Run, StoredRecord
 
 MAX_PROBLEM_CHARS = 8_000
-"""Most characters of a sub-problem; ten times the longest question of the word-problem data
-sets."""
+"""Maximum number of characters of a sub-problem; ten times the longest question of the word-problem
+data sets."""
 
 MAX_PARALLEL = 16
-"""Most sub-problems that may be handed over at once."""
+"""Maximum number of sub-problems that may be handed over at once."""
 
 ExpectedType = Literal["text", "integer", "number", "boolean", "date", "list", "json"]
-"""Answer types that the planner can ask for; `loopline.agents.typed_answers` reads them."""
+"""Answer types that the planner can request; `loopline.agents.typed_answers` parses them."""
 
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Payload(StoredRecord):
-    """Base of every hand-over.
+    """Base class of all hand-overs.
 
-    A new field raises `type_version`. If it is optional, and a reader may ignore it,
-    `readable_from` stays the version before: then workers of both versions take each other's
-    messages. If not, the older ones hand them back, and `upcasts` converts a payload of the version
-    before into one of this.
+    A new field increments `type_version`. If it is optional and a reader may ignore it,
+    `readable_from` stays at the previous version: then workers of both versions accept each other's
+    messages. If not, older workers hand the messages back, and `upcasts` converts a payload of the
+    previous version to this one.
     """
 
     type_name: ClassVar[str]
     type_version: ClassVar[int] = 1
     readable_from: ClassVar[int] = 0
-    """Oldest version whose readers may take this one; 0: only this version's."""
+    """Oldest version whose readers may accept this one; 0: only this version's."""
     upcasts: ClassVar[Mapping[int, Upcaster]] = {}
     """Version → function that upgrades the fields of a payload to the next version. A field with a
-    default needs none if `readable_from` goes back that far."""
+    default needs none if `readable_from` reaches back that far."""
 
     taken_by: ClassVar[str | None] = None
-    """Role that takes it for the agent that it names; None where roles are agents."""
+    """Role that acts for the agent that the payload names; None if roles are agents."""
 
     @property
     def acting(self) -> str | None:
@@ -59,7 +59,7 @@ class Payload(StoredRecord):
         versions: JsonObject = {}
         if self.type_version > 1:
             versions = {"type_version": self.type_version, "readable_from": self.readable_from}
-        # One of a later version has its own, among the fields that are unknown here.
+        # A payload of a later version has its own among its unknown fields.
         return {"type": self.type_name, **versions, **self.model_dump(mode="json")}
 
 
@@ -80,8 +80,9 @@ def payload_types() -> dict[str, type[Payload]]:
 
 
 def parse_payload(data: JsonObject) -> Payload:
-    """Parse what `Payload.as_json` wrote, also in an earlier version, and in a later one that may
-    be read here. Raises `UnknownName`, `UnexpectedPayload` or `VersionMismatch`."""
+    """Parse the output of `Payload.as_json`, including that of an earlier version, or of a later
+    one that this version may read. Raises `UnknownName`, `UnexpectedPayload` or
+    `VersionMismatch`."""
     name = data.get("type")
     if not isinstance(name, str) or name not in _TYPES:
         raise UnknownName("payload type", str(name), _TYPES)
@@ -105,7 +106,7 @@ def parse_payload(data: JsonObject) -> Payload:
                 fields = model.upcasts[at](fields)
             elif not 0 < model.readable_from <= at:
                 raise VersionMismatch(
-                    f"no way from version {at} to {model.type_version} of the payload {name!r}"
+                    f"no upgrade from version {at} to {model.type_version} of the payload {name!r}"
                 )
         return model.model_validate(fields)
     except ValidationError as error:
@@ -113,19 +114,19 @@ def parse_payload(data: JsonObject) -> Payload:
 
 
 class Subproblem(Record):
-    """One problem of a delegation, as the planner's step records it; its position in the list
-    is the branch that solves it."""
+    """One problem of a delegation, as the planner's step records it; its position in the list is
+    the branch that solves it."""
 
     problem: str = Field(min_length=1, max_length=MAX_PROBLEM_CHARS)
     expected_type: ExpectedType
     tool_call_id: str
     position: int = Field(ge=0)
-    """Index of the tool call in the model's turn that asked for it."""
+    """Index of the tool call, within the model's turn, that requested it."""
 
 
 @payload_type
 class QuestionPayload(Payload):
-    """Start on the run's question, which the run itself holds."""
+    """Start on the run's question, which the run itself contains."""
 
     type_name: ClassVar[str] = "question"
 
@@ -151,7 +152,7 @@ class TurnPayload(Payload):
 AGENT = "agent"
 """Role that takes the turns of all agents that a run itself describes."""
 ACTING_ROLES = (PLAYER, AGENT)
-"""Roles that act for agents of other names."""
+"""Roles that act for agents with other names."""
 
 
 @payload_type
@@ -164,12 +165,12 @@ class PartPayload(Payload):
 
     agent: str = Field(min_length=1, max_length=64)
     act: Literal["answer", "scatter", "gather"] = "answer"
-    """What the part does: an agent answers; a `parallel` hands out its parts (`scatter`) and puts
-    their answers together (`gather`)."""
+    """What the part does: an agent answers; a `parallel` starts its parts (`scatter`) and combines
+    their answers (`gather`)."""
     path: tuple[int, ...] = ()
-    """Path of the part in the team: its index in each part around it, the outermost first."""
+    """Path of the part in the team: its index in each enclosing part, outermost first."""
     rounds: tuple[int, ...] = ()
-    """Round of each loop around it, from 0, the outermost first."""
+    """Round of each enclosing loop, from 0, outermost first."""
 
     @property
     def acting(self) -> str:
@@ -212,28 +213,28 @@ class ResumePayload(Payload):
 
 
 class WakeUp(Record):
-    """Event that ended a wait; unknown in a hand-over that still waits."""
+    """Event that ended a wait; not known yet in a hand-over that still waits."""
 
     kind: Literal["signalled", "expired"]
     at: float
     """Time of the event, in Unix seconds."""
     value: JsonValue = None
-    """Value that the signal's sender gave."""
+    """Value that the signal's sender provided."""
     id: str = ""
     """Id of the signal."""
     by: str = ""
-    """Sender, where it is known."""
+    """Sender, if known."""
 
 
 @payload_type
 class SignalPayload(Payload):
-    """Continue: the wait for a signal is over."""
+    """Continue: the wait for a signal has ended."""
 
     type_name: ClassVar[str] = "signal"
 
     signal: str = Field(max_length=64)
     woken: WakeUp | None
-    """Event that ended the wait; None as long as the run waits."""
+    """Event that ended the wait; None while the run waits."""
 
 
 def has_calculator(run: Run) -> bool:

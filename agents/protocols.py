@@ -1,4 +1,4 @@
-"""Requests of a role to its host: completions and tools. A role has no other access to the outside.
+"""A role's requests to its host: completions and tools. A role has no other access to the outside.
 
 The host (a worker) turns each request into a message on the bus; a test can answer it directly.
 """
@@ -18,12 +18,12 @@ from loopline.agents.records import (
 )
 
 MAX_SCHEMA_BYTES = 100_000
-"""Most bytes of a completion's schema as JSON, or of the parameters of all its tools. Compiling
-takes up to a second at this size, a millisecond for the usual schema."""
+"""Maximum size in bytes of a completion's schema as JSON, or of the parameters of all its tools.
+Compiling takes up to a second at this size, a millisecond for a typical schema."""
 
 
 class Host(Protocol):
-    """The world as a role sees it while it takes one step."""
+    """The outside world, as a role sees it during one step."""
 
     async def complete(
         self,
@@ -37,13 +37,13 @@ class Host(Protocol):
     ) -> tuple[Call, ...]:
         """Ask the policy of this role for `sampling.n` completions (one Call each).
 
-        `options` are what the run's caller set, over `sampling` or the pool's own defaults.
+        `options` are the run caller's, and override `sampling` or the pool's defaults.
 
-        `json_schema` holds the whole completion; local models take at most `MAX_SCHEMA_BYTES`.
-        `previous` is the earlier call of the same conversation whose ids the new prompt extends.
-        Every request of a step is idempotent: a step that is retried after a crash gets the
-        stored result back. Raises `RequestFailed` (see `loopline.agents.errors`) when the model
-        refuses.
+        `json_schema` constrains the whole completion; local models accept at most
+        `MAX_SCHEMA_BYTES`. `previous` is the earlier call of the same conversation whose ids the
+        new prompt extends. Every request of a step is idempotent: a step that is retried after a
+        crash gets the stored result back. Raises `RequestFailed` (see `loopline.agents.errors`)
+        when the model refuses.
         """
         ...
 

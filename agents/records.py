@@ -1,14 +1,14 @@
-"""The records that everything reads: journal, store, trainers, bench and viewer.
+"""The records that all parts share: journal, store, trainers, bench and viewer.
 
 All models are frozen. Records on the bus or in the store may have been written by another version
 of this program: such a record (`StoredRecord`) keeps the fields that this version does not know,
-also when it is written again, so that a program in between removes nothing. Any other refuses them,
-as a typo. `RECORDS_VERSION` rises when a field changes its meaning, and `read_run` and its like
-(`loopline.agents.versions`) read what other versions wrote.
+even when it is written again, so a program in between removes nothing. All other records refuse
+unknown fields as typos. `RECORDS_VERSION` is incremented when a field changes its meaning;
+`read_run` and similar functions (`loopline.agents.versions`) read records of other versions.
 
 A reference answer never appears here: only programs that verify outcomes have it. One environment
-is an exception: the equations of a generated word problem are in its task's instance; the roles
-that score by them read them, and no observation shows them.
+is an exception: a generated word problem has its equations in the task's instance; only the roles
+that use them for scoring read them, and no observation shows them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from loopline.agents.thinking import split_thoughts
 RECORDS_VERSION = 1
 
 MAX_PROMPT_CHARS = 200_000
-"""Most characters of a question; a longer one is refused at admission. Ten times the longest one in
-the data sets here."""
+"""Maximum number of characters of a question; a longer one is refused at admission. Ten times the
+longest question of the data sets here."""
 
 RUN_ID = r"^[0-9a-f-]{36}$"
 
@@ -42,20 +42,20 @@ JsonObject = dict[str, JsonValue]
 
 
 class Record(BaseModel):
-    """Base of every record: immutable, strict about unknown fields."""
+    """Base class of all records: immutable, strict about unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class StoredRecord(Record):
-    """Base of what processes of other versions write and read: an unknown field is kept."""
+    """Base class of records that other versions' processes write and read: keeps unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
 
 class ToolCall(StoredRecord):
-    """A call that a model asks for. `arguments` is the parsed object, or `None` with `error`
-    set when the model wrote something that is not a JSON object."""
+    """A call that a model asks for. `arguments` is the parsed object, or `None` with `error` set if
+    the model wrote something other than a JSON object."""
 
     id: str
     name: str
@@ -65,19 +65,20 @@ class ToolCall(StoredRecord):
 
 
 class Message(StoredRecord):
-    """A chat message, in the shape that OpenAI-compatible endpoints use."""
+    """A chat message, in the format of OpenAI-compatible endpoints."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
-    """Name of the participant who says it, among several of one role."""
+    """Name of the speaker, among several participants with one role."""
     raw_text: str | None = None
-    """An assistant turn exactly as a local model wrote it, markup of calls included. Engines with a
-    chat template use it in place of `content`: earlier ids are extended, not tokenized again."""
+    """An assistant turn exactly as a local model wrote it, including the markup of calls. Engines
+    with a chat template use it instead of `content`: earlier ids are extended, not tokenized
+    again."""
     parts: Parts = ()
-    """All of the message in order, where a user's message holds images; then `content` is its
+    """All parts of the message in order, if a user's message contains images; then `content` is its
     text."""
 
 
@@ -85,13 +86,13 @@ class Task(StoredRecord):
     """A task with everything needed to rebuild it, except its answer."""
 
     environment: str = Field(default="question", max_length=256)
-    """Name of the environment, or `package.module:OBJECT` where it was found by that."""
+    """Name of the environment, or the `package.module:OBJECT` that specified it."""
     instance: JsonObject = Field(default_factory=dict)
     messages: tuple[Message, ...] = ()
     """The whole conversation as the caller wrote it, including system messages and `prompt`; empty
     if there is only the question."""
     prompt: str = Field(max_length=MAX_PROMPT_CHARS)
-    """The question; in a conversation the last user message, empty if there is none."""
+    """The question; in a conversation, the last user message, or empty if there is none."""
 
     @field_validator("prompt")
     @classmethod
@@ -102,7 +103,7 @@ class Task(StoredRecord):
 
 
 class Budget(StoredRecord):
-    """What a run may use. `None` means no limit on that dimension."""
+    """Limits of a run. `None` means no limit on that dimension."""
 
     tokens: int | None = Field(default=None, ge=1)
     micro_dollars: int | None = Field(default=None, ge=1)
@@ -110,11 +111,12 @@ class Budget(StoredRecord):
 
 
 MAX_TOOLS = 128
-"""Most tools that a task, or a source of tools, offers."""
+"""Maximum number of tools that a task, or a source of tools, offers."""
 
 
 class ToolSpec(StoredRecord):
-    """A tool as it is offered to a model: `parameters` is a JSON schema object."""
+    """A tool in the form in which it is offered to a model: `parameters` is a JSON schema
+    object."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     description: str
@@ -127,7 +129,7 @@ class SamplingParams(StoredRecord):
     temperature: float = Field(default=0.0, ge=0.0, le=5.0)
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     top_k: int = Field(default=0, ge=0)
-    """Number of likeliest tokens that are sampled from; 0 is off."""
+    """Number of most likely tokens to sample from; 0 turns this off."""
     max_tokens: int = Field(default=512, ge=1, le=131_072)
     stop: tuple[str, ...] = ()
     seed: int | None = None
@@ -143,15 +145,15 @@ class SamplingParams(StoredRecord):
 
 
 class ToolChoice(StoredRecord):
-    """Whether the model must call a tool, may, or must not."""
+    """Whether the model must call a tool, may call one, or must not."""
 
     mode: Literal["auto", "none", "required"] = "auto"
     name: str | None = None
-    """Name of the tool that the model must call; with `required`."""
+    """Name of the tool that the model must call; used with `required`."""
 
 
 class GenerationOptions(StoredRecord):
-    """Options of a caller for a completion. None: the pool's default."""
+    """A caller's options for a completion. None: the pool's default."""
 
     temperature: float | None = Field(default=None, ge=0.0, le=5.0)
     top_p: float | None = Field(default=None, gt=0.0, le=1.0)
@@ -166,15 +168,16 @@ class GenerationOptions(StoredRecord):
     token_texts: bool = False
     """Also return the text of each output token (`Call.tokens`)."""
     top_logprobs: int = Field(default=0, ge=0, le=20)
-    """Give this many of the likeliest tokens at each place, too (`Call.top_logprobs`)."""
+    """Also return this many of the most likely tokens at each position (`Call.top_logprobs`)."""
     template_options: TemplateOptions = Field(default_factory=dict)
-    """Switches of the model's chat template, such as `enable_thinking`, over those of its pool."""
+    """Switches of the model's chat template, such as `enable_thinking`; they override the
+    pool's."""
     agents: dict[str, GenerationOptions] = Field(default_factory=dict)
-    """Options of single agents' completions, which override the rest."""
+    """Options for individual agents' completions, which override the other options."""
 
     @property
     def chosen(self) -> JsonObject:
-        """Options that are not left to the pool."""
+        """Options that are explicitly set."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     def sampling(self, defaults: SamplingParams) -> SamplingParams:
@@ -188,12 +191,12 @@ class GenerationOptions(StoredRecord):
 
 
 NOTHING_CHOSEN = GenerationOptions()
-"""All is left to the pool."""
+"""All options are left to the pool."""
 
 
 def is_nothing(options: GenerationOptions | None) -> bool:
-    """Whether all is left to the pool. Most requests have this very object, and comparing two
-    records field by field costs more than making one."""
+    """Whether all options are left to the pool. Most requests have this very object, and comparing
+    two records field by field costs more than creating one."""
     return options is NOTHING_CHOSEN or options == NOTHING_CHOSEN
 
 
@@ -202,7 +205,7 @@ class Run(StoredRecord):
 
     version: int = RECORDS_VERSION
     id: str = Field(pattern=RUN_ID)
-    """UUIDv7: sorts by time of admission."""
+    """UUIDv7: sorts by admission time."""
     task: Task
     workflow: str = Field(max_length=64)
     options: JsonObject = Field(default_factory=dict)
@@ -214,44 +217,43 @@ class Run(StoredRecord):
     prompt_files: dict[str, str] = Field(default_factory=dict)
     """Prompt file → its whole content, for files that replace shipped ones."""
     role_versions: dict[str, int] = Field(default_factory=dict)
-    """Role → version that it was admitted with. Empty, from an older client: any version may play
-    it."""
+    """Role → version at admission. Empty, from an older client: any version may execute it."""
     workflow_version: int = 0
     """Version of the workflow at admission; 0, from an older client: any version may route it."""
     generation: GenerationOptions | None = None
-    """Completion options of the caller (`loopline.agents.generation` says which completions they
+    """The caller's completion options (`loopline.agents.generation` defines which completions they
     affect)."""
     seed: int = 0
     budget: Budget = Field(default_factory=Budget)
     created: float
-    """Time of admission, in Unix seconds."""
+    """Admission time in Unix seconds."""
     deadline: float
-    """Deadline in Unix seconds; past it the run ends with outcome `deadline`."""
+    """Deadline in Unix seconds; after it, the run ends with outcome `deadline`."""
     stream: bool = False
     """Publish the models' text in the run's log while it is generated."""
     tags: dict[str, str] = Field(default_factory=dict)
     parent: str | None = None
-    """The run that this one was forked from."""
+    """The run that this run was forked from."""
     webhook: str | None = Field(default=None, max_length=2_048)
     """URL that is notified when the run has ended."""
     account: str = Field(default="", max_length=64)
-    """Account whose daily budget its calls count for; empty for none."""
+    """Account whose daily budget the run's calls are charged to; empty for none."""
 
 
 class Usage(StoredRecord):
-    """Tokens of one completion. `source` says who counted."""
+    """Tokens of one completion. `source` states who counted them."""
 
     prompt: int = Field(ge=0)
     cached: int = Field(default=0, ge=0)
     """Part of `prompt` that was read from a cache."""
     completion: int = Field(ge=0)
     reasoning: int = Field(default=0, ge=0)
-    """Part of `completion` that is thoughts."""
+    """Part of `completion` that is thought."""
     source: Literal["provider", "engine", "tokenizer"]
 
 
 class Latency(StoredRecord):
-    """Seconds of one completion, by what they were spent on."""
+    """Seconds of one completion, by phase."""
 
     queue: float = Field(default=0.0, ge=0)
     first_token: float = Field(default=0.0, ge=0)
@@ -264,7 +266,7 @@ class Latency(StoredRecord):
 
 
 class PolicyRef(StoredRecord):
-    """Weights that answered."""
+    """Weights that answered a request."""
 
     name: str
     """The pool, for example `llm`."""
@@ -278,33 +280,33 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "cancel
 
 
 class Call(StoredRecord):
-    """One completion, the unit of the ledger: every paid completion is one of these."""
+    """One completion, the unit of the ledger: every paid completion is one `Call`."""
 
     id: str
     """Idempotency key of the request."""
     policy: PolicyRef
     text: str
-    """Whole text of the model: for a local model the text of `output_ids`, thoughts and markup of
-    calls included. Code that reads an answer from it uses `said`."""
+    """Whole text of the model: for a local model the text of `output_ids`, including thoughts and
+    the markup of calls. Code that parses an answer from it uses `said`."""
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
-    """Thoughts of the model that an endpoint returned in a separate field."""
+    """The model's thoughts, if an endpoint returned them in a separate field."""
     begins_in_thought: bool = False
     """Whether the prompt ended within a thought that the chat template had opened."""
     prompt_ids: tuple[int, ...] = ()
     output_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    """Log-probability (natural) of each output token under the distribution it was sampled
-    from, that is after temperature, any filter and a grammar's mask; as many as `output_ids`."""
+    """Natural log-probability of each output token under the distribution it was sampled from, that
+    is, after temperature, any filter and a grammar's mask; one for each of `output_ids`."""
     raw_logprobs: tuple[float, ...] = ()
-    """The same under the model's own distribution: softmax of its logits as they are. Empty if the
+    """The same under the model's own distribution: the softmax of its raw logits. Empty if the
     engine does not know it."""
     tokens: tuple[str, ...] = ()
-    """Text of each output token, where the caller asked for it. Bytes that are not UTF-8 by
-    themselves are U+FFFD."""
+    """Text of each output token, if the caller requested it. Bytes that are not valid UTF-8 on
+    their own are U+FFFD."""
     top_logprobs: tuple[tuple[tuple[str, float], ...], ...] = ()
-    """Likeliest tokens at the position of each output token, where the caller asked for them: text
-    and natural log-probability, the likeliest first."""
+    """Most likely tokens at the position of each output token, if the caller requested them: text
+    and natural log-probability, most likely first."""
     sampling: SamplingParams
     finish_reason: FinishReason
     grammar_masked: bool = False
@@ -314,11 +316,11 @@ class Call(StoredRecord):
     trainable: bool
     """False when the endpoint gave no ids or logprobs: `ids` are then empty."""
     worker: str = ""
-    """Worker that served it, where that is a separate process."""
+    """Worker that served the call, if that is a separate process."""
     answered_at: float | None = None
-    """Time when the answer was complete, in Unix seconds, where a worker served it."""
+    """Time when the answer was complete, in Unix seconds, if a worker served it."""
     extends_previous: bool = False
-    """True when `prompt_ids` begin with the ids of an earlier call of the same conversation."""
+    """True if `prompt_ids` start with the ids of an earlier call of the same conversation."""
 
     @property
     def said(self) -> str:
@@ -327,7 +329,7 @@ class Call(StoredRecord):
 
     @property
     def thought(self) -> str:
-        """Thoughts of the model, in whatever field they are."""
+        """The model's thoughts, whichever field contains them."""
         inner = split_thoughts(self.text, opened=self.begins_in_thought).thought
         return "\n\n".join(filter(None, (self.reasoning, inner)))
 
@@ -341,15 +343,15 @@ class Candidate(StoredRecord):
 
 
 class Decision(StoredRecord):
-    """What a role decided. `kind` is the vocabulary that the workflow routes on."""
+    """A role's decision. The workflow routes on `kind`."""
 
     kind: str
     data: JsonObject = Field(default_factory=dict)
 
 
 class RequestTiming(StoredRecord):
-    """One request of a step to a worker that answers it. A step that was taken again finds stored
-    answers: those took no time."""
+    """One request of a step to a worker that answers it. A step that is repeated finds stored
+    answers, which take no time."""
 
     number: int = Field(ge=0)
     """Number among the step's requests, from 0."""
@@ -357,38 +359,38 @@ class RequestTiming(StoredRecord):
     name: str
     """Name of the policy, or of the tool."""
     started: float
-    """Start in Unix seconds."""
+    """Start time in Unix seconds."""
     ended: float
     error: str = ""
-    """Kind of the failure that replaced an answer."""
+    """Kind of the failure, if the request failed."""
 
 
 class StepTimings(StoredRecord):
-    """Unix seconds and durations of one step."""
+    """Unix times and durations of one step, in seconds."""
 
     started: float
     ended: float
     waited: float = 0.0
     """Seconds between publication and the start of work."""
     retries: int = Field(default=0, ge=0)
-    """Attempts that failed before this one."""
+    """Failed attempts before this one."""
     deliveries: int = Field(default=1, ge=1)
-    """Number of times that a worker got the message: if more than once, the step was taken over."""
+    """Number of deliveries of the message to a worker; above one, the step was taken over."""
     requests: tuple[RequestTiming, ...] = ()
-    """Requests of the step; empty where the models are in the same process."""
+    """Requests of the step; empty if the models run in the same process."""
 
 
 class Approval(StoredRecord):
-    """Decision about something that needed approval."""
+    """Decision about a call or an answer that needed approval."""
 
     request: str
-    """Name of the call, or of the answer, in its run."""
+    """Name of the call or answer within its run."""
     name: str
     """Name of the tool; for an answer, the agent."""
     digest: str
     """SHA-256 of exactly what was approved or denied (`loopline.agents.approvals.digest_of`)."""
     decision: Literal["approved", "denied", "expired"]
-    """`expired`: nobody decided in time."""
+    """`expired`: no decision in time."""
     at: float
     """Time of the decision, in Unix seconds."""
     by: str = ""
@@ -401,7 +403,7 @@ class Step(StoredRecord):
     run_id: str
     turn: int = Field(ge=0)
     branch: int = Field(default=0, ge=0)
-    """Index of the parallel hand-off of the turn that this step answered."""
+    """Index of the branch within the turn's fan-out that this step answered."""
     agent: str
     input: JsonObject = Field(default_factory=dict)
     """The payload that was handed over to the agent."""
@@ -409,20 +411,20 @@ class Step(StoredRecord):
     selected: int = 0
     decision: Decision
     observation: JsonObject = Field(default_factory=dict)
-    """Results of tools while the step was taken."""
+    """Results of tools during the step."""
     timings: StepTimings
     worker: str
     approvals: tuple[Approval, ...] = ()
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """Every completion of the step, chosen or not."""
+        """Every completion of the step, whether selected or not."""
         return tuple(call for candidate in self.candidates for call in candidate.calls)
 
 
 class Outcome(StrEnum):
-    """How a run ended. A run without a verifier at hand ends `answered`; a program that has the
-    reference turns that into `solved` or `failed`."""
+    """How a run ended. A run without a verifier ends `answered`; a program that has the reference
+    changes that to `solved` or `failed`."""
 
     ANSWERED = "answered"
     SOLVED = "solved"
@@ -435,7 +437,7 @@ class Outcome(StrEnum):
 
 
 class Trajectory(StoredRecord):
-    """A complete finished run."""
+    """A complete ended run."""
 
     version: int = RECORDS_VERSION
     run: Run
@@ -443,13 +445,13 @@ class Trajectory(StoredRecord):
     outcome: Outcome
     answer: str | None = None
     reason: str | None = None
-    """Reason of the outcome, for every one but `answered` and `solved`."""
+    """Reason for the outcome, for all outcomes except `answered` and `solved`."""
     ended: float
     team_reward: float | None = None
-    """The workflow's reward for the run (`loopline.agents.workflows.add_rewards`); None if it gives
-    none."""
+    """The workflow's reward for the run (`loopline.agents.workflows.add_rewards`); None if it
+    assigns none."""
     agent_rewards: dict[str, float] = Field(default_factory=dict)
-    """The workflow's reward for each role, given with the team's."""
+    """The workflow's reward for each role, assigned with the team's reward."""
 
     @classmethod
     def from_texts(
@@ -461,7 +463,7 @@ class Trajectory(StoredRecord):
         reason: str,
         ended: float,
     ) -> Self:
-        """An ended run from what the bus stores of it, before its workflow's rewards: an empty text
+        """An ended run built from the bus's data, before its workflow's rewards: an empty text
         stands for none. Raises ValidationError, or ValueError for an unknown outcome."""
         return cls(
             run=run if isinstance(run, Run) else Run.model_validate_json(run),

@@ -1,13 +1,12 @@
-"""Registries of named items: those of this package, and those that other packages add by entry
-point.
+"""Registries of named items: this package's own, and those that other packages add by entry point.
 
-An installed package adds an item by an entry point whose name is the item's name:
+An installed package adds an item with an entry point whose name is the item's name:
 
     [project.entry-points."loopline.tools"]
     weather = "my_package.weather:weather"
 
-Entry points are loaded when they are first used, not before: a broken plug-in affects only the run
-that uses it. `load_object` finds an item without one, by `package.module:OBJECT`.
+Entry points are loaded on first use: a broken plug-in affects only the run that uses it.
+`load_object` finds an item without one, by `package.module:OBJECT`.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ class Registry(Generic[T]):
         is_item: Callable[[object], TypeGuard[T]],
         built_in: Mapping[str, str] | None = None,
     ) -> None:
-        """`built_in`: name → `package.module:OBJECT` of items that are imported when they are first
-        used."""
+        """`built_in`: name → `package.module:OBJECT` of items that are imported on first use."""
         self.what = what
         self._built_in = built_in or {}
         self._one = _article(what)
@@ -55,7 +53,7 @@ class Registry(Generic[T]):
         self._loaded: dict[str, T] = {}
 
     def register(self, item: T) -> T:
-        """Add an item of this process. Raises `PluginError` if the name is taken by another."""
+        """Add an item of this process. Raises `PluginError` if another item has that name."""
         if self._items.setdefault(item.name, item) is not item:
             raise PluginError(f"the {self.what} name {item.name!r} is registered twice; rename one")
         return item
@@ -65,9 +63,10 @@ class Registry(Generic[T]):
         return tuple(sorted({*self._items, *self._built_in, *self._find_entry_points()}))
 
     def get(self, name: str) -> T:
-        """The item of that name.
+        """The item with that name.
 
-        Raises `UnknownName` (with the nearest name) or `PluginError` (naming the entry point).
+        Raises `UnknownName` (which suggests the nearest name) or `PluginError` (naming the entry
+        point).
         """
         if name not in self._items and name in self._built_in:
             self._items[name] = load_object(self.what, self._built_in[name], self._is_item)
@@ -112,7 +111,7 @@ class Registry(Generic[T]):
             raise PluginError(f"{_origin(entry)} is not {self._one}: {type(item).__name__}")
         if item.name != entry.name:
             raise PluginError(
-                f"{_origin(entry)} gives {self._one} called {item.name!r}: the entry point must "
+                f"{_origin(entry)} provides {self._one} called {item.name!r}: the entry point must "
                 "carry the same name"
             )
         self._loaded[entry.name] = item
@@ -128,7 +127,8 @@ def load_object(what: str, target: str, is_item: Callable[[object], TypeGuard[O]
     """The item at `package.module:OBJECT`. Raises `PluginError`."""
     module_name, _, attribute = target.partition(":")
     if module_name.partition(".")[0] in sys.stdlib_module_names:
-        # Importing some of these has effects: a message of the bus may name no such module.
+        # Importing some of these has side effects: a message on the bus must not name such a
+        # module.
         raise PluginError(f"{target}: Python's own modules have no {what}")
     try:
         module = import_module(module_name)
@@ -136,8 +136,8 @@ def load_object(what: str, target: str, is_item: Callable[[object], TypeGuard[O]
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise PluginError(
                 f"{target}: there is no module {error.name!r}; install its package, or run from "
-                "the folder that it lies in (workers look into the folder in which `runtime up` "
-                "was typed)"
+                "the folder that contains it (workers search the folder in which `runtime up` was "
+                "started)"
             ) from error
         raise PluginError(f"{target}: cannot be imported: {error}") from error
     except Exception as error:
@@ -154,9 +154,8 @@ def load_object(what: str, target: str, is_item: Callable[[object], TypeGuard[O]
 
 
 def import_from_here() -> None:
-    """Let modules be imported from the current folder, where a user's own module is: a console
-    script and a worker do not look there. It comes last, so that no file there replaces an
-    installed package."""
+    """Allow imports from the current folder, where a user's own modules are: a console script and a
+    worker do not search it. It comes last, so files there can't replace an installed package."""
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
 

@@ -1,7 +1,7 @@
-"""Runs from the journal alone: replay a finished run, or fork it at a turn.
+"""Runs from only the journal: replay a finished run, or fork it at a turn.
 
-A replay takes every step again with today's roles and workflow, and answers their requests from the
-recorded calls. It shows whether the code still does what the journal recorded; it asks no model,
+A replay repeats every step with the current roles and workflow, and answers their requests from the
+recorded calls. It shows whether the code still behaves as the journal recorded; it calls no model,
 costs nothing and changes nothing.
 """
 
@@ -54,8 +54,8 @@ class RecordedRequest:
 
 
 class RecordedHost:
-    """Answers one step's requests from its record. A request that the record does not hold
-    raises `ReplayDiverged`."""
+    """Answers one step's requests from its record. Raises `ReplayDiverged` for a request that is
+    not in the record."""
 
     def __init__(self, step: Step) -> None:
         self.prompts: list[tuple[Message, ...]] = []
@@ -94,7 +94,7 @@ class RecordedHost:
         return answer
 
     def of_agent(self, agent: str) -> Host:
-        """The host itself: the record decides which agent's completion is next."""
+        """The host itself: the record determines which agent's completion is next."""
         return self
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
@@ -103,7 +103,7 @@ class RecordedHost:
         recorded, recorded_arguments, output = self._outputs.pop(0)
         if (recorded, recorded_arguments) != (name, arguments):
             raise ReplayDiverged(
-                f"{self._where}: the role calls {name}({arguments}), recorded was "
+                f"{self._where}: the role calls {name}({arguments}), but the record has "
                 f"{recorded}({recorded_arguments})"
             )
         return output
@@ -114,14 +114,14 @@ class RecordedHost:
         for approval in self._approvals:
             if approval.digest == digest:
                 return approval
-        raise ReplayDiverged(f"{self._where}: {agent} writes an answer that nobody decided of")
+        raise ReplayDiverged(f"{self._where}: no decision is recorded about {agent}'s answer")
 
     def unused(self) -> str | None:
-        """A description of what was recorded but never asked for, or `None`."""
+        """A description of recorded data that was never requested, or `None`."""
         if self._calls or self._outputs:
             return (
                 f"{len(self._calls)} recorded completions and {len(self._outputs)} tool results "
-                "were not asked for"
+                "were not requested"
             )
         return None
 
@@ -141,7 +141,7 @@ def recorded_tools(step: Step) -> Iterable[tuple[str, JsonObject, JsonObject]]:
 
 
 def _arguments(call: Call, position: int, entry: JsonValue) -> JsonObject:
-    """The entry's own arguments where it has some, else those of the model's tool call that it
+    """The entry's own arguments if it has some, else those of the model's tool call that it
     answers."""
     arguments = entry.get("arguments") if isinstance(entry, dict) else None
     if isinstance(arguments, dict):
@@ -165,7 +165,7 @@ class Replay:
     """Results of a replay."""
 
     steps: int
-    """Number of steps that came out as recorded."""
+    """Number of steps that were reproduced as recorded."""
     divergences: tuple[str, ...]
     """Differences in words; empty if the run was reproduced."""
 
@@ -175,10 +175,10 @@ class Replay:
 
 
 async def replay(trajectory: Trajectory) -> Replay:
-    """Take every step of a run again, in the recorded order, up to the first that differs.
+    """Repeat every step of a run in the recorded order, up to the first that differs.
 
-    Prompts that have changed since, and that the run does not bring (`Run.prompt_files`), are a
-    divergence too, and so are roles and workflows of a version that does not continue it; but
+    Prompts that have changed since, and that the run does not contain (`Run.prompt_files`), are a
+    divergence too, and so are roles and workflows of a version that does not continue the run; but
     neither stops the replay. Fields that this version does not know are not compared.
     """
     trajectory = without_unknown_fields(trajectory)
@@ -198,8 +198,9 @@ async def replay(trajectory: Trajectory) -> Replay:
 async def recorded_prompts(
     run: Run, journal: tuple[Step, ...], recorded: Step
 ) -> list[tuple[Message, ...]]:
-    """Prompts of each completion of a recorded step, in order: a journal holds what a model wrote,
-    and today's roles produce again what it read. Shorter where they ask otherwise now."""
+    """Prompts of each completion of a recorded step, in order: a journal contains the models'
+    outputs, and the current roles rebuild their inputs. Shorter if the roles make different
+    requests now."""
     host = RecordedHost(recorded)
     with suppress(AgentError, RequestFailed):
         await take_step(
@@ -221,14 +222,14 @@ async def _step_difference(run: Run, journal: tuple[Step, ...], recorded: Step) 
         if frontier.finish is not None or handoff is None:
             return "the workflow hands nothing over there"
         if not _same_handoff(handoff, recorded):
-            return "the workflow hands over something else than was recorded"
+            return "the workflow's hand-over differs from the recorded one"
         step_result = await take_step(
             run, journal, handoff, host, worker=recorded.worker, clock=lambda: run.created
         )
     except ReplayDiverged as error:
         return str(error)
     except AgentError as error:
-        return f"the step cannot be taken again: {error}"
+        return f"the step cannot be repeated: {error}"
     for field in ("decision", "candidates", "selected", "observation"):
         if getattr(step_result.step, field) != getattr(recorded, field):
             return f"{field} came out differently"
@@ -236,7 +237,7 @@ async def _step_difference(run: Run, journal: tuple[Step, ...], recorded: Step) 
 
 
 def wake_recorded(frontier: Frontier, steps: Iterable[Step]) -> None:
-    """End the waits after which these steps were taken, in the same way as recorded."""
+    """End the waits before these steps in the same way as recorded."""
     places = {(wait.turn, wait.branch) for wait in frontier.waits}
     for step in steps:
         if (step.turn, step.branch) in places:
@@ -244,7 +245,8 @@ def wake_recorded(frontier: Frontier, steps: Iterable[Step]) -> None:
 
 
 def _same_handoff(handoff: Handoff, recorded: Step) -> bool:
-    """Whether both are equal in the fields that both versions know, the record's and this one."""
+    """Whether two records are equal in the fields that the record's version and this one both
+    know."""
     was = handoff_of(recorded)
     if type(handoff.payload) is not type(was.payload):
         return False
@@ -259,15 +261,14 @@ def _end_differences(run: Run, trajectory: Trajectory) -> tuple[str, ...]:
     if finish is None:
         if trajectory.outcome in _ENDED_FROM_OUTSIDE:
             return ()
-        return (f"the journal stops before an end, yet the outcome is {trajectory.outcome}",)
-    # An answer is judged later, by a program that has the reference; a game is judged by its
-    # workflow.
+        return (f"the journal stops before the run's end, yet the outcome is {trajectory.outcome}",)
+    # An answer is judged later, by a program that has the reference; the workflow judges a game.
     judged = (Outcome.SOLVED, Outcome.FAILED) if finish.outcome is Outcome.ANSWERED else ()
     same = trajectory.outcome in (finish.outcome, *judged)
     # A record does not distinguish an empty answer from a missing one.
     if not same or (finish.answer or None) != (trajectory.answer or None):
         return (
-            f"the end is {finish.outcome} {finish.answer!r}, recorded was "
+            f"the end is {finish.outcome} {finish.answer!r}, but the record has "
             f"{trajectory.outcome} {trajectory.answer!r}",
         )
     return ()
@@ -291,15 +292,15 @@ def _changed_versions(run: Run) -> tuple[str, ...]:
 
 
 def _options_of(run: Run) -> JsonObject:
-    """The run's options with the choice of prompts, even if the run was admitted before there was
-    one."""
+    """The run's options with the selected prompt set, even if the run was admitted before the
+    option existed."""
     chooses = capability(workflows.get(run.workflow), ChoosingPrompts) is not None
     return {**run.options, **({"prompts": prompt_set_of(run)} if chooses else {})}
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A new run that begins with a part of another one's journal."""
+    """A new run that starts with part of another run's journal."""
 
     run: Run
     journal: tuple[Step, ...]
@@ -311,7 +312,7 @@ class Fork:
 
 
 def _asking(task: Task, question: str) -> Task:
-    """The task with another question, which is the last thing that its user said."""
+    """The task with another question, which is its user's last message."""
     messages = list(task.messages)
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].role == "user":
@@ -332,11 +333,11 @@ def fork(
     prompt_files: dict[str, str] | None = None,
     question: str | None = None,
 ) -> Fork:
-    """Keep every step before turn `at_turn`, and take that turn again in a new run.
+    """Keep every step before turn `at_turn`, and repeat that turn in a new run.
 
-    The new run gets the same time as its parent, today's prompts, and whatever else is given:
-    `prompt_files` replace the shipped prompts and the parent's, `question` replaces the question,
-    if no kept step has answered it. Raises `ForkImpossible` if the run never came that far, or a
+    The new run gets the same time as its parent, the current prompts, and the other arguments:
+    `prompt_files` replace the shipped prompts and the parent's; `question` replaces the question,
+    if no kept step has answered it. Raises `ForkImpossible` if the run never got that far, or a
     kept step has read the question, and `UnknownName` for a policy or a prompt of a role that its
     workflow does not have.
     """
@@ -347,7 +348,9 @@ def fork(
             f"run {parent.id} has the turns 0 to {last}: it cannot be forked at {at_turn}"
         )
     if question is not None and at_turn > 0:
-        raise ForkImpossible("another question is asked from turn 0 on: a kept step has read this")
+        raise ForkImpossible(
+            "another question requires a fork at turn 0: a kept step has read the old question"
+        )
     files = {**parent.prompt_files, **(prompt_files or {})}
     task = parent.task if question is None else _asking(parent.task, question)
     options = _options_of(parent)
@@ -384,7 +387,7 @@ def fork(
     wake_recorded(frontier, trajectory.steps)
     if frontier.waits:
         signals = ", ".join(wait.signal for wait in frontier.waits)
-        raise ForkImpossible(f"run {parent.id} never got behind its wait for {signals}")
+        raise ForkImpossible(f"run {parent.id} never got past its wait for {signals}")
     if frontier.finish is not None or not frontier.waiting:
         raise ForkImpossible(f"run {parent.id} has nothing left to do at turn {at_turn}")
     return Fork(run, journal, frontier.waiting, frontier.joins)

@@ -1,8 +1,8 @@
-"""Rewards that are posted after the fact: a user's thumb, a judge, tomorrow's sale.
+"""Rewards that are posted after the fact: a user's thumbs-up, a judge's score, tomorrow's sale.
 
-A reward names what it is about, a run or a session, and within that an agent, a turn, or neither.
-Rewards never change: a later one for the same target from the same source is a new version, which
-replaces it. All versions are kept.
+A reward names its target: a run or a session, and within it an agent, a turn, or neither. Rewards
+never change: a later one for the same target from the same source is a new version that replaces
+it. All versions are kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_COMMENT_CHARS = 2_000
 
 def _printable(text: str) -> str:
     if not text.isprintable():
-        raise ValueError("holds a character that can't be printed, for example a line break")
+        raise ValueError("contains a character that can't be printed, for example a line break")
     return text
 
 
@@ -30,7 +30,7 @@ SessionId = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_
 
 
 class RewardPlace(NamedTuple):
-    """A reward's target and source: of rewards with the same place the last one counts."""
+    """A reward's target and source; among rewards with equal keys, the last one counts."""
 
     target: str
     agent: str | None
@@ -43,21 +43,21 @@ class Reward(StoredRecord):
 
     version: int = RECORDS_VERSION
     id: Name
-    """Id of the reward, which the caller may choose: a reward that is sent again under its id
-    counts once."""
+    """Id of the reward, which the caller may choose: a reward that is sent again with its id counts
+    once."""
     run_id: str | None = Field(default=None, pattern=RUN_ID)
     session: SessionId | None = None
     """Session of the runs that the reward is for, by their tag: it counts for each of their
-    trajectories. Either this or `run_id` is given."""
+    trajectories. Either this or `run_id` is set."""
     agent: Name | None = None
-    """Agent that earned it. None: the whole team did."""
+    """Agent that earned the reward. None: the whole team."""
     turn: StrictInt | None = Field(default=None, ge=0, le=1_000_000)
-    """Turn that earned it. None: the run as a whole did."""
+    """Turn that earned the reward. None: the whole run."""
     source: Name
     """Source of the reward, for example `user`, `judge`."""
     account: str = Field(default="", max_length=64, pattern=r"^[^/]*$")
-    """Account of the caller who posted it: it applies only to the runs of this account. Empty for
-    callers on the bus itself, who may reward any run."""
+    """Account of the caller who posted the reward, which applies only to this account's runs. Empty
+    for callers on the bus itself, who may reward any run."""
     value: StrictFloat = Field(ge=-MAX_REWARD, le=MAX_REWARD, allow_inf_nan=False)
     comment: str = Field(default="", max_length=MAX_COMMENT_CHARS)
 
@@ -69,8 +69,8 @@ class Reward(StoredRecord):
 
     @property
     def target(self) -> str:
-        """Name of the run or the session, for one account if the reward is from one; no run's name
-        can equal a session's."""
+        """Name of the run or the session, for one account if the reward has one; no run's name can
+        equal a session's."""
         name = self.run_id or f"session/{self.session}"
         return f"{self.account}/{name}" if self.account else name
 

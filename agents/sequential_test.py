@@ -1,10 +1,11 @@
-"""A test of a mean that may be looked at after every value, any number of times.
+"""A test of a mean that may be checked after every value, any number of times.
 
 To test "the mean is at most `bound`", a bettor stakes a share of its capital on each value: the
 capital is the mean over several stakes s of the product of 1 + s (x - bound) / (bound - low), where
-no value is below `low`. While the mean of each value, given those before, is at most `bound`, the
-capital is a supermartingale that begins at 1, so it ever reaches 1 / delta with probability delta
-at most, however often anyone looks (Ville 1939; Waudby-Smith and Ramdas 2024, arXiv 2010.09686).
+no value is below `low`. As long as the conditional mean of each value, given the earlier ones, is
+at most `bound`, the capital is a supermartingale that starts at 1, so the probability that it ever
+reaches 1 / delta is at most delta, however often it is checked (Ville 1939; Waudby-Smith and Ramdas
+2024, arXiv 2010.09686).
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 STAKES = (0.1, 0.25, 0.5, 0.75)
-"""Shares of the largest stake that cannot ruin, 1 / (bound - low)."""
+"""Shares of the largest stake that cannot ruin the bettor, 1 / (bound - low)."""
 FINE_STAKES = (0.02, 0.05, *STAKES)
-"""Stakes with smaller ones, for values that vary far more than their mean differs from the
+"""Stakes including smaller ones, for values that vary far more than their mean differs from the
 bound."""
 MOST_CAPITAL = 1e100
 """Largest capital: beyond it, differences do not matter."""
@@ -26,9 +27,10 @@ class MeanTest:
     """The capital of a bet that the mean is above `bound`."""
 
     def __init__(self, bound: float, *, low: float, stakes: Sequence[float] = STAKES) -> None:
-        """`low` is the least possible value. Raises ValueError for a bound that is not above it."""
+        """`low` is the smallest possible value. Raises ValueError for a bound that is not above
+        it."""
         if not low < bound:
-            raise ValueError(f"the bound, {bound}, has to be above the least value, {low}")
+            raise ValueError(f"the bound, {bound}, must be above the minimum, {low}")
         self._bound, self._low = bound, low
         self._stakes = tuple(stake / (bound - low) for stake in stakes)
         self._capitals = [1.0] * len(self._stakes)
@@ -38,13 +40,13 @@ class MeanTest:
 
     @property
     def capital(self) -> float:
-        """Evidence against "the mean is at most the bound"; 1 at the beginning."""
+        """Evidence against "the mean is at most the bound"; 1 at the start."""
         return sum(self._capitals) / len(self._capitals)
 
     def add(self, value: float) -> float:
-        """Add one value; returns the capital. Raises ValueError for a value below the least."""
+        """Add one value; returns the capital. Raises ValueError for a value below the minimum."""
         if not value >= self._low:
-            raise ValueError(f"the value {value} is below the least, {self._low}")
+            raise ValueError(f"the value {value} is below the minimum, {self._low}")
         self.values += 1
         gain = value - self._bound
         self._capitals = [
@@ -65,8 +67,8 @@ class Interval:
 
 
 def mean_interval(values: Iterable[float], delta: float) -> Interval:
-    """Interval of the mean of values from -1 to 1: it holds the mean with probability 1 - `delta`,
-    even if the number of values was chosen by looking at them."""
+    """Confidence interval of the mean of values from -1 to 1: it contains the mean with probability
+    1 - `delta`, even if the number of values was chosen by looking at them."""
     numbers = tuple(values)
     return Interval(
         low=_lower_bound(numbers, delta / 2),
@@ -75,8 +77,8 @@ def mean_interval(values: Iterable[float], delta: float) -> Interval:
 
 
 def _lower_bound(values: Sequence[float], delta: float) -> float:
-    """The greatest bound that a test of this level rejects; -1 where it rejects none. The capital
-    falls as the bound rises, so bisection finds it."""
+    """The greatest bound that a test of this level rejects; -1 if it rejects none. The capital
+    decreases as the bound increases, so bisection finds it."""
     low, high = -1.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

@@ -1,11 +1,11 @@
-"""Finds the answer in a model's text.
+"""Find the answer in a model's text.
 
-In this order: the last `\\boxed{}` that holds something and isn't taken back; the last tag
-`<answer>`; the first `####` followed by a number (GSM8K's mark), or the last one of several in a
-row; what the text calls "the answer", unless it draws another conclusion later; the number in bold
-of its last conclusion; else the whole text, of which the last number counts.
+In this order: the last non-empty `\\boxed{}` that isn't retracted; the last tag `<answer>`; the
+first `####` followed by a number (GSM8K's mark), or the last one of several in a row; the value
+that the text calls "the answer", unless it draws another conclusion later; the number in bold in
+its last conclusion; else the whole text, of which the last number counts.
 
-Removed before that are a model's thoughts, the marks of its tokenizer, and anything that it made up
+Before that, the model's thoughts and tokenizer marks are removed, and any text that it made up
 after its answer, such as the next question of a prompt with examples.
 """
 
@@ -31,15 +31,16 @@ class Statement:
 
 
 MAX_BOXES = 50
-"""Most boxes, from the end, that are searched for one that holds something."""
+"""Maximum number of boxes, from the end, that are searched for a non-empty one."""
 
 MAX_BOX = 2_000
-"""Most characters of a box that are read; a longer one is not an answer to a word problem."""
+"""Maximum length of a box that is read; a longer one is not an answer to a word problem."""
 
 MAX_PHRASES = 20
-"""Most phrases, from the end, that are searched for one that states an answer."""
+"""Maximum number of phrases, from the end, that are searched for one that states an answer."""
 
-# A backspace stands for JSON that was unescaped once too often ("\\boxed" read as "\\b" + "oxed").
+# A backspace results from JSON that was unescaped once too often ("\\boxed" read as "\\b" +
+# "oxed").
 _BOX = re.compile(r"(?:\\(?:boxed|fbox)|\x08oxed|(?<![A-Za-z\\])boxed)\s{0,3}")
 _BARE = re.compile(r"-?\$?[0-9][0-9,]{0,40}(?:\.[0-9]{1,40})?")
 _PLACEHOLDER = re.compile(
@@ -52,7 +53,9 @@ _TAKEN_BACK = re.compile(
     r"|(?:can't|cannot) be\b)",
     re.IGNORECASE,
 )
-_BESIDE = re.compile(r"(?:[\s,;&$]|\\[,;: ()\[\]]|\\text\{\s?(?:and|or)\s?\}|\b(?:and|or)\b){0,12}")
+_BETWEEN_BOXES = re.compile(
+    r"(?:[\s,;&$]|\\[,;: ()\[\]]|\\text\{\s?(?:and|or)\s?\}|\b(?:and|or)\b){0,12}"
+)
 
 _NEXT_QUESTION = re.compile(
     r"^[ \t>*#]{0,9}(?:Question|Problem|Q|Human|User|Instruction|Exercise|Input|问题|题目)"
@@ -101,7 +104,7 @@ _BOLD = re.compile(r"\*\*([^*\n]{1,60})\*\*")
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """Possible places of the answer, the best first; the last is the whole text."""
+    """Possible places of the answer, best first; the last one is the whole text."""
     text = _cut_after_answer(text)
     box = _last_box(text)
     if box is not None:
@@ -120,13 +123,12 @@ def statements(text: str) -> Iterator[Statement]:
 
 
 def boxed_answers(text: str) -> list[str]:
-    """The contents of the last boxes of a text, the one that begins last first."""
+    """The contents of a text's last boxes; the one that starts last comes first."""
     return [content for content, _, _ in _boxes_from_the_end(text)]
 
 
 def _cut_after_answer(text: str) -> str:
-    """The text up to its answer, without what follows and is not part of it, such as the next
-    question."""
+    """The text up to its answer, without unrelated text after it, such as the next question."""
     text = text_without_thoughts(text)
     for end in _END_OF_TURN.finditer(text):
         if text[: end.start()].strip():
@@ -139,13 +141,13 @@ def _cut_after_answer(text: str) -> str:
 
 
 def _last_box(text: str) -> str | None:
-    """The last box that holds something and is not taken back; of several next to each other
-    all."""
+    """The last non-empty box that is not retracted; if there are several next to each other, all of
+    them."""
     neighbours: list[str] = []
     begins = 0
     for content, start, end in _boxes_from_the_end(text):
         if neighbours:
-            if not _BESIDE.fullmatch(text[end:begins]) or end > begins:
+            if not _BETWEEN_BOXES.fullmatch(text[end:begins]) or end > begins:
                 break
         elif _PLACEHOLDER.fullmatch(content) or _TAKEN_BACK.match(text, end):
             continue
@@ -156,7 +158,7 @@ def _last_box(text: str) -> str | None:
 
 
 def _boxes_from_the_end(text: str) -> Iterator[tuple[str, int, int]]:
-    """The contents of the boxes with their start and end, the one that begins last first."""
+    """The contents of the boxes with their start and end; the one that starts last comes first."""
     for match in reversed(deque(_BOX.finditer(text), maxlen=MAX_BOXES)):
         at = match.end()
         if text[at : at + 1] == "{":
@@ -169,8 +171,8 @@ def _boxes_from_the_end(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _balanced_content(text: str, opening: int) -> tuple[str, int]:
-    """The text inside the brace at `opening`, and its end; up to the end of the line if it never
-    closes."""
+    """The text inside the brace at `opening`, and its end; up to the end of the line if the brace
+    never closes."""
     depth = 0
     limit = min(len(text), opening + MAX_BOX)
     at = opening
@@ -191,13 +193,13 @@ def _balanced_content(text: str, opening: int) -> tuple[str, int]:
 
 
 def _tagged_answer(text: str) -> str | None:
-    """Content of the last tag of that name."""
+    """Content of the last tag with that name."""
     last = deque(_TAG.finditer(text), maxlen=1)
     return last[0][1] if last else None
 
 
 def _marked_answer(text: str) -> str | None:
-    """The text after `####`; None if that is a heading, or taken back."""
+    """The text after `####`; None if that is a heading, or retracted."""
     last_match: re.Match[str] | None = None
     for match in _MARK.finditer(text):
         if not _MARKED.match(match[1]) or _HEADING.match(match[1]):
@@ -215,7 +217,7 @@ def _marked_answer(text: str) -> str | None:
 
 
 def _phrase_answer(text: str) -> str | None:
-    """What the text last calls the answer; None where it draws another conclusion later."""
+    """The value that the text last calls the answer; None if it draws another conclusion later."""
     for match in reversed(deque(_PHRASE.finditer(text), maxlen=MAX_PHRASES)):
         if _NOT.match(text, match.end()):
             continue
@@ -233,7 +235,7 @@ def _phrase_answer(text: str) -> str | None:
 
 
 def _bold_answer(text: str) -> str | None:
-    """The one thing in bold in the text's last conclusion."""
+    """The only bold text in the text's last conclusion."""
     last = deque(_BOLD_CONCLUSION.finditer(text), maxlen=1)
     bold = _BOLD.findall(last[0]["rest"]) if last else []
     return bold[0] if len(bold) == 1 else None

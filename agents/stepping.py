@@ -1,4 +1,4 @@
-"""Takes one step, from hand-over to routing, for role workers and the in-process driver."""
+"""Take one step, from hand-over to routing, for role workers and the in-process driver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopline.agents.workflows.routing import Handoff, Routing, finish_with_fail
 
 @dataclass(frozen=True, slots=True)
 class TakenStep:
-    """A step that is ready to be committed, and what follows it."""
+    """A step that is ready to be committed, and the routing after it."""
 
     step: Step
     routing: Routing
@@ -32,13 +32,12 @@ async def take_step(
     clock: Callable[[], float],
     waited: float = 0.0,
 ) -> TakenStep:
-    """Let the role of a hand-over decide, and ask the workflow who is next.
+    """Let the role of a hand-over decide, and ask the workflow which role is next.
 
-    `journal` holds the steps committed so far, `clock` gives Unix seconds, `waited` is the time
-    in seconds between publication and now. Raises a retryable `RequestFailed` (and whatever
-    error of its own the host raises): the step was not taken, and may be repeated. A failure
-    that no repetition can fix is a step with the decision `failed`, which ends the
-    run.
+    `journal` contains the steps committed so far, `clock` returns Unix seconds, `waited` is the
+    time in seconds between publication and now. Raises a retryable `RequestFailed` (and any error
+    of the host's own): the step was not taken, and may be repeated. A permanent failure becomes a
+    step with the decision `failed`, which ends the run.
     """
     started = clock()
     role = roles.get(handoff.role)
@@ -72,7 +71,7 @@ async def take_step(
 
 
 def route_step(run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
-    """What follows a step. The decision `failed` ends the run in every workflow."""
+    """The routing after a step. The decision `failed` ends the run in every workflow."""
     if step.decision.kind == "failed":
         return finish_with_failure(step)
     return workflows.get(run.workflow).route(run, journal, step)

@@ -1,7 +1,7 @@
-"""The parts of a team in its journal: their steps and their latest answers.
+"""A team's parts in its journal: their steps and their latest answers.
 
-A part takes its steps one after the other, so the last of a path in the order of commits is the
-latest, whatever other branches commit meanwhile.
+A part takes its steps one after another, so the last committed step of a path is its latest,
+whatever other branches commit meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from loopline.agents.team_parts import (
 
 
 def payload_of(step: Step) -> PartPayload:
-    """The payload of a step of a team. Raises `UnexpectedPayload` for any other step."""
+    """The payload of a team's step. Raises `UnexpectedPayload` for any other step."""
     payload = parse_payload(step.input)
     if not isinstance(payload, PartPayload):
         raise UnexpectedPayload(f"a team has no step that takes a {payload.type_name!r}")
@@ -66,7 +66,7 @@ def label_of(team: Part, path: tuple[int, ...]) -> str:
 
 
 def gathered(team: Part, path: tuple[int, ...], journal: Sequence[Step]) -> str:
-    """The answers of a `parallel`, each below its agent's name, in the order of the parts."""
+    """The answers of a `parallel`, each under its agent's name, in the order of the parts."""
     part = part_at(team, path)
     assert isinstance(part, ParallelPart)
     paths = [(*path, place) for place in range(len(part.parts))]
@@ -79,7 +79,7 @@ def written(answers: Sequence[tuple[str, str]]) -> str:
 
 
 def next_turn(journal: Sequence[Step], path: tuple[int, ...]) -> int:
-    """A turn that no step of the part at `path` has had. All its steps are in the journal when it
-    has ended, so this is the same whatever else was committed."""
+    """A turn later than all steps of the part at `path`. When the part has ended, all its steps are
+    in the journal, so the turn does not depend on other commits."""
     turns = [step.turn for step in journal if payload_of(step).path[: len(path)] == path]
     return max(turns, default=-1) + 1

@@ -1,13 +1,12 @@
-"""A team that is described by its run: agents in a row, side by side or in a loop.
+"""A team that its run describes: agents in sequence, in parallel or in a loop.
 
-It is data in the run's options, so the run means the same on every machine, and later changes of
-the program that created it have no effect. A part is found by its *path*: the indices from the
-outermost part in.
+The team is data in the run's options, so the run behaves the same on every machine, and later
+changes of the program that created it have no effect. A part is identified by its *path*: the
+indices from the outermost part inward.
 
-`following` decides which part is next from the path and the rounds alone; `visible_parts` decides
-which answers of others an agent reads. Steps of the branches of a `parallel` are taken on *lanes*
-(branch numbers) that no two of its parts share, so that no two hand-overs of a run share turn and
-branch.
+`following` determines the next part from only the path and the rounds; `visible_parts` determines
+which answers of other agents an agent reads. The steps of a `parallel`'s parts use separate *lanes*
+(branch numbers), so no two hand-overs of a run share turn and branch.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from loopline.agents.records import MAX_TOOLS, GenerationOptions, JsonObject, Re
 
 MAX_INSTRUCTION_CHARS = 100_000
 MAX_PARTS = 64
-"""Most parts of a team in total."""
+"""Maximum total number of parts of a team."""
 MAX_DEPTH = 8
 MAX_ROUNDS = 100
 MAX_AGENT_COMPLETIONS = 100
@@ -42,26 +41,26 @@ class AgentBehaviour(Record):
     instructions: str = Field(default="", max_length=MAX_INSTRUCTION_CHARS)
     """System message of the agent."""
     tools: tuple[str | ToolSpec, ...] = Field(default=(), max_length=MAX_TOOLS)
-    """Tools that it may call: names, each of which is replaced by the whole tool when the run is
-    admitted."""
+    """Names of tools that the agent may call; each name is replaced by the whole tool when the run
+    is admitted."""
     answer: JsonObject | None = None
-    """JSON schema of its answer; without one it is any text."""
+    """JSON schema of the agent's answer; without a schema, the answer is any text."""
     max_completions: int = Field(default=DEFAULT_COMPLETIONS, ge=1, le=MAX_AGENT_COMPLETIONS)
-    """Most requests to its model in one step: one, and one more after each round of calls."""
+    """Maximum model requests in one step: one, and one more after each round of calls."""
     generation: GenerationOptions | None = None
-    """How its completions are sampled; by default as the pool does."""
+    """How completions are sampled; by default as the pool does."""
     escalation: EscalationOptions | None = None
     """Options that send doubtful steps to another model; by default none are sent."""
     requires_approval: bool | JsonObject = False
-    """A person must approve its answer before it has any effect; with a JSON schema, one that fits
-    it. A denied answer is written again."""
+    """Whether a person must approve the agent's answer before it has any effect; with a JSON
+    schema, only answers that match it. A denied answer is written again."""
     approval_seconds: float = Field(default=DEFAULT_APPROVAL_SECONDS, gt=0, le=31_622_400)
     """Seconds that an answer waits for approval."""
 
     @model_validator(mode="after")
     def _check_answer_and_generation(self) -> Self:
         if self.generation is not None and self.generation.n != 1:
-            raise ValueError("an agent goes on from one completion: leave out generation.n")
+            raise ValueError("an agent continues from one completion: leave out generation.n")
         try:
             if self.answer is not None:
                 AnswerSchema(self.answer)
@@ -78,27 +77,27 @@ class AgentPart(AgentBehaviour):
     kind: Literal["agent"] = "agent"
     name: AgentName
     model: str = Field(default="llm", min_length=1, max_length=128)
-    """Policy that answers for it, where the run assigns none."""
+    """Policy that answers for the agent, if the run assigns none."""
 
 
 class SequencePart(Record):
-    """Parts one after the other. Each agent reads the answers of those before it; the last answer
-    is the sequence's."""
+    """Parts one after another. Each agent reads the answers of the earlier ones; the last answer is
+    the sequence's answer."""
 
     kind: Literal["sequence"] = "sequence"
     parts: tuple[Part, ...] = Field(min_length=1)
 
 
 class ParallelPart(Record):
-    """Parts side by side. None reads the others; all answers together are its answer."""
+    """Parts in parallel. None reads the others; all answers together are the answer."""
 
     kind: Literal["parallel"] = "parallel"
     parts: tuple[Part, ...] = Field(min_length=1, max_length=MAX_PARALLEL)
 
 
 class LoopPart(Record):
-    """Parts one after the other, repeated until the last part's answer meets the condition or the
-    rounds are used up. The first part's last answer is the loop's."""
+    """Parts one after another, repeated until the last part's answer meets the condition or the
+    rounds are used up. The first part's last answer is the loop's answer."""
 
     kind: Literal["loop"] = "loop"
     parts: tuple[Part, ...] = Field(min_length=1)
@@ -108,7 +107,7 @@ class LoopPart(Record):
     max_rounds: int = Field(default=5, ge=1, le=MAX_ROUNDS)
 
     def is_done(self, answer: str) -> bool:
-        """Whether the condition holds for an answer of the last part."""
+        """Whether an answer of the last part meets the condition."""
         if isinstance(self.until, str):
             return self.until in answer
         fields = _json_object(answer)
@@ -123,8 +122,8 @@ _part: TypeAdapter[Part] = TypeAdapter(Part)
 
 
 def parse_team(data: JsonValue) -> Part:
-    """A team from a run's options. Raises `InvalidOptions` for an invalid team, for two agents of
-    one name, and for a team that is too large."""
+    """A team from a run's options. Raises `InvalidOptions` for an invalid team, for two agents with
+    the same name, and for a team that is too large."""
     try:
         team = _part.validate_python(data)
     except (ValidationError, RecursionError) as error:
@@ -137,7 +136,7 @@ def parse_team(data: JsonValue) -> Part:
     for count, (path, part) in enumerate(walk(team), 1):
         if len(path) > MAX_DEPTH or count > MAX_PARTS:
             raise InvalidOptions(
-                f"a team has at most {MAX_PARTS} parts, nested {MAX_DEPTH} deep; make two of it"
+                f"a team has at most {MAX_PARTS} parts, nested {MAX_DEPTH} deep; split it in two"
             )
         if isinstance(part, AgentPart) and by_name.setdefault(part.name, part) != part:
             raise InvalidOptions(f"two different agents of the team are called {part.name!r}")
@@ -150,7 +149,7 @@ def team_of(options: JsonObject) -> Part:
 
 
 def walk(team: Part, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Part]]:
-    """Every part with its path, the outer before the inner."""
+    """Every part with its path, outer parts before inner ones."""
     yield path, team
     for place, part in enumerate(inner_parts(team)):
         yield from walk(part, (*path, place))
@@ -161,7 +160,7 @@ def inner_parts(part: Part) -> tuple[Part, ...]:
 
 
 def part_at(team: Part, path: tuple[int, ...]) -> Part:
-    """The part at a path. Raises `IndexError` for a path that leads nowhere."""
+    """The part at a path. Raises `IndexError` if the path does not exist."""
     for place in path:
         team = inner_parts(team)[place]
     return team
@@ -173,7 +172,7 @@ def agents_of_team(team: Part) -> dict[str, AgentPart]:
 
 
 def with_agents(team: Part, change: dict[str, AgentPart]) -> Part:
-    """The team with these agents in place of those of their names."""
+    """The team with agents replaced by these, according to their names."""
     if isinstance(team, AgentPart):
         return change.get(team.name, team)
     parts = tuple(with_agents(part, change) for part in team.parts)
@@ -181,7 +180,7 @@ def with_agents(team: Part, change: dict[str, AgentPart]) -> Part:
 
 
 def answering_agents(team: Part) -> tuple[str, ...]:
-    """The agents whose answer is the team's: for a `parallel` all of them together."""
+    """The agents whose answer is the team's: all of them together for a `parallel`."""
     match team:
         case AgentPart():
             return (team.name,)
@@ -194,7 +193,7 @@ def answering_agents(team: Part) -> tuple[str, ...]:
 
 
 def answering_agent(team: Part) -> AgentPart | None:
-    """The agent whose answer is the team's; None if it is several answers together."""
+    """The agent whose answer is the team's; None if several answers together are."""
     match team:
         case AgentPart():
             return team
@@ -208,14 +207,14 @@ def answering_agent(team: Part) -> AgentPart | None:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A part, and the rounds in which it is taken."""
+    """A part, and the rounds in which it takes steps."""
 
     path: tuple[int, ...] = ()
     rounds: tuple[int, ...] = ()
 
 
 def opening(team: Part, place: Place) -> Place:
-    """The first part that takes a step when the part at `place` begins: an agent, or a
+    """The first part that takes a step when the part at `place` starts: an agent, or a
     `parallel`."""
     part = part_at(team, place.path)
     while isinstance(part, SequencePart | LoopPart):
@@ -233,7 +232,7 @@ class BranchDone:
 
 
 def following(team: Part, place: Place, answer: str) -> Place | BranchDone | None:
-    """What follows once the part at `place` has answered; None at the team's end."""
+    """The routing after the part at `place` has answered; None at the team's end."""
     path, rounds = place.path, place.rounds
     while path:
         path, position = path[:-1], path[-1]
@@ -252,8 +251,8 @@ def following(team: Part, place: Place, answer: str) -> Place | BranchDone | Non
 
 
 def visible_parts(team: Part, place: Place) -> list[tuple[int, ...]]:
-    """Paths of the parts whose latest answers an agent reads, the oldest first: those before it,
-    and in a loop the result of the previous round."""
+    """Paths of the parts whose latest answers an agent reads, oldest first: the earlier parts and,
+    in a loop, the result of the previous round."""
     paths: list[tuple[int, ...]] = []
     rounds = list(place.rounds)
     part = team
@@ -269,7 +268,7 @@ def visible_parts(team: Part, place: Place) -> list[tuple[int, ...]]:
 
 
 def width(part: Part) -> int:
-    """Number of lanes that a part needs: a `parallel` those of all its parts, and one to gather
+    """Number of lanes that a part needs: for a `parallel`, those of all its parts and one to gather
     on."""
     widths = [width(inner) for inner in inner_parts(part)]
     if isinstance(part, ParallelPart):
@@ -278,7 +277,7 @@ def width(part: Part) -> int:
 
 
 def lane(team: Part, path: tuple[int, ...]) -> int:
-    """The branch number that the steps of a part begin on."""
+    """The branch number on which the steps of a part start."""
     number = 0
     for position in path:
         if isinstance(team, ParallelPart):
@@ -288,7 +287,7 @@ def lane(team: Part, path: tuple[int, ...]) -> int:
 
 
 def gathering_lane(team: Part, path: tuple[int, ...]) -> int:
-    """The branch number on which the answers of the `parallel` at `path` are put together."""
+    """The branch number on which the answers of the `parallel` at `path` are combined."""
     return lane(team, path) + width(part_at(team, path)) - 1
 
 

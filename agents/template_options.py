@@ -1,5 +1,5 @@
-"""What a chat template is told besides the conversation, such as Qwen3's `enable_thinking`: by a
-profile for all that a model answers, or by a run for one agent."""
+"""Inputs of a chat template besides the conversation, such as Qwen3's `enable_thinking`: set by a
+profile for all answers of a model, or by a run for one agent."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _TEXT = re.compile(r"[\w .,:+/-]{1,100}")
 _MOST = 16
 _TAKEN = frozenset(
     [
-        # What engines give a template, and parameters of the packages that render it.
+        # Variables that engines pass to a template, and parameters of the packages that render it.
         "add_generation_prompt", "chat_template", "continue_final_message", "conversation",
         "conversations", "documents", "function_call", "functions", "kwargs", "max_length",
         "messages", "padding", "raise_exception", "return_assistant_tokens_mask", "return_dict",
         "return_tensors", "sanitize_control_tokens", "self", "strftime_now", "tokenize",
         "tokenizer_kwargs", "tool_choice", "tools", "truncation",
-        # What the template language has itself.
+        # Names that the template language itself defines.
         "caller", "cycler", "dict", "joiner", "lipsum", "loop", "namespace", "range", "super",
         "varargs",
     ]
@@ -32,8 +32,8 @@ _TAKEN = frozenset(
 
 
 def read_text(value: Any) -> Any:
-    """An option that was written as text (`--set`, an environment variable), as JSON if it is:
-    the text `false` would count as true in a template."""
+    """An option that was written as text (`--set`, an environment variable), parsed as JSON if
+    possible: in a template, the text `false` would count as true."""
     if not isinstance(value, str):
         return value
     try:
@@ -44,13 +44,13 @@ def read_text(value: Any) -> Any:
 
 
 def check_options(options: dict[str, TemplateValue]) -> dict[str, TemplateValue]:
-    """The options. Raises ValueError for what would take the place of something else in a
-    template, or could write the markup of a turn into a prompt."""
+    """The options. Raises ValueError for an option that would replace something else in a template,
+    or could write the markup of a turn into a prompt."""
     if len(options) > _MOST:
-        raise ValueError(f"{len(options)} options for a chat template; {_MOST} at most")
+        raise ValueError(f"{len(options)} options for a chat template; at most {_MOST} are allowed")
     for name, value in options.items():
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name[:80]!r} is not a name of a variable in a chat template")
+            raise ValueError(f"{name[:80]!r} is not a variable name in a chat template")
         if name in _TAKEN or name.endswith(("_token", "_tokens", "_token_id")):
             raise ValueError(
                 f"{name!r} is given to the chat template already; options are its own switches, "

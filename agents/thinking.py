@@ -1,9 +1,9 @@
-"""Separates a model's thoughts from its text; the only place that decides this.
+"""Separate a model's thoughts from its text; the only module that decides this.
 
 A reasoning model writes its thoughts between delimiters before its answer (`<think>…</think>` and
-the like), as messages of a separate channel (gpt-oss), or after fixed words (Granite). What it
-tried and rejected there is not an answer, a call, or an equation that anybody claims. So all code
-that reads a model's text reads what was said; the thoughts stay in the record next to it.
+similar ones), as messages of a separate channel (gpt-oss), or after fixed words (Granite). Attempts
+that it rejected there are not answers, calls, or claimed equations. So all code that reads a
+model's text reads only the text without thoughts; the thoughts stay next to it in the record.
 
 - An opening without its end is thought to the end of the text: the model ran out of tokens.
 - An end without its opening has only thought before it: the opening was in the prompt.
@@ -11,8 +11,8 @@ that reads a model's text reads what was said; the thoughts stay in the record n
 - A quoted delimiter (in quotation marks, in code) is text, and so is one in a text that is one JSON
   value: a schema constrained the model to it.
 
-Every scan is linear in the text. Delimiters: those that the parsers of vLLM, SGLang and llama.cpp
-know.
+Every scan is linear in the text. The delimiters are those that the parsers of vLLM, SGLang and
+llama.cpp know.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ DELIMITERS = re.compile(_DELIMITER)
 MARKS = re.compile(
     rf"{_DELIMITER}"
     r"|(?:(?m:^)|(?<=[>\]▷]))[ \t]{0,8}(?P<fence>```|~~~)[`~]{0,100}+(?P<info>[^\n`]{0,200}+)(?m:$)"
-    # Inline code: only what directly touches its marks, or it would pair any two.
+    # Inline code: only text that directly touches the marks, or it would pair any two marks.
     r"|(?<![`\w])`(?P<code>[^`\s](?:[^`\n]{0,500}[^`\s])?)`(?![`\w])"
 )
 QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "„": "“"}
@@ -72,8 +72,8 @@ CHANNEL_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
 BARE_CHANNEL = re.compile(r"\s*(?:assistant)?analysis")
 GLUED = re.compile(r"[^\Wa-z_]")
 BARE_FINAL = "assistantfinal"
-"""Name of the final channel as a server writes it that leaves out control tokens: the channels'
-names are glued to their contents."""
+"""Name of the final channel from a server that leaves out control tokens: the channels' names are
+joined to their contents."""
 WORDS_BEFORE = re.compile(r"\s*here(?:'s|’s| is) my thought process:", re.IGNORECASE)
 WORDS_BETWEEN = re.compile(r"here(?:'s|’s| is) my response:", re.IGNORECASE)
 
@@ -95,13 +95,12 @@ class SplitText:
     """A text without its thoughts, and the thoughts."""
 
     visible: str
-    """The text itself, unchanged, if there is no thought in it; else without white space at its
-    end, and without the blank lines after a thought."""
+    """The text itself, unchanged, if it contains no thought; else without white space at its end,
+    and without the blank lines after a thought."""
     thought: str
-    """Thoughts without delimiters, and without calls of functions; blocks are separated by a blank
-    line."""
+    """Thoughts without delimiters and function calls; blocks are separated by a blank line."""
     spans: tuple[tuple[int, int], ...] = ()
-    """Begin and end of each thought in the text, delimiters included, in order."""
+    """Start and end of each thought in the text, including delimiters, in order."""
 
 
 def split_thoughts(text: str, *, opened: bool = False) -> SplitText:
@@ -122,7 +121,7 @@ def split_thoughts(text: str, *, opened: bool = False) -> SplitText:
 
 
 def repeats_opening(text: str) -> bool:
-    """Whether a text begins with the opening that its prompt has already written."""
+    """Whether a text starts with the opening that its prompt has already written."""
     mark = DELIMITERS.match(text.lstrip())
     return mark is not None and mark["opening"] is not None
 
@@ -133,7 +132,7 @@ def text_without_thoughts(text: str, *, opened: bool = False) -> str:
 
 
 def opens_thought(prompt: str) -> bool:
-    """Whether a prompt ends with the opening of a thought, so that a completion begins in it."""
+    """Whether a prompt ends with the opening of a thought, so that a completion starts in it."""
     last = _final_delimiter(prompt[-100:].rstrip()[-64:])
     return last is not None and last["opening"] is not None
 
@@ -149,28 +148,28 @@ def _is_json(text: str) -> bool:
 
 
 def _spans(text: str, opened: bool) -> tuple[list[tuple[int, int]], Callable[[str], str]]:
-    """Spans of the thoughts, and a function that reads a thought from one of these spans."""
+    """Spans of the thoughts, and a function that returns the thought in one of these spans."""
     channels = _channel_spans(text)
     if channels is not None:
         return channels, _contents
     heading = WORDS_BEFORE.match(text)
     if heading is not None:
         closing = WORDS_BETWEEN.search(text, heading.end())
-        return [(0, len(text) if closing is None else closing.end())], _behind_words
+        return [(0, len(text) if closing is None else closing.end())], _after_heading
     bare = BARE_CHANNEL.match(text)
     if bare is not None:
         final = text.find(BARE_FINAL)
         if final >= 0:
-            return [(0, final + len(BARE_FINAL))], _behind_name
+            return [(0, final + len(BARE_FINAL))], _after_channel_name
         if GLUED.match(text, bare.end()):
-            return [(0, len(text))], _behind_name
+            return [(0, len(text))], _after_channel_name
     if not opened and DELIMITERS.search(text) is None:
         return [], _strip_delimiters
     return _delimited(text, opened), _strip_delimiters
 
 
 def _channel_spans(text: str) -> list[tuple[int, int]] | None:
-    """Spans of all but the contents of the channel `final`; None for a text without channels."""
+    """Spans of everything but the contents of channel `final`; None for text without channels."""
     headers = list(CHANNEL.finditer(text))
     if not headers:
         return None
@@ -190,7 +189,7 @@ def _delimited(text: str, opened: bool) -> list[tuple[int, int]]:
     """The spans between delimiters."""
     spans: list[tuple[int, int]] = []
     start, depth, ended = 0, int(opened), -1
-    """State of the open thought: its begin, its depth, and the last end within it."""
+    """State of the open thought: its start, its depth, and the last end within it."""
     for mark in _unquoted_delimiters(text, opened):
         if mark["opening"]:
             if depth == 0:
@@ -199,14 +198,15 @@ def _delimited(text: str, opened: bool) -> list[tuple[int, int]]:
             continue
         depth, ended = depth - 1, mark.end()
         if depth < 0:
-            # Nothing was open: everything before was thought.
+            # No thought was open: everything before was a thought.
             spans, start, depth = [], 0, 0
         if depth == 0:
             spans.append((start, ended))
     if depth == 0:
         return spans
     if ended >= 0:
-        # An extra opening was only mentioned. What is open after the last end is another thought.
+        # An extra opening was only mentioned. Text that is open after the last end is another
+        # thought.
         spans.append((start, ended))
         start = next(
             (m.start() for m in _unquoted_delimiters(text, False, ended) if m["opening"]), -1
@@ -228,7 +228,7 @@ def _unquoted_delimiters(text: str, opened: bool, begin: int = 0) -> list[re.Mat
     while place < len(marks):
         mark = marks[place]
         if mark["code"] is not None:
-            # Within a thought nobody closes what he opens: a mark of code says nothing there.
+            # Within a thought, models do not close what they open: a code mark means nothing there.
             begin, end = mark.span("code")
             inner = [m for m in DELIMITERS.finditer(text, begin, end) if not is_quoted(text, m)]
             if depth or not is_balanced(inner):
@@ -258,7 +258,7 @@ def _depth(depth: int, marks: list[re.Match[str]]) -> int:
 
 
 def is_balanced(marks: list[re.Match[str]]) -> bool:
-    """Whether every end has its opening before it."""
+    """Whether every end has an opening before it."""
     depth = 0
     for mark in marks:
         depth += 1 if mark["opening"] else -1
@@ -275,18 +275,18 @@ def is_quoted(text: str, mark: re.Match[str]) -> bool:
 
 
 def _is_opened_at(text: str, start: int) -> bool:
-    """Whether an opening that nothing closes really is one, and not a mention in a sentence."""
+    """Whether an unclosed opening really is one, and not a mention in a sentence."""
     line = text.rfind("\n", 0, start) + 1
     mark = DELIMITERS.match(text, start)
     return not text[line:start].strip() or mark is None or not MENTION.match(text, mark.end())
 
 
-def _behind_words(thought: str) -> str:
+def _after_heading(thought: str) -> str:
     heading = WORDS_BEFORE.match(thought)
     return WORDS_BETWEEN.sub("", thought[0 if heading is None else heading.end() :])
 
 
-def _behind_name(thought: str) -> str:
+def _after_channel_name(thought: str) -> str:
     bare = BARE_CHANNEL.match(thought)
     return thought[0 if bare is None else bare.end() :].removesuffix(BARE_FINAL)
 
@@ -325,8 +325,7 @@ def _contents(text: str) -> str:
 
 
 def is_final(header: re.Match[str]) -> bool:
-    """Whether a message of a channel is the answer. Behind the channel's name there may be a
-    format."""
+    """Whether a message of a channel is the answer. A format may follow the channel's name."""
     return (header["name"] or header["first"] or "").split()[:1] == ["final"]
 
 
@@ -342,7 +341,7 @@ def _join_spans(text: str, spans: list[tuple[int, int]]) -> str:
     for start, end in [*spans, (len(text), len(text))]:
         piece = text[begin:start]
         if piece:
-            # Two halves of a word, or of a delimiter, must never become a whole one.
+            # Two halves of a word, or of a delimiter, must not be joined.
             if pieces and not pieces[-1][-1].isspace() and not piece[0].isspace():
                 pieces.append(" ")
             pieces.append(piece)

@@ -1,8 +1,8 @@
-r"""Reads answers of a requested type from a small model's text.
+r"""Parse answers of a requested type from a small model's text.
 
-The mathematical prompts have it in a box, `boxed_answer`. The general ones have a text as the whole
-message and everything else behind `Answer:` at the end; `answer_in` also takes what models do
-instead: a box, a code fence, the bare value.
+The mathematical prompts request it in a box (`boxed_answer`). The general ones request a text
+answer as the whole message, and every other type after `Answer:` at the end. `answer_in` also
+accepts the forms that models use instead: a box, a code fence, the bare value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loopline.agents.answers import (
 from loopline.agents.payloads import ExpectedType
 from loopline.agents.thinking import text_without_thoughts
 
-_BEHIND_ANSWER = re.compile(r"(?im)^[ \t>*_#`-]*(?:final )?answer[*_`]*:[*_`]*")
+_ANSWER_MARK = re.compile(r"(?im)^[ \t>*_#`-]*(?:final )?answer[*_`]*:[*_`]*")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _BOOLEANS = {"yes": "true", "true": "true", "no": "false", "false": "false"}
 
@@ -51,8 +51,8 @@ def answer_in(text: str, expected: ExpectedType) -> str | None:
 
 
 def _places(text: str) -> Iterator[str]:
-    """Possible places of an answer, the surest first."""
-    if marks := [*_BEHIND_ANSWER.finditer(text)]:
+    """Possible places of an answer, most reliable first."""
+    if marks := [*_ANSWER_MARK.finditer(text)]:
         yield text[marks[-1].end() :]
     boxed = last_boxed(text)
     if boxed is not None:
@@ -64,7 +64,7 @@ def _places(text: str) -> Iterator[str]:
 
 
 def _last_fenced(text: str) -> str | None:
-    """Content of the last code fence. Line by line: a hostile text opens many and closes none."""
+    """Content of the last code fence. Line by line: hostile text opens many and closes none."""
     last, lines = None, None
     for line in text.splitlines():
         if not line.startswith("```"):
@@ -80,8 +80,8 @@ def _last_fenced(text: str) -> str | None:
 def _canonical(text: str, expected: ExpectedType) -> str | None:
     """The text as a value of the type, or `None`.
 
-    Numbers lose commas, currency and units; an integer also a percent sign. `true` and `false` are
-    what booleans become. JSON stays as it was written.
+    Commas, currency and units are removed from numbers, and a percent sign from an integer.
+    Booleans become `true` or `false`. JSON stays as written.
     """
     text = unfenced(text)
     match expected:
@@ -103,7 +103,7 @@ def _canonical(text: str, expected: ExpectedType) -> str | None:
 
 
 def _date(text: str) -> str | None:
-    """A day that is in the calendar."""
+    """A valid calendar date."""
     if not _DATE.fullmatch(text):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Reads the usage ledger: each call once, and calls of unknown usage."""
+"""Read the usage ledger: each call once, and calls of unknown usage."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from loopline.agents.records import Latency, PolicyRef, StoredRecord, Usage
 
 
 class UnknownUsage(StoredRecord):
-    """The most that a call of unknown usage can have cost; perhaps it was not billed."""
+    """The maximum cost of a call of unknown usage; it may not have been billed."""
 
     why: str
     prompt: int = Field(ge=0)
-    """Most tokens of the prompt: as many as the request had bytes, since no token stands for less
-    than one."""
+    """Maximum prompt tokens: the request's size in bytes, since a token represents at least one
+    byte."""
     completion: int = Field(ge=0)
-    """Most tokens of the completion: the limit of the request."""
+    """Maximum completion tokens: the request's limit."""
     micro_dollars: int = Field(ge=0)
-    """Cost of both, at the pool's prices."""
+    """Cost of both at the pool's prices."""
 
 
 class UsageEntry(StoredRecord):
     """One line of the append-only usage ledger: one per model call that was paid for, or may have
-    been, whether or not its result was used. `deduplicate_usage` reads
-    them."""
+    been, whether or not its result was used. `deduplicate_usage` reads the lines."""
 
     run_id: str
     call_id: str
@@ -35,21 +34,21 @@ class UsageEntry(StoredRecord):
     branch: int = 0
     policy: PolicyRef
     usage: Usage | None
-    """Usage of the call; None where it is unknown, and `unknown` bounds it."""
+    """Usage of the call; None if it is unknown, and `unknown` bounds it."""
     cost_micro_dollars: int | None = Field(ge=0)
     unknown: UnknownUsage | None = None
     sent_as: str = ""
-    """Name of one request to an endpoint that may be paid for, for all candidates that it asked
-    for. A worker that was taken for dead may answer late: then an entry with the usage follows the
-    unknown one of the same name, and counts in its place. Empty for local models."""
+    """Name of one request to an endpoint that may cost money, for all candidates that it requested.
+    A worker that was considered dead may answer late: then an entry with the usage follows the
+    unknown entry with the same name, and replaces it. Empty for local models."""
     hedge: Literal["", "first", "second"] = ""
-    """Place among two requests for one answer, made since the first was slow; the loser is
+    """Index among two requests for one answer, made because the first was slow; the loser is
     `discarded`."""
     shared_with: str = ""
-    """Id of the call that was made and paid for in place of this one, which cost nothing."""
+    """Id of the call that was made and paid for instead of this one, which cost nothing."""
     latency: Latency
     discarded: bool = False
-    """Whether its result was of no use, or came too late (its worker had lost the lease)."""
+    """Whether its result was useless, or came too late (its worker had lost the lease)."""
     at: float
 
     @model_validator(mode="after")

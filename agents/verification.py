@@ -1,8 +1,8 @@
 """The ladder that a small model's answer climbs before anyone relies on it.
 
-Rungs go from free to expensive; the first that fails ends the climb. The first two cost nothing:
-the shape of the answer, and its arithmetic recomputed. A rung may ask its host for more (another
-sample, say), so that checking is asynchronous.
+Rungs are ordered from free to expensive; the first that fails ends the climb. The first two cost
+nothing: the format of the answer, and its recomputed arithmetic. A rung may request more from its
+host (such as another sample), so checking is asynchronous.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Verdict(Record):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Evidence by which an answer is judged."""
+    """The evidence for judging an answer."""
 
     problem: str
     expected_type: ExpectedType
     calls: tuple[Call, ...]
-    """The calls of the step, in order; the last one holds the answer."""
+    """The calls of the step, in order; the last one contains the answer."""
     boxed: bool = True
-    """Whether the answer has to be in a box, as the mathematical prompts demand."""
+    """Whether the answer has to be in a box, as the mathematical prompts require."""
     cut_off: str | None = None
     """Reason if the final text is incomplete."""
 
@@ -51,8 +51,8 @@ class Evidence:
 
     @property
     def answer(self) -> str | None:
-        """Answer in the canonical form of its type; `None` if the text holds none. A text without a
-        box that was cut off may lack its answer."""
+        """Answer in the canonical form of its type; `None` if the text contains none. A truncated
+        text without a box may lack its answer."""
         if self.boxed:
             return boxed_answer(self.text, self.expected_type)
         return None if self.cut_off else answer_in(self.text, self.expected_type)
@@ -96,13 +96,13 @@ class SchemaRung:
 
 
 class ArithmeticRung:
-    """Checks that every equation between plain numbers in the working holds exactly."""
+    """Checks that every equation between plain numbers in the model's work is true exactly."""
 
     name = "arithmetic"
 
     async def check(self, evidence: Evidence, host: Host) -> Verdict:
         if not evidence.boxed and evidence.expected_type not in ("integer", "number"):
-            # A text may quote a false equation, or one about numbers that are not ours.
+            # A text may quote a false equation, or one about other numbers.
             return Verdict(rung=self.name, passed=True, reason="nothing was to be computed")
         for text in evidence.working:
             wrong = first_wrong(text)
@@ -120,7 +120,7 @@ class Verification:
     """The verdicts of the rungs that were climbed, and the answer in its canonical form."""
 
     answer: str | None
-    """Canonical answer; `None` if the text holds no answer of the expected type."""
+    """Canonical answer; `None` if the text contains no answer of the expected type."""
     verdicts: tuple[Verdict, ...]
 
     @property
@@ -140,7 +140,7 @@ class Verification:
         )
 
     def as_json(self) -> list[JsonValue]:
-        """The verdicts as a decision records them."""
+        """The verdicts in the format in which a decision records them."""
         return [verdict.model_dump(mode="json") for verdict in self.verdicts]
 
 

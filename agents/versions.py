@@ -1,16 +1,16 @@
-"""Versions in flight: a run is finished with the roles and the workflow that it began with, or with
-later ones that declare that they continue it.
+"""Versions in flight: a run is finished with the roles and the workflow that it started with, or
+with later ones that declare that they continue it.
 
-`Run.role_versions` and `Run.workflow_version` say what it began with. A role or workflow whose
-version rises may finish earlier runs by an attribute `continues`, the versions whose runs it takes
-over:
+`Run.role_versions` and `Run.workflow_version` record the versions that it started with. A role or
+workflow with a higher version may finish earlier runs if its attribute `continues` lists their
+versions:
 
     class Planner:
         name = "planner"
         version = 3
         continues = (2,)  # runs of version 1 wait for a worker of that version
 
-Without it a worker hands such a run's steps back for one of the other version.
+Without it, a worker hands such a run's steps back for a worker of the other version.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ R = TypeVar("R", bound=StoredRecord)
 
 
 def read_run(text: str | bytes) -> Run:
-    """A run as the bus holds it. Raises `VersionMismatch` naming what does not fit, or both
+    """Parse a run as stored on the bus. Raises `VersionMismatch` naming the invalid field, or both
     versions."""
     return _read(Run, text)
 
 
 def read_steps(texts: Sequence[str | bytes]) -> tuple[Step, ...]:
-    """A journal as the bus holds it. Raises `VersionMismatch` naming what does not fit."""
+    """Parse a journal as stored on the bus. Raises `VersionMismatch` naming the invalid field."""
     return tuple(_read(Step, text) for text in texts)
 
 
 def read_trajectory(text: str | bytes) -> Trajectory:
-    """A trajectory as a store holds it. Raises `VersionMismatch` as `read_run`."""
+    """Parse a trajectory as stored. Raises `VersionMismatch` like `read_run`."""
     return _read(Trajectory, text)
 
 
@@ -87,12 +87,12 @@ def versions_of(workflow: str) -> tuple[int, dict[str, int]]:
 
 
 def workflow_version(workflow: Workflow) -> int:
-    """1 where it says nothing."""
+    """Version of a workflow; 1 if it declares none."""
     return int(getattr(workflow, "version", 1))
 
 
 def require_versions(run: Run, role: str) -> None:
-    """Raise `VersionMismatch` if this process may not take a step of that role in this run."""
+    """Raise `VersionMismatch` if this process may not execute a step of that role in this run."""
     try:
         workflow = workflows.get(run.workflow)
     except UnknownName as error:
@@ -105,15 +105,15 @@ def require_versions(run: Run, role: str) -> None:
         _require(run, f"role {role!r}", run.role_versions[role], item.version, item)
 
 
-def _goes_on(began: int, here: int, item: object) -> bool:
+def _continues(began: int, here: int, item: object) -> bool:
     return began == here or began in getattr(item, "continues", ())
 
 
 def _require(run: Run, what: str, began: int, here: int, item: object) -> None:
-    if not _goes_on(began, here, item):
+    if not _continues(began, here, item):
         raise VersionMismatch(
-            f"run {run.id} began with version {began} of the {what}, this process has {here}, which"
-            f" does not go on with it (`continues`)"
+            f"run {run.id} began with version {began} of the {what}, but this process has {here},"
+            f" which can't continue it (`continues`)"
         )
 
 
@@ -124,9 +124,9 @@ def changed_versions(run: Run) -> Mapping[str, tuple[int, int]]:
     pairs: dict[str, tuple[int, int]] = {}
     for role in workflow.roles:
         began, item = run.role_versions.get(role), roles.get(role)
-        if began is not None and not _goes_on(began, item.version, item):
+        if began is not None and not _continues(began, item.version, item):
             pairs[f"role {role}"] = (began, item.version)
     here = workflow_version(workflow)
-    if run.workflow_version and not _goes_on(run.workflow_version, here, workflow):
+    if run.workflow_version and not _continues(run.workflow_version, here, workflow):
         pairs[f"workflow {run.workflow}"] = (run.workflow_version, here)
     return pairs

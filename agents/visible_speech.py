@@ -1,8 +1,7 @@
-"""The part of a model's speech that can be shown while it grows: no markup of a call, nothing
-twice.
+"""The part of a model's speech that can be shown while it grows: no call markup, nothing twice.
 
 Speech is a text without its thoughts (`loopline.agents.visible_text`). It never shrinks, so any
-part of it that `loopline.agents.call_markup.strip_calls` keeps whatever follows can be shown.
+part that `loopline.agents.call_markup.strip_calls` keeps regardless of later text can be shown.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from loopline.agents.thinking import BLANK_LINES, WRAPPINGS
 
 
 def unfinished(literals: Iterable[str]) -> re.Pattern[str]:
-    """A pattern of what may become one of the literals, at the end of a text."""
+    """A pattern for text that may become one of the literals, at the end of a text."""
     prefixes = {literal[:end] for literal in literals for end in range(1, len(literal))}
     literal_prefixes = sorted(prefixes, key=len, reverse=True)
     return re.compile(rf"(?:{'|'.join(map(re.escape, literal_prefixes))})\Z")
 
 
 LONGEST = 40
-"""Most characters of a literal that is searched for at the end of a text."""
+"""Maximum length of a literal that is searched for at the end of a text."""
 _UNFINISHED = unfinished(REGIONS)
 _UNFINISHED_SECTION = re.compile(r"(?m:^)>(?:>(?:>[\w.-]{0,100})?)?\Z")
 _MAX_SECTION_CHARS = 105
@@ -47,34 +46,34 @@ _JSON_LIST = ' \t\r\n"{[]-0123456789tfnNI'
 
 
 class _Speech:
-    """Speech while it grows. `shown` is everything that was given out."""
+    """Speech while it grows. `shown` is all text that was emitted."""
 
     def __init__(self, offered: Iterable[str]) -> None:
         self.shown = False
         self._offered = frozenset(offered)
         self._text = ""
         self._place = 0
-        """Position up to which the text has been given out, or is a call."""
+        """Position up to which the text has been emitted, or is a call."""
         self._search = 0
         self._begins = True
-        """Whether it is still unknown what the text begins with."""
+        """Whether it is still unknown how the text starts."""
         self._value = _FirstValue()
         self._resumes = False
         """Whether the next piece is the first one after a call."""
         self._called = False
         """Whether there is a call before `_place`."""
         self._region: tuple[int, str] | None = None
-        """Start of an open call's content, and what ends it."""
+        """Start of an open call's content, and the pattern that ends it."""
         self._held = False
-        """Whether nothing more can be decided about the text before it ends."""
+        """Whether the rest of the text can only be decided when it ends."""
 
-    def add(self, speech: str, *, behind_thought: bool) -> str:
-        """The text that can be shown now. `behind_thought`: the speech begins after a thought."""
+    def add(self, speech: str, *, after_thought: bool) -> str:
+        """The text that can be shown now. `after_thought`: the speech starts after a thought."""
         text, self._text = self._text, ""
-        text += speech  # In place: nobody else holds the text.
+        text += speech  # In place: no other reference to the text exists.
         self._text = text
         if self._begins and not self._held:
-            self._begins = self._may_be_wrapped_or_call(behind_thought)
+            self._begins = self._may_be_wrapped_or_call(after_thought)
         if self._begins or self._held:
             return ""
         pieces: list[str] = []
@@ -82,12 +81,12 @@ class _Speech:
             pass
         return "".join(pieces)
 
-    def _may_be_wrapped_or_call(self, behind_thought: bool) -> bool:
-        """Whether the text may yet turn out to be a wrapped answer, or nothing but calls."""
+    def _may_be_wrapped_or_call(self, after_thought: bool) -> bool:
+        """Whether the text may still turn out to be a wrapped answer, or nothing but calls."""
         begin = len(self._text) - len(self._text.lstrip()) if self._search == 0 else self._search
         self._search = begin
         head = self._text[begin : begin + 200]
-        if behind_thought:
+        if after_thought:
             for opening, _ in WRAPPINGS:
                 if head.startswith(opening):
                     self._held = True
@@ -125,27 +124,27 @@ class _Speech:
         return second in _PYTHON_LIST or self._names_tool(inner[1:], "( \t\r\n")
 
     def _names_tool_alone(self, text: str) -> bool:
-        """Whether the first line may be the name of a tool, and an object follows."""
+        """Whether the first line may be a tool's name that is followed by an object."""
         line, newline, arguments = text.partition("\n")
         if not newline:
             return any(tool.startswith(line) for tool in self._offered)
         return line in self._offered and arguments.lstrip()[:1] in ("", "{")
 
-    def _names_tool(self, text: str, behind: str) -> bool:
-        """Whether a call in Python's syntax of a tool on offer may be at the text's beginning."""
+    def _names_tool(self, text: str, followed_by: str) -> bool:
+        """Whether the text may start with a call of an offered tool in Python syntax."""
         name = _IDENTIFIER.match(text)
         if name is None:
             return False
         names = {form for tool in self._offered for form in (tool, f"{tool}.call")} | {"print"}
         normal = {unicodedata.normalize("NFKC", form) for form in names}
         if not name[0].isascii():
-            # Python reads it in its normalized form, which only the whole name has.
+            # Python reads the name in its normalized form, which only the complete name has.
             plain = re.split(r"[^\x00-\x7f]", name[0], maxsplit=1)[0]
             may_be = any(form.startswith(plain) for form in normal)
-            return may_be and (name.end() == len(text) or text[name.end()] in behind)
+            return may_be and (name.end() == len(text) or text[name.end()] in followed_by)
         if name.end() == len(text):
             return any(form.startswith(name[0]) for form in normal)
-        return name[0] in normal and text[name.end()] in behind
+        return name[0] in normal and text[name.end()] in followed_by
 
     def _step(self, pieces: list[str]) -> bool:
         """Advance by one piece or call. False if more text is needed."""
@@ -181,11 +180,11 @@ class _Speech:
         return True
 
     def _section(self, limit: int) -> int | None:
-        """Position before `limit` at which a call by a line `>>>name` begins, or may begin."""
+        """Position before `limit` at which a call with a line `>>>name` starts, or may start."""
         line = max(0, self._search - _MAX_SECTION_CHARS)
         for match in SECTION.finditer(self._text, line, limit):
             if match["name"] in self._offered:
-                # Only a call in another markup turns it into text: that is known at the end.
+                # Only a call in other markup turns it into text: that is known at the end.
                 self._held = True
                 return match.start()
         if limit < len(self._text):
@@ -202,8 +201,8 @@ class _Speech:
             self._search = max(begin, len(text) - len(closing) + 1)
             return False
         if '"' in text[begin:end] and _in_string(text, begin, end):
-            # An ending in a string of the call's JSON: only its whole text decides what the call
-            # is.
+            # An end mark within a string of the call's JSON: only the whole text determines what
+            # the call is.
             self._held = True
             return False
         self._region = None
@@ -212,7 +211,7 @@ class _Speech:
         return True
 
     def _give(self, limit: int, pieces: list[str]) -> None:
-        """Give out the text up to `limit`, without white space next to a call and at the end."""
+        """Emit the text up to `limit`, without white space next to a call and at the end."""
         piece = self._text[self._place : limit]
         inner = piece.rstrip()
         if not inner:
@@ -226,7 +225,7 @@ class _Speech:
 
 
 class VisibleThoughts:
-    """Thoughts as they are shown: without white space around each, separated by a blank line."""
+    """Thoughts as displayed: without surrounding white space, separated by a blank line."""
 
     def __init__(self) -> None:
         self._shown: list[str] = []
@@ -261,14 +260,14 @@ class VisibleThoughts:
 
 
 class VisibleContent:
-    """Speech as it is shown."""
+    """Speech as displayed."""
 
-    def __init__(self, offered: Iterable[str], *, behind_thought: bool = False) -> None:
+    def __init__(self, offered: Iterable[str], *, after_thought: bool = False) -> None:
         self._speech = _Speech(offered)
         self._shown: list[str] = []
         self._blank: list[str] = []
         self._begins = True
-        self._behind_thought = behind_thought
+        self._after_thought = after_thought
         self._gap = False
         """Whether a thought preceded what comes next."""
         self._last = ""
@@ -293,22 +292,22 @@ class VisibleContent:
             return ""
         speech = "".join(self._blank) + inner
         self._blank = [text[len(inner) :]]
-        if self._begins and self._behind_thought:
+        if self._begins and self._after_thought:
             speech = BLANK_LINES.sub("", speech)
         self._begins = False
-        piece = self._speech.add(speech, behind_thought=self._behind_thought)
+        piece = self._speech.add(speech, after_thought=self._after_thought)
         if piece:
             self._shown.append(piece)
         return piece
 
     def close(self) -> None:
-        """Note that a thought has ended after what was said."""
+        """Record that a thought has ended after some speech."""
         self._gap = True
-        self._behind_thought = self._behind_thought or self._begins
+        self._after_thought = self._after_thought or self._begins
 
 
 class _FirstValue:
-    """The JSON value that a text begins with, while the text grows."""
+    """The JSON value that a text starts with, while the text grows."""
 
     def __init__(self) -> None:
         self._position = -1
@@ -319,7 +318,7 @@ class _FirstValue:
     def kind(
         self, text: str, begin: int, offered: frozenset[str]
     ) -> Literal["open", "call", "other", "invalid"]:
-        """`open` before its end, `call` if it is one of a tool on offer, `other` if it is not,
+        """`open` before its end, `call` if it is a call of an offered tool, `other` if it is not,
         `invalid` if it is not JSON."""
         if self._kind != "open":
             return self._kind
@@ -336,7 +335,7 @@ class _FirstValue:
         return self._kind
 
     def _closes(self, text: str) -> bool:
-        """Read up to the value's end, if it is there."""
+        """Read up to the value's end, if it has arrived."""
         while True:
             if self._in_string:
                 inner = _IN_STRING.match(text, self._position)
@@ -359,7 +358,7 @@ class _FirstValue:
 
 
 def _in_string(text: str, begin: int, place: int) -> bool:
-    """Whether a place is in a string of the JSON that begins at `begin`."""
+    """Whether a position is within a string of the JSON that starts at `begin`."""
     for string in _STRING.finditer(text, begin):
         if string.start() > place:
             return False

@@ -2,15 +2,15 @@
 speech.
 
 A reader of the whole text (`loopline.agents.thinking`, `loopline.agents.call_markup`) may look at
-its end before it decides about its beginning. Here a piece is given out as soon as no end can
-change what it is; so all pieces together are exactly what the readers of the whole text give, and
-the output depends on the text alone, not on how it was cut.
+its end before it decides about its start. Here, a piece is emitted as soon as no later text can
+change its kind. So all pieces together equal the result of the whole-text readers, and the output
+depends only on the text, not on how it was split.
 
-One thing no reader can know: that everything before was a thought whose opening nobody wrote
-(`…</think>`, a late channel of gpt-oss). If some of it has been shown as content, it stays; the
-answer follows after a blank line, and `corrected` is true. `opened` prevents that.
+There is one exception: a thought without an opening (`…</think>`, a late channel of gpt-oss) is
+only recognized at its end. If part of it has been shown as content, it stays; the answer follows
+after a blank line, and `corrected` is true. `opened` prevents that.
 
-Each character is looked at a bounded number of times.
+Each character is read a bounded number of times.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _UNFINISHED_LITERAL = unfinished(_LITERALS).pattern
 _UNFINISHED = re.compile(
     rf"</?(?i:[a-z]{{0,16}}(?:[:_|][a-z_]{{0,11}}(?::[a-z]{{0,10}})?)?|scratch_?p?a?d?(?::[a-z]{{0,10}})?)\Z|{_UNFINISHED_LITERAL}"
 )
-"""Text that may become a delimiter, or the beginning of a channel."""
+"""Text that may become a delimiter, or the start of a channel."""
 _UNFINISHED_MARK = re.compile(
     r"(?:(?m:^)|(?<=[>\]▷]))[ \t]{0,8}(?:`{0,2}|~{0,2}|(?:```|~~~)[`~]{0,100}+[^\n`]{0,200}+)\Z"
     r"|(?<![`\w])`(?:[^`\s](?:[^`\n]{0,501}+(?=\Z)|[^`\n]{0,500}[^`\s]`|`))?\Z"
 )
-"""Text that may become a fence, or inline code, or an end of one that isn't certain yet."""
+"""Text that may become a fence, inline code, or the end of inline code that isn't certain yet."""
 _CHANNEL_BEGIN = re.compile(r"<\|(?:start|channel)\|>")
 _UNFINISHED_CHANNEL_END = unfinished(
     f"<|{n}|>" for n in ("end", "return", "call", "start", "channel")
@@ -68,7 +68,7 @@ _UNFINISHED_HEADER = re.compile(
     r"(?:<\|start\|>[^<]{0,200}+)?(?:<\|channel\|>[^<]{0,200}+(?:<\|constrain\|>[^<]{0,100}+)?)?"
     r"(?:<[|a-z>]{0,12}+)?\Z"
 )
-"""Text that may become the head of a channel's message."""
+"""Text that may become the header of a channel's message."""
 _BE = ("'s", "’s", " is")
 _SPACE = re.compile(r"\s*")
 _UNFINISHED_WORDS_BETWEEN = re.compile(
@@ -99,16 +99,16 @@ class TextPiece:
 
 class VisibleText:
     """Visible parts of one completion. `opened`: its prompt ended within a thought that was opened
-    there. `offered`: the names of the tools on offer; without any, markup of calls is text."""
+    there. `offered`: the names of the offered tools; without any, call markup is text."""
 
     def __init__(self, opened: bool = False, offered: Iterable[str] = ()) -> None:
         self.corrected = False
-        """Whether something was shown that turned out to be something else."""
+        """Whether some shown text turned out to be something else."""
         self._opened = opened
         self._offered: dict[str, JsonObject] = {name: {} for name in offered}
         self._text = ""
         self._place = 0
-        """Position up to which it is known what the text is."""
+        """Position up to which the kind of the text is known."""
         self._scan = 0
         """Position up to which marks were read."""
         self._mode: Callable[[], bool] = self._begin
@@ -117,16 +117,16 @@ class VisibleText:
         self._certain: bool | None = False
         """Whether the open thought is certain, however the text ends."""
         self._inner_end = False
-        """Whether an end was read within the open thought, which may have been the last one."""
+        """Whether an end, which may have been the last one, was read within the open thought."""
         self._opening = (0, 0)
-        """Begin and end of the open thought's delimiter."""
+        """Start and end of the open thought's delimiter."""
         self._fence: list[_Mark] | None = None
-        """Marks after a fence that may open a block of code."""
+        """Marks after a fence that may open a code block."""
         self._fence_depth = 0
         self._channel_scan = 0
-        """Position before which no message of a channel begins."""
+        """Position before which no message of a channel starts."""
         self._until = (WORDS_BETWEEN, _UNFINISHED_WORDS_BETWEEN)
-        """Patterns that end the thought, where no delimiter does."""
+        """Patterns that end the thought, if no delimiter does."""
         self._message: Literal["content", "reasoning", "call"] | None = None
         """Kind of the open message of a channel."""
         self._pieces: list[TextPiece] = []
@@ -141,8 +141,8 @@ class VisibleText:
             raise ValueError("the text has ended: a VisibleText reads one completion")
         begin = 0
         while begin < len(piece):
-            # The head of a channel's message changes what all text before it was: text after it
-            # must not help to decide about that.
+            # The header of a channel's message changes the kind of all text before it: text after
+            # it must not influence the decision about that text.
             tail = self._text[-len(_MESSAGE) + 1 :] + piece[begin : begin + len(_MESSAGE)]
             end = tail.find(_MESSAGE)
             if end >= 0:
@@ -151,8 +151,7 @@ class VisibleText:
             else:
                 end = piece.find(_MESSAGE, begin)
                 end = len(piece) if end < 0 else end + len(_MESSAGE)
-            # In place, if nobody else holds it: otherwise a long text would be copied at every
-            # piece.
+            # In place, if no other reference exists: otherwise, every piece would copy a long text.
             text, self._text = self._text, ""
             text += piece[begin:end]
             self._text = text
@@ -194,11 +193,11 @@ class VisibleText:
             self._pieces.append(TextPiece(kind, text))
 
     def _correct(self) -> None:
-        """Note that nothing said so far belongs to the content."""
+        """Record that no speech so far belongs to the content."""
         if self._content.has_shown:
             self.corrected = True
             self._separator = "\n\n"
-        self._content = VisibleContent(self._offered, behind_thought=True)
+        self._content = VisibleContent(self._offered, after_thought=True)
 
     def _say(self, start: int, end: int) -> None:
         self._give("content", self._content.add(self._text[start:end]))
@@ -211,7 +210,7 @@ class VisibleText:
         self._content.close()
         self._place = end
 
-    # How the text begins.
+    # The start of the text.
 
     def _begin(self) -> bool:
         text = self._text
@@ -261,7 +260,7 @@ class VisibleText:
         if closing is not None:
             self._think(self._place, closing.start())
             self._end_thought(closing.end())
-            self._mode = self._behind_thought
+            self._mode = self._after_thought
             return True
         tail = unfinished_end.search(self._text, max(self._scan, len(self._text) - LONGEST))
         limit = min(bound, self._limit(), len(self._text) if tail is None else tail.start())
@@ -270,8 +269,8 @@ class VisibleText:
         return self._opens_message(header)
 
     def _before_bare_final(self) -> bool:
-        """Decide whether this is a thought, if the word of the final channel follows, or an
-        ordinary text."""
+        """Decide whether this is a thought, if the final channel's word follows, or ordinary
+        text."""
         bound, header = self._next_channel()
         closing = _BARE_FINAL.search(self._text, self._scan, bound)
         if closing is not None:
@@ -280,7 +279,7 @@ class VisibleText:
         self._scan = max(self._scan, len(self._text) - len(BARE_FINAL))
         return self._opens_message(header)
 
-    def _behind_thought(self) -> bool:
+    def _after_thought(self) -> bool:
         bound, header = self._next_channel()
         limit = min(bound, self._limit())
         self._say(self._place, limit)
@@ -288,7 +287,7 @@ class VisibleText:
         return self._opens_message(header)
 
     def _limit(self) -> int:
-        """Position at which a delimiter may begin at the text's end."""
+        """Position at which a delimiter may start at the text's end."""
         tail = max(self._place, self._scan, len(self._text) - LONGEST)
         partial = _UNFINISHED.search(self._text, tail)
         return len(self._text) if partial is None else partial.start()
@@ -296,7 +295,7 @@ class VisibleText:
     # Messages of channels.
 
     def _next_channel(self) -> tuple[int, re.Match[str] | None]:
-        """Position at which a message's head begins, or may begin, and the head if it is
+        """Position at which a message's header starts, or may start, and the header if it is
         complete."""
         text = self._text
         while True:
@@ -348,7 +347,7 @@ class VisibleText:
         self._end_thought(limit)
         return True
 
-    # Thoughts between delimiters: `loopline.agents.thinking` says what the marks mean.
+    # Thoughts between delimiters: `loopline.agents.thinking` defines the marks.
 
     def _between_delimiters(self) -> bool:
         text = self._text
@@ -364,14 +363,15 @@ class VisibleText:
         limit = min(bound, self._limit() if delimiter is None else delimiter.start())
         self._pass(limit)
         if header is None:
-            # A mark that may become none is looked at again, and so is text that may become one.
+            # A mark that may turn out not to be one is checked again, and so is text that may
+            # become one.
             partial = _UNFINISHED_MARK.search(text, max(self._scan, len(text) - _MAX_MARK_CHARS))
             begins = [match.start() for match in (mark, partial) if match is not None]
             self._scan = min([limit, *begins])
         return self._opens_message(header)
 
     def _is_final(self, mark: re.Match[str]) -> bool:
-        """Whether the mark is one, whatever follows."""
+        """Whether the mark is one, regardless of later text."""
         text, start = self._text, mark.start()
         if mark.end() == len(text) and (
             (start > 0 and text[start - 1] in QUOTES) or _UNFINISHED.match(text, start)
@@ -411,8 +411,8 @@ class VisibleText:
             self._fence, self._fence_depth = [], 0
 
     def _take_from_fence(self) -> None:
-        """Continue after a fence that opens no block of code: what follows are marks like any
-        other."""
+        """Continue after a fence that opens no code block: the following marks are ordinary
+        ones."""
         marks, self._fence = self._fence or [], None
         for mark in marks:
             self._take(mark)
@@ -456,7 +456,7 @@ class VisibleText:
             self._end_thought(mark.end)
 
     def _pass(self, limit: int) -> None:
-        """Show the text up to `limit`, as far as it is known what it is."""
+        """Show the text up to `limit`, as far as its kind is known."""
         if self._fence:
             limit = min(limit, self._fence[0].start)
         if limit <= self._place:
@@ -470,17 +470,17 @@ class VisibleText:
         self._place = limit
 
     def _opens_thought(self) -> bool | None:
-        """Whether the opening is one even if nothing closes it, and isn't a mention in a sentence;
+        """Whether the opening is one even if it is never closed, and isn't a mention in a sentence;
         None before that is known."""
         start, end = self._opening
         before = self._text[max(0, start - _MAX_BLANKS) : start]
         line = before.rpartition("\n")
         if (line[1] or start <= _MAX_BLANKS) and not line[2].strip():
             return True
-        behind = self._text[end : end + _MAX_BLANKS]
-        if not behind.strip(" \t"):
-            return None if len(behind) < _MAX_BLANKS else False
-        return MENTION.match(behind) is None
+        following = self._text[end : end + _MAX_BLANKS]
+        if not following.strip(" \t"):
+            return None if len(following) < _MAX_BLANKS else False
+        return MENTION.match(following) is None
 
 
 @dataclass(frozen=True, slots=True)

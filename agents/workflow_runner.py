@@ -1,7 +1,7 @@
-"""Runs a workflow to its end in this process, without a bus.
+"""Run a workflow to its end in this process, without a bus.
 
 Deterministic: steps are taken one at a time, oldest hand-over first, and time stands still unless
-a clock is given. For tests, replays and offline sampling; it knows no deadline and no budget.
+`clock` is passed. For tests, replays and offline sampling; there are no deadlines and no budgets.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ async def run_locally(
     clock: Callable[[], float] | None = None,
     signals: Mapping[str, JsonValue] | None = None,
 ) -> Trajectory:
-    """Run to the end, from the beginning or from where `journal` leads to.
+    """Run to the end, from the start or from the state that `journal` leads to.
 
-    `pick` chooses which of the waiting hand-overs is answered next (an index), to try other
-    orders of commits. A wait ends at once: by the value in `signals`, or else as if its time were
-    over. Raises a retryable `RequestFailed` as the host does, and `NoRoute` for a
-    workflow that comes to no end.
+    `pick` selects which waiting hand-over is answered next (an index), to try other commit orders.
+    A wait ends at once: with the value in `signals`, or else as if it had expired. Raises a
+    retryable `RequestFailed` like the host, and `NoRoute` for a workflow that does not terminate.
     """
     now = clock or (lambda: run.created)
     steps = tuple(journal)
@@ -53,10 +52,10 @@ async def run_locally(
         waiting = frontier.waiting
         if not waiting:
             raise NoRoute(
-                f"workflow {run.workflow!r} stopped without an end: {_describe_frontier(frontier)}"
+                f"workflow {run.workflow!r} stopped before its end: {_describe_frontier(frontier)}"
             )
         if len(steps) >= MAX_STEPS:
-            raise NoRoute(f"workflow {run.workflow!r} came to no end in {MAX_STEPS} steps")
+            raise NoRoute(f"workflow {run.workflow!r} did not end within {MAX_STEPS} steps")
         handoff = waiting[pick(waiting) if pick else 0]
         step_result = await take_step(
             run, steps, handoff, _host(hosts, handoff), worker=WORKER, clock=now

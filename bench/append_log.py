@@ -17,8 +17,8 @@ class AppendLog(append_log.AppendLog):
     """Log in an output directory. Raises OutputError."""
 
     def __init__(self, path: Path, go_on: str | None = None) -> None:
-        """Create a log; `go_on` says what to do when there is room again, where it is not `bench
-        resume`."""
+        """Create a log; `go_on` is the command to run once there is room again (default: `bench
+        resume`)."""
         super().__init__(path, go_on=go_on or f"bench resume {path.parent}", failure=OutputError)
 
 

@@ -21,7 +21,7 @@ class Arm:
     name: str
     workflow: str
     policies: dict[str, str] = field(default_factory=dict[str, str])
-    """Pool by role, in place of the deployment's own."""
+    """Pool by role, replacing the deployment's own."""
     about: str = ""
     setting: JsonObject = field(default_factory=dict[str, JsonValue])
     """Options that override the setting of each instance and so decide how this arm plays it."""
@@ -30,7 +30,7 @@ class Arm:
     environment: str | None = None
     """Environment whose agents play; None for an arm without one."""
     swapped: bool = False
-    """Whether each of its two roles plays with the deployment's policy of the other role."""
+    """Whether each of its two roles plays with the deployment's policy for the other role."""
     colour: int | None = None
     """Index into a report's palette, from 0; None takes whichever colour is free."""
 
@@ -53,9 +53,9 @@ class Arms:
 
     listed: Mapping[str, Arm] = field(default_factory=dict[str, Arm])
     other: Callable[[str], Arm | None] = lambda name: None
-    """Returns the arm of a name that is not listed; None if there is none."""
+    """Returns the arm for an unlisted name; None if there is none."""
     others: Callable[[], str] = lambda: ""
-    """Description in words of the names that `other` accepts."""
+    """Describes the names that `other` accepts."""
 
     @classmethod
     def of(cls, *arms: Arm) -> Arms:
@@ -107,7 +107,7 @@ QUESTION_ARMS = Arms(
     _workflow_arm,
     _workflows,
 )
-"""Arms for a question that has an answer."""
+"""Arms for questions that have an answer."""
 TOOL_ARMS = Arms.of(
     Arm("umi", "umi", {}, "planner, caller and summarizer", colour=1),
     Arm("single", "umi_single", {}, "one model that does the work of all three", colour=0),
@@ -119,9 +119,9 @@ POLICY_ARMS = Arms(other=_policy_arm, others=lambda: "any policy of the deployme
 def team_arms(
     *team: str, name: str, about: str, alone: dict[str, str], environment: str | None = None
 ) -> Arms:
-    """Return the arms of a team: the whole team; for two members also both with each other's
-    policies; and members alone. `alone`: description by member. A swap shows how far a policy has
-    specialised in its role: it also gives each policy prompts that it was not trained on.
+    """Return the arms of a team: the whole team; for two members also the team with swapped
+    policies; and single members. `alone`: description by member. A swap shows how far a policy has
+    specialised in its role, but it also gives each policy prompts that it was not trained on.
     """
     whole = Arm(
         name, "pair", about=about, setting={"team": [*team]}, roles=team, environment=environment
@@ -156,8 +156,8 @@ def override_setting(instance: JsonObject, setting: JsonObject) -> JsonObject:
 def workflow_options(
     arm: Arm, options: JsonObject | None, *, calculator: bool, prompts: PromptSet
 ) -> JsonObject:
-    """Return the options of an arm's runs: the given ones, else whether there is a calculator and
-    which prompts are read, where its workflow has a choice."""
+    """Return the options of an arm's runs: the given ones, else `calculator` and `prompts`, each if
+    its workflow has that option."""
     if options is not None:
         return options
     offered: JsonObject = {"calculator": calculator, "prompts": prompts}
@@ -173,8 +173,8 @@ def _accepts(workflow: str, options: JsonObject) -> bool:
 
 
 def exchange_policies(arm: Arm, policies: Mapping[str, str]) -> dict[str, str]:
-    """Return the policies by role for an arm whose two roles swap them. Raises UsageError where
-    both are the same."""
+    """Return the policies by role for an arm that swaps the policies of its two roles. Raises
+    UsageError if both are the same."""
     first, second = arm.roles
     if policies[first] == policies[second]:
         raise UsageError(

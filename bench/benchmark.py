@@ -1,14 +1,14 @@
 """A benchmark is one object: the source of its questions, its arms, its judge, and its failure
 classes.
 
-Each benchmark of this repository is such an object alongside its data set. A package of yours
-brings one by an entry point of the group `loopline.benchmarks`:
+Each benchmark of this repository is such an object alongside its data set. Your own package adds
+one through an entry point of the group `loopline.benchmarks`:
 
     [project.entry-points."loopline.benchmarks"]
     capitals = "my_package.capitals:CAPITALS"
 
-and `bench run capitals` runs it; `bench run my_package.capitals:CAPITALS` needs no entry point. For
-questions whose answer is a text or a number, `loopline.bench.text_answers.text_benchmark` and
+Then `bench run capitals` runs it; `bench run my_package.capitals:CAPITALS` needs no entry point.
+For questions whose answer is a text or a number, `loopline.bench.text_answers.text_benchmark` and
 `loopline.bench.numeric_answers.numeric_benchmark` make the object from a name, a title and a
 loader.
 """
@@ -40,7 +40,7 @@ Classifier = Callable[[Result, str], str]
 benchmark's own `classes`. A right result has `Class.RIGHT`."""
 
 Rescorer = Callable[[Result, ManifestItem], Result]
-"""Returns the result with the score that its stored prediction gets today."""
+"""Returns the result with the score that today's checkers give its stored prediction."""
 
 _CONSTANT = "the constant that solves most, chosen by these questions' own answers"
 
@@ -56,42 +56,42 @@ class Benchmark:
     load: Callable[[Request], Dataset]
     """Returns the items of a request. Raises UsageError or DataError."""
     judge: Callable[[Manifest, Path], AbstractContextManager[Judge]]
-    """Yields a ready judge. The path is the folder of problems, where there are hidden tests or
-    gold answers. Raises UsageError for a judge that lacks something here."""
+    """Yields a ready judge. The path is the folder of problems, if there are hidden tests or gold
+    answers. Raises UsageError if this machine lacks something that the judge needs."""
     checkers: Mapping[str, str]
-    """Description of the rule of each checker; the primary one is first, and so are its
-    verdicts."""
+    """Description of each checker's rule. The primary checker is first, in verdicts too."""
     class_of: Classifier
     classes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Meaning of failure classes beyond those of `loopline.bench.taxonomy`."""
+    """Meanings of failure classes beyond those of `loopline.bench.taxonomy`."""
     arms: Arms = QUESTION_ARMS
     arms_of: Callable[[JsonObject], Arms] | None = None
-    """Arms that follow from the data set's options or its `reference`, where the arms depend on
-    what is asked; None where they don't. Raises UsageError."""
+    """Returns the arms for a data set's options or its `reference`; None if the arms don't depend
+    on them. Raises UsageError."""
     default_arms: str = "llm,router,slm"
     """Names of the arms that run by default; empty means the first arm."""
     default_split: str = "test"
     options: type[Record] | None = None
-    """Model that `Request.choices` must fit, where a data set has options of its own."""
+    """Model that validates `Request.choices`, for a data set with options of its own."""
     workflow_options: JsonObject | None = None
-    """Options of the workflows; None sets only whether there is a calculator."""
+    """Options of the workflows; None sets only the calculator and the prompts."""
     require: Callable[[Manifest], None] = lambda manifest: None
-    """Called before a deployment is looked for. Raises UsageError where runs could not be judged on
+    """Called before the search for a deployment. Raises UsageError if runs could not be judged on
     this machine."""
     rescorer: Callable[[Manifest], AbstractContextManager[Rescorer]] | None = None
-    """Scorer of stored predictions; None where a judge needs what a run did, which an output
-    directory does not hold."""
+    """Scorer of stored predictions; None if the judge needs a run's actions, which an output
+    directory does not contain."""
     needs_judge_worker: bool = False
-    """Whether its runs ask a worker of the kind `judge` while they are under way."""
+    """Whether its runs call a worker of the kind `judge` while in flight."""
     team: bool = False
-    """Whether workflow `pair` plays it: a report then has success by policy version, and pass@k."""
+    """Whether workflow `pair` plays it: reports then have success by policy version, and pass@k."""
     attempts: bool = False
-    """Whether its items are attempts: attempts at the same question share `attempt_of` in their
-    known facts."""
+    """Whether its items are attempts: attempts at one question share `attempt_of` in their known
+    facts."""
     players_by_hand: Callable[[JsonObject], str] = lambda reference: _CONSTANT
     """Describes the players in a data set's `baselines`, given its `reference`; empty for none."""
     origin: Origin | None = None
-    """Place to find it again; None where the name is enough. Set by `loopline.bench.registry`."""
+    """Origin by which to find it again; None if the name is enough. `loopline.bench.registry` sets
+    it."""
 
     def arms_for(self, choices: JsonObject) -> Arms:
         """Return the arms for these options, or for a data set with this `reference`. Raises
@@ -99,24 +99,24 @@ class Benchmark:
         return self.arms if self.arms_of is None else self.arms_of(choices)
 
     def parse_arms(self, text: str | None, choices: JsonObject) -> tuple[Arm, ...]:
-        """Return the arms that a command line names; None means the default ones, or the first of
-        all. Raises UsageError."""
+        """Parse the arms of a command line; None means the default ones, or the first if there are
+        no defaults. Raises UsageError."""
         arms = self.arms_for(choices)
         return arms.parse(text or self.default_arms or next(iter(arms.listed)))
 
     @property
     def class_meanings(self) -> dict[str, str]:
-        """Return the meaning of every class that a result may have, in a report's order."""
+        """Meaning of every class that a result may have, in a report's order."""
         return {**{str(name): meaning for name, meaning in MEANINGS.items()}, **self.classes}
 
 
 def by_signals(class_of: Callable[[Outcome, bool, Collection[str]], Class]) -> Classifier:
-    """Return the classifier of a judge that names the applicable classes as signals."""
+    """Return the classifier for a judge whose signals are the applicable classes."""
     return lambda result, gold: class_of(result.outcome, result.right, result.signals)
 
 
 def options_of(model: type[R], choices: Mapping[str, Any]) -> R:
-    """Return the options of a command line. Raises UsageError, naming the option."""
+    """Validate the options of a command line. Raises UsageError that names the option."""
     try:
         return model.model_validate(choices)
     except ValidationError as error:

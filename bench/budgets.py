@@ -1,9 +1,10 @@
-"""Limits of one benchmark in dollars, tokens and seconds of its runs: reserved on the bus before
-each call, as any budget is (`loopline.bus.budgets`), whichever process admits its runs.
+"""Limits of one benchmark in dollars, tokens and seconds of its runs. They are reserved on the bus
+before each call, like any budget (`loopline.bus.budgets`), whichever process admits the runs.
 
-All its runs have a tag that names a budget of its own, `budget:NAME`. The bus forgets what was
-spent after a week without a run, and another deployment never knew it: what the ledger and the
-results of the output directory have beyond its count is taken off the limit.
+All runs of a benchmark carry a tag that names the benchmark's own budget, `budget:NAME`. The bus
+forgets spending after a week without a run, and another deployment never knew about it. So any
+spending in the output directory's ledger and results that exceeds the bus's count is subtracted
+from the limit.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class BenchBudget:
 
     @property
     def changes(self) -> dict[str, int]:
-        """Fields of the manifest that it sets. Raises UsageError."""
+        """Manifest fields that this budget sets. Raises UsageError."""
         values: dict[str, int] = {}
         for option, value, most, field, unit in (
             ("--budget-usd", self.usd, MOST_USD, "budget_micro_dollars", 1e6),
@@ -56,7 +57,7 @@ NO_BUDGET = BenchBudget()
 
 
 def limits_of(manifest: Manifest) -> Limits:
-    """Return the limits of a manifest; 0 is unlimited."""
+    """Return the limits of a manifest; 0 means unlimited."""
     return Limits(
         manifest.budget_tokens or 0,
         manifest.budget_micro_dollars or 0,
@@ -65,14 +66,14 @@ def limits_of(manifest: Manifest) -> Limits:
 
 
 def options_in_words(manifest: Manifest) -> str:
-    """Name the options with which a resumed benchmark may spend more: all that have a limit."""
+    """List the options that let a resumed benchmark spend more: one for each limit that is set."""
     names = ("--budget-tokens", "--budget-usd", "--budget-seconds")
     options = zip(names, limits_of(manifest).values, strict=True)
     return " ".join(f"{name} MORE" for name, limit in options if limit)
 
 
 def budget_tags(manifest: Manifest) -> dict[str, str]:
-    """Tags of its runs; empty without a limit."""
+    """Tags of the benchmark's runs; empty without a limit."""
     return {BUDGET_TAG: _name(manifest)} if any(limits_of(manifest).values) else {}
 
 
@@ -88,8 +89,8 @@ def _name(manifest: Manifest) -> str:
 async def hold(
     client: RunClient, manifest: Manifest, entries: Iterable[UsageEntry], results: Iterable[Result]
 ) -> None:
-    """Limit what its runs may spend from now on, by what the directory says that they have spent.
-    Raises UsageError where the client can't."""
+    """Limit what its runs may spend from now on, given the spending recorded in the directory.
+    Raises UsageError if the client has no bus."""
     limits = limits_of(manifest)
     if not any(limits.values):
         return
@@ -104,14 +105,14 @@ async def hold(
 
 
 async def lift(client: RunClient, manifest: Manifest) -> None:
-    """Remove the limits from the bus: none of its runs is in flight."""
+    """Remove the limits from the bus, once none of its runs is in flight."""
     if any(limits_of(manifest).values):
         await set_limits(_client(client).bus, scope_of(manifest), Limits())
 
 
 def spent_of(entries: Iterable[UsageEntry], results: Iterable[Result]) -> Limits:
-    """Upper bound of what was spent, since nobody knows what some calls used; the seconds are those
-    of runs with a result."""
+    """Upper bound of the spending, since the usage of some calls is unknown; the seconds count only
+    runs with a result."""
     tokens = micro_dollars = 0
     for entry in deduplicate_usage(entries):
         usage, unknown = entry.usage, entry.unknown

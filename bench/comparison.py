@@ -1,7 +1,7 @@
-"""Compares two benchmarks question by question, for example before and after a change. Either may
-be an output directory of ours or a file of another tool's evaluation. Where questions were asked
-several times, each counts by the mean of its attempts: attempts at the same question are not
-independent evidence, and no attempt of A corresponds to one of B.
+"""Compares two benchmarks question by question, for example before and after a change. Each may be
+an output directory of ours or another tool's evaluation file. If questions were asked several
+times, each counts with the mean of its attempts: attempts at one question are not independent
+evidence, and no attempt of A corresponds to one of B.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from loopline.bench.text_answers import SCORE
 from loopline.trainers.core.checkpoints import changed_settings
 
 SHOWN = 300
-"""Most characters of a quoted difference between two items."""
+"""Maximum length of a quoted difference between two items, in characters."""
 
 
 @dataclass(frozen=True)
@@ -45,25 +45,25 @@ class ArmComparison:
     arm_b: str
     questions: int
     attempts_a: int
-    """Runs of A's arm at these questions: more than questions where these were asked several
+    """Runs of A's arm on these questions; more than `questions` if they were asked several
     times."""
     attempts_b: int
     accuracy_a: float
-    """Share of right answers; of an imported evaluation the mean score."""
+    """Share of right answers; for an imported evaluation, the mean score."""
     accuracy_b: float
     table: PairedTable | None
-    """Paired table of right answers; None where questions were asked several times, or scores are
+    """Paired table of right answers; None if questions were asked several times, or if scores are
     shares."""
     p: float | None
     """McNemar's p-value; None without a table."""
     accuracy: Interval
-    """A − B, of shares."""
+    """A − B, as a difference of shares."""
     tokens: Interval | None
-    """A − B, per run; None where the tokens are unknown."""
+    """A − B, per run; None if the tokens are unknown."""
     micro_dollars: Interval | None
-    """A − B, per run; None where the prices are unknown."""
+    """A − B, per run; None if the prices are unknown."""
     only_a: tuple[str, ...]
-    """Questions that only A answered rightly; empty without a table."""
+    """Questions that only A answered correctly; empty without a table."""
     only_b: tuple[str, ...]
     unmatched_a: tuple[str, ...]
     """Questions that A's arm was asked, but not B's."""
@@ -75,7 +75,7 @@ class ArmComparison:
         return max(self.attempts_a, self.attempts_b) > self.questions
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON; those of the table are null without one."""
+        """Return the fields for JSON; the table's fields are null without a table."""
         table = self.table
         return {
             "a": self.arm_a,
@@ -138,7 +138,7 @@ class _Side:
         instance_of = instances_of(self.facts.manifest)
         questions: dict[str, ManifestItem] = {}
         for item in self.facts.manifest.items:
-            # Attempts of a team differ in their seeds: these are compared item by item.
+            # A team's attempts have their own seeds, so they are compared item by item.
             key = instance_of[item.id] if self.format else item.id
             questions.setdefault(key, item)
         return questions
@@ -146,7 +146,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparisons of all pairs of arms, with notices for the reader of their figures."""
+    """Comparisons of all pairs of arms, with notices for readers of the figures."""
 
     arms: tuple[ArmComparison, ...]
     notices: tuple[str, ...]
@@ -158,12 +158,12 @@ def compare_paths(
     arms: Sequence[tuple[str, str]] = (),
     scorers: tuple[str | None, str | None] = (None, None),
 ) -> Comparison:
-    """Compare pairs of arms; without `arms`, every arm that both have with itself, and the arm of
-    an imported evaluation with each arm of the other side. `scorers` choose among those of A's and
-    B's file; they do not matter to an output directory.
+    """Compare pairs of arms. Without `arms`, pair every common arm with itself, or else, if either
+    side is an imported evaluation, each of A's arms with each of B's. `scorers` selects a scorer in
+    A's and B's imported file; it has no effect on an output directory.
 
-    Raises UsageError when there is nothing to pair, or when the same id means different questions
-    or the same one played by other rules; DataError for a file that can't be read.
+    Raises UsageError if there is nothing to pair, or if an id means different questions, or the
+    same question under different rules; DataError for a file that can't be read.
     """
     left, right = _side(a, scorers[0]), _side(b, scorers[1])
     notices = (*left.notices, *right.notices, *_require_same_questions(left, right))
@@ -201,8 +201,8 @@ def _format(facts: Facts) -> str | None:
 
 
 def _require_same_questions(left: _Side, right: _Side) -> list[str]:
-    """Return notices where formats or a file's questions differ: a text is no longer the same
-    once a prompt is part of it. Raises UsageError."""
+    """Check that shared ids mean the same questions; return notices if texts differ between
+    formats, since some formats include the prompt in the text. Raises UsageError."""
     paths = left.path, right.path
     questions_a, questions_b = left.questions(), right.questions()
     shared = [(item, questions_b[key]) for key, item in questions_a.items() if key in questions_b]
@@ -247,7 +247,7 @@ def _require_same(item_a: ManifestItem, item_b: ManifestItem, paths: tuple[Path,
 
 
 def _task(item: ManifestItem) -> JsonObject:
-    """Return the game and its rules, without the players, which belong to an arm."""
+    """Return the game and its rules without the players, which belong to the arm."""
     if item.task is None:
         return {}
     environment, instance = item.task
@@ -283,7 +283,7 @@ def _compare(left: _Side, a: ArmRuns, right: _Side, b: ArmRuns) -> ArmComparison
         sum(len(runs[question]) for question in shared) for runs in (runs_a, runs_b)
     )
     table = None
-    # The test is of right and wrong, which a mean of attempts, or a share, is not.
+    # The test needs right or wrong; a mean of attempts, or a share, is neither.
     if attempts_a == attempts_b == len(shared) and {*right_a, *right_b} <= {0.0, 1.0}:
         table = paired_table([x > 0 for x in right_a], [y > 0 for y in right_b])
     pairs = list(zip(shared, right_a, right_b, strict=True)) if table else []

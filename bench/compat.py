@@ -1,14 +1,14 @@
 """`--compat delegate`: the same runs in Delegate's own bookkeeping, alongside ours.
 
-Its published comparison (GPT-4o 86.4 %, router 88.2 %, small model 82.4 %; 398.7, 82.7 and 386.1
-tokens) was kept by rules that this module repeats, so that like can be compared with like, and
-each difference is explained. Rules read from its scripts:
+This module repeats the rules of Delegate's published comparison (GPT-4o 86.4 %, router 88.2 %,
+small model 82.4 %; 398.7, 82.7 and 386.1 tokens), so that like is compared with like, and explains
+each difference. The rules, taken from its scripts:
 
 - right: the number after the last "answer is", else the last run of digits, is the last run of
   digits of the gold answer; the scripts of all three arms share this rule;
 - router tokens: the SDK's result has no token field, so the scripts fall back to a quarter of the
-  characters of the question and of the final text; all that happens in between counts nothing;
-- an item whose run raises an error leaves the router's denominator.
+  characters of the question and of the final text; everything in between is not counted;
+- an item whose run raises an error is dropped from the router's denominator.
 """
 
 from __future__ import annotations
@@ -146,6 +146,6 @@ def _accuracy(
 
 
 def _mean(values: Iterable[float]) -> float:
-    """0 without values."""
+    """Return the mean; 0 without values."""
     numbers = list(values)
     return sum(numbers) / len(numbers) if numbers else 0.0

@@ -28,9 +28,10 @@ _UNNEEDED_WORKERS = ("workers.gateway.count=0", "workers.jobs.count=0")
 def joined(
     profile: str | None, redis_url: str | None, manifest: Manifest, arms: tuple[Arm, ...]
 ) -> Generator[Deployment]:
-    """Yield the deployment that runs here or behind the URL; where none does and a profile is
-    named, start one of it that lasts for the block. Raises `UserError`, and UsageError before
-    anything is started where that profile can't play the arms or enforce the budget."""
+    """Yield the deployment that runs here or behind the URL. If none runs and a profile is given,
+    start a deployment from that profile for the duration of the block. Raises `UserError`; raises
+    UsageError before anything is started if the profile can't play the arms or enforce the
+    budget."""
     from loopline.runtime.config.settings import chosen_profile, is_profile_given, load
     from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.supervise.detached import temporary_deployment
@@ -73,8 +74,9 @@ def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
 
 
 def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> Manifest:
-    """Return the manifest with what serves each pool, and the deployment's options where it has
-    none. Raises UsageError when an arm's pool is missing, or a worker for one of its roles."""
+    """Return the manifest with the facts of each pool, its prompts and policies, and the
+    deployment's values for options that it leaves open. Raises UsageError if an arm lacks a pool,
+    or a worker for one of its roles."""
     pools = dict(settings.models)
     if benchmark_of(manifest).needs_judge_worker and "judge" not in settings.workers:
         raise UsageError(
@@ -121,7 +123,8 @@ def add_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
 def require_same_deployment(
     path: Path, manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
 ) -> None:
-    """Check the settings that the benchmark began with. Raises UsageError."""
+    """Check that pools, prompts and policies are those that the benchmark started with. Raises
+    UsageError."""
     today = add_deployment(manifest, arms, settings)
     _require_policies(path, manifest, today)
     for arm in arms:
@@ -142,8 +145,8 @@ def require_same_deployment(
 
 
 def require_prices(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> None:
-    """Check the prices that a budget in dollars needs. Raises UsageError, which names the setting
-    of the missing price."""
+    """Check the prices that a budget in dollars needs. Raises UsageError that names the setting of
+    a missing price."""
     if manifest.budget_micro_dollars is None:
         return
     from loopline.runtime.client.spending import unpriced_pools
@@ -161,8 +164,8 @@ def require_prices(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
 
 
 def _require_policies(path: Path, manifest: Manifest, today: Manifest) -> None:
-    """Check that the policies are unchanged, since otherwise one arm would be two systems. Raises
-    UsageError, but not where a manifest has no entry."""
+    """Check that the policies are unchanged: otherwise one arm would mix two systems. Raises
+    UsageError; an arm without an entry in the manifest passes."""
     for arm, now in today.policies.items():
         before = manifest.policies.get(arm, now)
         for role in sorted({*before, *now}):
@@ -180,7 +183,7 @@ def _prompts(manifest: Manifest) -> str:
 
 
 def _require_roles(arm: Arm, settings: Settings) -> None:
-    """Check that every role has a worker: runs of other roles would wait until their deadline."""
+    """Check that every role has a worker: runs without one would wait until their deadline."""
     from loopline.agents.workflows import serving_role
 
     worker_roles = {role for worker in settings.workers.values() for role in worker.roles}
@@ -210,7 +213,7 @@ def _roles_of(arm: Arm) -> tuple[str, ...]:
 
 
 def _policies_of(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
-    """Return the policies of an arm by role, on a deployment with these."""
+    """Return the policies of an arm by role, given those of a deployment."""
     from loopline.agents.workflows import agents_of, policies_for
 
     agents = agents_of(arm.workflow, arm.environment)
@@ -219,7 +222,7 @@ def _policies_of(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
 
 
 def _playing_policies(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
-    """Return the policies of the roles that play in an arm. Raises UsageError where a swap changes
+    """Return the policies of the roles that play in an arm. Raises UsageError if a swap changes
     nothing."""
     by_role = _policies_of(arm, policies)
     if arm.swapped:

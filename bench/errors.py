@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from loopline.runtime.errors import EXIT_USAGE, MendableError
+from loopline.runtime.errors import EXIT_USAGE, FixableError
 
 
-class BenchError(MendableError):
+class BenchError(FixableError):
     """The request failed, or every run of an arm ended in an error or at its deadline, so that its
     figures show nothing about its models."""
 
@@ -25,4 +25,4 @@ class OutputError(BenchError):
 
 
 class JudgingError(BenchError):
-    """A user's scorer fails on an answer: a failure of the bench, not of the model."""
+    """A user's scorer failed on an answer: a failure of the bench, not of the model."""

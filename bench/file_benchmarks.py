@@ -1,10 +1,10 @@
 """A file of questions as a benchmark: `bench run my.jsonl --scorer my_scorer.py`.
 
 A line is an object with `id`, `question` and `answer`, the gold one (a text or a number; with a
-scorer it may be missing). Its further fields are the scorer's to use, as `item.about`. A scorer is
-a Python file with a function `score(item, answer)`, see `loopline.bench.text_answers`; it runs in
-the bench's own process. A Parquet file has the same as columns; rows without an `id` have their
-numbers, from 0. Either may be a file of a data set on the Hub, `hf://OWNER/NAME/FILE`.
+scorer it may be missing). The scorer sees all other fields as `item.about`. A scorer is a Python
+file with a function `score(item, answer)` (see `loopline.bench.text_answers`); it runs in the
+bench's own process. A Parquet file has these fields as columns; rows without an `id` get their row
+number, from 0. Either may be a file in a Hub data set, `hf://OWNER/NAME/FILE`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _STRANGE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def is_question_file(target: str) -> bool:
-    """Whether a command line names a file of questions: by its suffix, so that a file in the
-    current folder never replaces a benchmark's name."""
+    """Whether a command line names a file of questions. Only the suffix decides, so a file in the
+    current folder can never shadow a benchmark's name."""
     return target.endswith(ENDINGS)
 
 
 def file_benchmark(data: FileStamp, scorer: FileStamp | None) -> Benchmark:
-    """Return the benchmark of these files. They are read when they are needed; a file that has
-    changed since is refused by name."""
+    """Return the benchmark of these files. They are read when needed; a file that has changed since
+    then is refused, with its name."""
 
     def load(request: Request) -> Dataset:
         return _load(data.file, request, gold_needed=scorer is None)
@@ -54,7 +54,7 @@ def file_benchmark(data: FileStamp, scorer: FileStamp | None) -> Benchmark:
         return None if scorer is None else load_scorer(scorer)
 
     def require(manifest: Manifest) -> None:
-        # The questions are in the manifest, so that a deleted file does not matter.
+        # The manifest has the questions, so a deleted file does not matter.
         if data.file.exists() and data.changed:
             raise UsageError(_changed_message(data) + ", or begin a new benchmark")
         score()
@@ -74,8 +74,8 @@ def file_benchmark(data: FileStamp, scorer: FileStamp | None) -> Benchmark:
 
 
 def load_scorer(stamp: FileStamp) -> Score:
-    """Return the function `score` of a file, run in the version that was stamped. Raises UsageError
-    that names the file, and the line where there is one."""
+    """Return the function `score` of a file, in the version that was stamped. Raises UsageError
+    that names the file and, if known, the line."""
     path = stamp.file
     try:
         source = path.read_bytes()
@@ -90,10 +90,10 @@ def load_scorer(stamp: FileStamp) -> Score:
             _changed_message(stamp) + ", or score every answer with the new one: "
             f"bench rescore DIRECTORY --scorer {path.name}"
         )
-    # Not by an import: Python may keep compiled code of a file that was edited within a second.
+    # Not an import: Python may reuse stale bytecode of a file that was edited within a second.
     module = ModuleType(f"_scorer_{digest[:16]}")
     module.__file__ = str(path)
-    sys.modules[module.__name__] = module  # Dataclasses look up their module.
+    sys.modules[module.__name__] = module  # Dataclasses look up their module in `sys.modules`.
     try:
         exec(compile(source, str(path), "exec"), module.__dict__)
     except SyntaxError as error:
@@ -156,7 +156,7 @@ def _load(path: Path, request: Request, *, gold_needed: bool) -> Dataset:
 
 
 def _read_parquet(path: Path, gold_needed: bool) -> Reading[tuple[int, Item]]:
-    """Raises DataError for a file without a column `question`."""
+    """Read a Parquet file. Raises DataError for a file without a column `question`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -169,7 +169,7 @@ def _read_parquet(path: Path, gold_needed: bool) -> Reading[tuple[int, Item]]:
         raise DataError(f"{path}: there is no column `question`; it has {names}")
 
     def build(number: int, row: Any) -> tuple[int, Item]:
-        # Dates and similar values become texts: an item is JSON.
+        # Dates and similar values become strings: an item is JSON.
         plain = cast(JsonObject, json.loads(json.dumps(row, default=str)))
         return number, _item({"id": number, **plain}, gold_needed)
 

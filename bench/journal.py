@@ -1,8 +1,8 @@
 """The writing side of an output directory, in an order that survives a crash.
 
-Two rules. A run id is on the disk before the bus hears of the run, so a crash never leaves a run
-that is paid for and forgotten. A run's ledger and transcript are on the disk before its result
-is written, so a result that is there is complete. Many runs share one flush to the disk.
+Two rules apply. A run id is on disk before the bus receives the run, so a crash never leaves a run
+that is paid for and forgotten. A run's ledger and transcript are on disk before its result is
+written, so a stored result is complete. Many runs share one flush to disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from loopline.bench.results import Admission, Result
 
 
 class GroupFlush:
-    """Runs `flush` in a thread; callers that come while one is at work share the next."""
+    """Runs `flush` in a thread; calls made during a flush share the next one."""
 
     def __init__(self, flush: Callable[[], None]) -> None:
         self._flush = flush
@@ -28,16 +28,16 @@ class GroupFlush:
         self._next: asyncio.Task[None] | None = None
 
     async def __call__(self) -> None:
-        """Return when everything written before the call is on the disk."""
+        """Return once everything written before the call is on disk."""
         if self._next is None:
             self._next = asyncio.create_task(self._flush_after(self._running))
-        # A caller that is cancelled must not take the others' flush with it.
+        # A cancelled caller must not cancel the flush for the others.
         await asyncio.shield(self._next)
 
     async def _flush_after(self, earlier: asyncio.Task[None] | None) -> None:
         if earlier is not None:
             await asyncio.wait([earlier])
-        # From here on a write may come too late for this flush.
+        # From here on, a write may be too late for this flush.
         self._running, self._next = self._next, None
         await asyncio.to_thread(self._flush)
 
@@ -69,13 +69,13 @@ class Journal:
 
     @property
     def notices(self) -> list[str]:
-        """Descriptions of what was dropped when the files were opened."""
+        """Notices about data dropped when the files were opened."""
         ledger = self._ledger.notice if self._ledger else None
         candidates = (self._items.notice, self._transcripts.notice, ledger)
         return [notice for notice in candidates if notice]
 
     async def admit(self, admitted: Admission) -> None:
-        """Write a run id ahead of its admission; it is on the disk when this returns."""
+        """Write a run id before its admission; it is on disk when this returns."""
         self._items.append(admitted.model_dump(mode="json"))
         await self._items_flush()
 
@@ -90,7 +90,7 @@ class Journal:
         return added
 
     def charge(self, entries: Sequence[UsageEntry]) -> list[UsageEntry]:
-        """Book calls; calls that are already booked are skipped."""
+        """Book calls, skipping those already booked."""
         if self._ledger is None:
             raise ValueError("the journal is not open")
         return self._ledger.add(entries)

@@ -13,14 +13,14 @@ ENDED_WITH_AN_ANSWER = (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
 
 @dataclass(frozen=True)
 class Judgement:
-    """Verdicts, and what they are based on."""
+    """Verdicts and the evidence for them."""
 
     verdicts: dict[str, bool]
     """Verdict by checker, the primary one first."""
     prediction: str | None
-    """The model's text that was judged; None when there is none."""
+    """The model's text that was judged; None if there is none."""
     answer: str = ""
-    """Parsed answer in the form that a list shows."""
+    """Parsed answer, in the form that lists show."""
     value: str | None = None
     where: str = ""
     signals: tuple[str, ...] = ()

@@ -1,9 +1,9 @@
-"""The usage ledger: every model call that was paid for, or may have been, one line each, appended
-and never changed.
+"""The usage ledger: one line for every model call that was paid for, or may have been. Lines are
+appended and never changed.
 
-Whatever a report says about tokens or money is a sum over these lines. An entry is known by its
-whole content, so fetching a run's usage twice (a resumed benchmark does) adds nothing twice,
-while a call that really was paid twice keeps both of its entries.
+Every figure for tokens or money in a report is a sum over these lines. An entry's whole content is
+its identity, so fetching a run's usage twice (as a resumed benchmark does) adds nothing twice,
+while a call that really was paid for twice keeps both entries.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Sum:
     unknown: int = 0
     """Calls that may have been paid for; neither `calls` nor the sums above include them."""
     unknown_micro_dollars: int = 0
-    """Most millionths of a US dollar that these calls can have cost."""
+    """Upper bound on the cost of these calls, in millionths of a US dollar."""
 
     def __add__(self, other: Sum) -> Sum:
         return Sum(
@@ -46,7 +46,7 @@ class Sum:
 
     @property
     def most_micro_dollars(self) -> int:
-        """Most millionths of a US dollar that all calls can have cost."""
+        """Upper bound on the cost of all calls, in millionths of a US dollar."""
         return self.micro_dollars + self.unknown_micro_dollars
 
     def as_dict(self) -> dict[str, int]:
@@ -78,7 +78,7 @@ class Ledger:
         return added
 
     def sync(self) -> None:
-        """Return when everything added is on the disk."""
+        """Return once every added entry is on disk."""
         self._log.sync()
 
     def close(self) -> None:
@@ -86,8 +86,7 @@ class Ledger:
 
 
 def read_ledger(path: Path) -> list[UsageEntry]:
-    """Read every entry of a ledger file. Raises OutputError naming file and line of a damaged
-    one."""
+    """Read every entry of a ledger file. Raises OutputError with file and line of a damaged one."""
     entries: list[UsageEntry] = []
     for number, record in read_log(path):
         try:
@@ -100,8 +99,8 @@ def read_ledger(path: Path) -> list[UsageEntry]:
 
 
 def total(entries: Iterable[UsageEntry]) -> Sum:
-    """Sum up entries, discarded ones included: they were paid for. A call that was entered as
-    unknown and later became known counts as known."""
+    """Sum up entries, including discarded ones, which were paid for. A call recorded as unknown
+    whose usage became known later counts as known."""
     result = Sum()
     for entry in deduplicate_usage(entries):
         result += sum_of(entry)

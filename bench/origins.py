@@ -1,5 +1,4 @@
-"""The origin of a benchmark, by which an output directory finds it again if its name is not
-enough."""
+"""The origin of a benchmark, by which an output directory finds it if the name is not enough."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from loopline.bench.errors import DataError
 
 
 class FileStamp(Record):
-    """A user's file as it was when the benchmark began."""
+    """A user's file as it was when the benchmark started."""
 
     path: str
     """Absolute path, since the benchmark may be resumed from another folder."""
@@ -21,7 +20,7 @@ class FileStamp(Record):
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Stamp a file. Raises DataError where it can't be read."""
+        """Stamp a file. Raises DataError if it can't be read."""
         return cls(path=str(path.absolute()), sha256=_sha256(path))
 
     @property
@@ -30,7 +29,7 @@ class FileStamp(Record):
 
     @property
     def changed(self) -> bool:
-        """Whether the file has changed. Raises DataError where it can't be read."""
+        """Whether the file has changed. Raises DataError if it can't be read."""
         return _sha256(self.file) != self.sha256
 
 
@@ -42,7 +41,7 @@ class Origin(Record):
     data: FileStamp | None = None
     """File of questions."""
     scorer: FileStamp | None = None
-    """File with the function `score`; without it answers are compared as text."""
+    """File with the function `score`; without one, answers are compared as text."""
 
 
 def _sha256(path: Path) -> str:

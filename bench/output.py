@@ -1,10 +1,10 @@
 """The output directory of a benchmark: everything that resuming and reporting need.
 
-manifest.json      what was asked: command, arms, the questions themselves, models, prices
+manifest.json      the request: command, arms, the questions themselves, models, prices
 items.jsonl        admitted run ids (on the disk before admission), then results
 transcripts.jsonl  the dialogue of each run, for readers
 ledger.jsonl       one line per model call that was paid for
-problems/          with hidden tests and gold answers, for the judge; where there are such
+problems/          hidden tests and gold answers for the judge, if there are any
 report.html|md|json
 """
 
@@ -34,7 +34,8 @@ MANIFEST_VERSION = 1
 
 
 class ManifestItem(Record):
-    """A question as it was asked. It is here because the data set may move or change."""
+    """A question as it was asked. The manifest has a copy because the data set may move or
+    change."""
 
     id: str
     question: str
@@ -43,7 +44,7 @@ class ManifestItem(Record):
 
     @property
     def task(self) -> tuple[str, JsonObject] | None:
-        """Environment and instance of the run that asks it, where the data set defines them."""
+        """Environment and instance of the run that asks it, if the data set defines them."""
         match self.about.get("task"):
             case {"environment": str(environment), "instance": dict(instance)}:
                 return environment, instance
@@ -78,8 +79,7 @@ class Manifest(Record):
     available: int
     calculator: bool = True
     prompt_set: PromptSet = "mathematics"
-    """Prompts that `solo` and `delegate` read. Older manifests leave it out, since there was one
-    set."""
+    """Prompts that `solo` and `delegate` read. Older manifests lack it: there was only one set."""
     options: JsonObject | None = None
     """Options of the workflows; without them, only the calculator and the prompts are set."""
     reference: JsonObject = Field(default_factory=dict)
@@ -88,7 +88,7 @@ class Manifest(Record):
     budget_micro_dollars: int | None = None
     budget_tokens: int | None = None
     budget_milliseconds: int | None = None
-    """Milliseconds that its runs may take in all."""
+    """Total milliseconds that its runs may take."""
     compat: str | None = None
     profile: str | None = None
     run_seconds: float = 600.0
@@ -111,12 +111,12 @@ class Manifest(Record):
 
 @dataclass
 class StoredRuns:
-    """All that a directory holds about its runs."""
+    """Everything that a directory contains about its runs."""
 
     admitted: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    """Run id by (arm, item); of several, the last."""
+    """Run id by (arm, item); the last one if there are several."""
     runs: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """(arm, item) by id of every run that was ever admitted."""
+    """(arm, item) by run id, for every run that was ever admitted."""
     results: dict[tuple[str, str], Result] = field(default_factory=dict[tuple[str, str], Result])
     notices: list[str] = field(default_factory=list[str])
 
@@ -151,9 +151,9 @@ class OutputDirectory:
     def create(
         self, manifest: Manifest, problems: Iterable[CodeProblem | MathProblem] = ()
     ) -> None:
-        """Make the directory with its manifest and the judge's problems. Stopped halfway, it leaves
-        no manifest, and the same can be made again. Raises UsageError if it holds a benchmark, and
-        OutputError if it can't be written."""
+        """Create the directory with its manifest and the judge's problems. If interrupted, it
+        leaves no manifest and can be repeated. Raises UsageError if the directory contains a
+        benchmark, and OutputError if it can't be written."""
         if self.manifest_path.exists():
             raise UsageError(
                 f"{self.path} already holds a benchmark; go on with it by "
@@ -161,7 +161,7 @@ class OutputDirectory:
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            # First, since a manifest has only their hashes: nobody could resume with that alone.
+            # Problems come first: a manifest has only their hashes, which are not enough to resume.
             folder = ProblemFolder(self.problems)
             for problem in problems:
                 folder.add(problem)
@@ -195,8 +195,7 @@ class OutputDirectory:
         self._lock.release()
 
     def manifest(self) -> Manifest:
-        """Read the manifest. Raises UsageError where there is none, OutputError where it is
-        damaged."""
+        """Read the manifest. Raises UsageError if there is none, OutputError if it is damaged."""
         if not self.path.is_dir():
             raise UsageError(f"{self.path}: there is no such directory")
         try:
@@ -216,7 +215,7 @@ class OutputDirectory:
             raise OutputError(f"{self.manifest_path}: {where}: {first['msg']}") from error
 
     def stored(self) -> StoredRuns:
-        """Read admissions and results so far. Raises OutputError naming a damaged line."""
+        """Read the admissions and results so far. Raises OutputError that names a damaged line."""
         stored = StoredRuns()
         for number, record in read_log(self.items_path):
             kind = record.get("type")
@@ -227,7 +226,7 @@ class OutputDirectory:
                     stored.admitted[key] = admitted.run_id
                     stored.runs[admitted.run_id] = key
                 elif kind == "result":
-                    # A later line replaces an earlier one, as `rescore` writes it.
+                    # A later line replaces an earlier one: `rescore` appends lines.
                     result = Result.model_validate(record)
                     stored.results[(result.arm, result.item)] = result
                 else:
@@ -245,7 +244,7 @@ class OutputDirectory:
         return stored
 
     def transcripts(self) -> dict[str, dict[str, Any]]:
-        """Read the transcripts by run id."""
+        """Return the transcripts by run id."""
         return {str(record.get("run_id")): record for _, record in read_log(self.transcripts_path)}
 
 
@@ -264,7 +263,7 @@ def new_folder(path: Path) -> Path:
 
 
 def manifest_items(items: Sequence[Item]) -> tuple[ManifestItem, ...]:
-    """Return items in the form of a manifest."""
+    """Convert items to a manifest's form."""
     return tuple(
         ManifestItem(id=item.id, question=item.question, gold=item.gold, about=item.about)
         for item in items

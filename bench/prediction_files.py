@@ -19,7 +19,7 @@ class Prediction:
 
     line: int
     prediction: str | None
-    """Predicted text; None for a missing answer, which counts as wrong."""
+    """Predicted text; None for a missing answer, which is wrong."""
     gold: str
 
 
@@ -80,7 +80,7 @@ def _text(name: str, value: object) -> str:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         if isinstance(value, float) and value.is_integer():
-            # JSON writers turn 18 into 18.0, which a text checker must not see.
+            # Some JSON writers turn 18 into 18.0, which a text checker must not see.
             return str(int(value))
         return str(value)
     kind = "null" if value is None else type(value).__name__

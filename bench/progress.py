@@ -1,6 +1,6 @@
 """Progress of a benchmark: a live table on a terminal, plain lines elsewhere.
 
-Everything goes to stderr, so that stdout stays what a script reads.
+Everything goes to stderr, so scripts can read stdout.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from loopline.bench.runner import Job
 
 LINE_SECONDS = 10.0
-"""Least seconds between two lines without a terminal."""
+"""Minimum seconds between two lines without a terminal."""
 
 REFRESH_PER_SECOND = 4
 
 
 class RunProgress:
-    """Counts, and shows the counts. A context manager that owns the live display."""
+    """Counts runs and shows the counts. A context manager that owns the live display."""
 
     def __init__(self, arms: Sequence[str]) -> None:
         from rich.console import Console
@@ -40,8 +40,8 @@ class RunProgress:
         self._earlier = 0
         self._finished = 0
         self._flying: set[tuple[str, str]] = set()
-        """Arms and questions that were counted. A run that is submitted again after an outage is
-        the same one."""
+        """(arm, question) of the runs in flight. A run that is resubmitted after an outage is
+        counted once."""
         self._spent = 0
         self._spent_here = 0
         self._began = time.monotonic()
@@ -77,7 +77,7 @@ class RunProgress:
         self._earlier = len(results)
         self._spent = spent
         self._began = time.monotonic()
-        # The first figures appear when there is something to count.
+        # The first line appears once there is something to report.
         self._last_line = self._began
         for result in results:
             self._count(result)
@@ -100,8 +100,8 @@ class RunProgress:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def stopping(self, text: str) -> None:
-        """Show this text below the table from now on, instead of the time left; without a display,
-        print a line."""
+        """Show this text below the table instead of the time left from now on; without a display,
+        print it."""
         self._stopping = text
         if self._live is None:
             self.notice(text)
@@ -176,7 +176,7 @@ class RunProgress:
 
 
 def _dollars(micro_dollars: int) -> str:
-    """Format what an arm has cost so far; a dash where no call has cost anything that is known."""
+    """Format an arm's cost so far; a dash if no call has a known cost."""
     return format_dollars(micro_dollars / 1e6) if micro_dollars else "–"
 
 

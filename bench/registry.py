@@ -1,4 +1,4 @@
-"""Benchmarks by name, by `package.module:OBJECT`, and by file of questions."""
+"""Finds benchmarks by name, by `package.module:OBJECT`, or by file of questions."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ BUILT_IN = {
     "wordproblems": "loopline.bench.datasets.wordproblems:BENCHMARK",
     "worlds": "loopline.bench.tools.worlds:BENCHMARK",
 }
-"""Place of each benchmark's object, by name. It is imported on first use."""
+"""Import path of each benchmark's object, by name. It is imported on first use."""
 
 
 def find(target: str, scorer: Path | None = None) -> Benchmark:
     """Return the benchmark that a command line names: a registered name, `package.module:OBJECT`,
-    or a file of questions, here or on the Hub (`hf://…`), with an optional `scorer`. Raises
+    or a file of questions (local or on the Hub, `hf://…`) with an optional `scorer`. Raises
     UsageError or DataError."""
     if is_on_hub(target):
         try:
@@ -56,8 +56,8 @@ def find(target: str, scorer: Path | None = None) -> Benchmark:
 
 
 def benchmark_of(manifest: Manifest) -> Benchmark:
-    """Return the benchmark of an output directory. Files are not read before its judge needs them.
-    Raises UsageError."""
+    """Return the benchmark of an output directory. Its files are read only when its judge needs
+    them. Raises UsageError."""
     origin = manifest.origin
     if origin is None:
         return _by_name(manifest.benchmark)
@@ -76,7 +76,7 @@ def load(name: str, request: Request) -> Dataset:
 
 
 def names() -> list[str]:
-    """Return every registered benchmark."""
+    """Return the names of all registered benchmarks."""
     return sorted({*BUILT_IN, *_plugins().names()})
 
 

@@ -16,12 +16,12 @@ from loopline.bench.results import Result
 
 
 def rescore_all(path: Path, scorer: Path | None = None) -> tuple[list[JsonObject], Facts]:
-    """Score every stored prediction again and write the reports; with `scorer`, by that file from
-    now on.
+    """Score every stored prediction again and write the reports; `scorer`, if given, is the scorer
+    from now on.
 
-    A result whose score changed is appended as a new line, which replaces the earlier one when
-    the directory is read. Returns the verdicts that changed. Raises UsageError, or JudgingError
-    where the scorer fails: then nothing has changed.
+    A changed result is appended as a new line, which replaces the earlier one when the directory is
+    read. Returns the changed verdicts. Raises UsageError, or JudgingError if the scorer fails; in
+    either case nothing has changed.
     """
     directory = OutputDirectory(path)
     manifest = directory.manifest()
@@ -41,7 +41,7 @@ def rescore_all(path: Path, scorer: Path | None = None) -> tuple[list[JsonObject
         with benchmark.rescorer(manifest) as rescore:
             pairs = [(old, rescore(old, items[old.item])) for old in stored.results.values()]
         if scorer is not None:
-            # First: after a crash in between, another rescoring completes what is missing.
+            # The manifest comes first: after a crash here, another rescoring completes the rest.
             directory.replace_manifest(manifest)
         changes: list[JsonObject] = []
         with AppendLog(directory.items_path) as log:

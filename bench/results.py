@@ -1,7 +1,7 @@
-"""Records of one finished run: one line of `items.jsonl`, one of `transcripts.jsonl`.
+"""Records of one finished run: one line in `items.jsonl`, one in `transcripts.jsonl`.
 
-The trajectory itself, with its token ids, is in the recorder's store; here is what a report, a
-new score and a reader need.
+The recorder's store has the trajectory itself, with its token ids; these records have what reports,
+rescoring and readers need.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from loopline.bench.taxonomy import signals_of
 
 
 class Admission(Record):
-    """A run that is about to be admitted. It is on the disk before the bus receives it, so that no
-    run is ever paid for and then forgotten."""
+    """A run that is about to be admitted. This record is on disk before the bus receives the run,
+    so no run is ever paid for and then forgotten."""
 
     type: Literal["admitted"] = "admitted"
     run_id: str
@@ -38,18 +38,18 @@ class Admission(Record):
 
 
 class Seconds(Record):
-    """Parts of a run's time. Parallel branches add up, so the parts may exceed `wall`. Of a step's
-    candidates, which are sampled in parallel, the longest counts (in results that an older bench
-    has stored: all of them, one after the other)."""
+    """Parts of a run's time. Parallel branches add up, so the parts may exceed `wall`. A step's
+    candidates are sampled in parallel, so only the longest counts (results stored by an older bench
+    add up all of them)."""
 
     wall: float
     """Seconds from the run's creation to its end."""
     queue: float
-    """Seconds of waiting: on the bus for a worker, and in an engine's queue."""
+    """Seconds of waiting: for a worker on the bus, and in an engine's queue."""
     pools: dict[str, float]
-    """Seconds of computing by model pool, from the start of work to the last token."""
+    """Seconds of computation by model pool, from the start of work to the last token."""
     other: float
-    """Seconds of tools, hand-over and commits: the rest of the steps."""
+    """Seconds for the rest of the steps: tools, hand-over and commits."""
 
 
 class Result(Record):
@@ -62,9 +62,9 @@ class Result(Record):
     outcome: Outcome
     reason: str | None
     prediction: str | None
-    """Last text of the model; None when the run did not end with an answer."""
+    """Last text of the model; None if the run did not end with an answer."""
     answer: str
-    """Answer that the primary checker read from it."""
+    """Answer that the primary checker read from `prediction`."""
     value: str | None
     where: str
     verdicts: dict[str, bool]
@@ -74,20 +74,20 @@ class Result(Record):
     escalations: int
     """Sub-problems that the small model handed on to the expert."""
     tools: int
-    """Calls of other tools."""
+    """Number of calls to other tools."""
     calls: int
     prompt_tokens: int
     completion_tokens: int
     micro_dollars: int
     seconds: Seconds
     measures: dict[str, float] = Field(default_factory=dict)
-    """Further measures of the item, only those that apply to it."""
+    """Further measures that apply to the item."""
     detail: str = ""
-    """Description by the judge of what is wrong."""
+    """The judge's description of the fault."""
 
     @property
     def right(self) -> bool:
-        """Verdict of the primary checker, which is the first."""
+        """Verdict of the primary (first) checker."""
         return next(iter(self.verdicts.values()))
 
     def scored(self, score: Score) -> Result:
@@ -111,7 +111,7 @@ def result_of(
     judgement: Judgement,
     reference_values: tuple[str, ...],
 ) -> Result:
-    """Return the line for a finished run."""
+    """Return the result line for a finished run."""
     paid = total(entries)
     steps = trajectory.steps
     return Result(
@@ -140,7 +140,7 @@ def result_of(
 
 
 def transcript_of(trajectory: Trajectory) -> JsonObject:
-    """Return a run for a reader: requests, texts and results of tools."""
+    """Return a run for readers: requests, texts and tool results."""
     begin = trajectory.run.created
     steps: list[JsonValue] = [_step(step, begin) for step in trajectory.steps]
     return {
@@ -175,7 +175,7 @@ def _step(step: Step, begin: float) -> JsonObject:
 
 
 def _candidate_calls(step: Step, number: int) -> list[JsonObject]:
-    """Return the calls of one candidate. Results of tools exist only for the executed one."""
+    """Return the calls of one candidate. Only the executed candidate has tool results."""
     candidate = step.candidates[number]
     turns = step.observation.get("turns") if number == step.selected else None
     outputs = turns if isinstance(turns, list) else []
@@ -218,7 +218,7 @@ def _call(call: Call, outputs: Sequence[JsonValue], at: int) -> JsonObject:
 def _written_call(
     step: Step, candidate: Candidate, turns: Sequence[JsonValue]
 ) -> JsonObject | None:
-    """Return a call that the model wrote as text (a caller's), with its observation."""
+    """Return a call that the model wrote as text (as a caller does), with its observation."""
     if step.decision.kind not in ("call", "refused") or any(c.tool_calls for c in candidate.calls):
         return None
     data = step.decision.data
@@ -230,7 +230,7 @@ def _written_call(
 
 
 def _tool_output(turns: Sequence[JsonValue], at: int, position: int) -> JsonObject | None:
-    """Answer of a tool; None for a hand-over, whose answer is in another step."""
+    """Answer of a tool; None for a hand-over: another step has its answer."""
     entries = turns[at] if at < len(turns) else None
     entry = entries[position] if isinstance(entries, list) and position < len(entries) else None
     output = entry.get("output") if isinstance(entry, dict) else None
@@ -250,7 +250,7 @@ def _tool_runs(step: Step) -> int:
 
 
 def _slowest_calls(step: Step) -> Sequence[Call]:
-    """Return the calls of the candidate that took longest: the step did not wait for the others."""
+    """Return the calls of the candidate that took longest; the others did not delay the step."""
     return max(
         (candidate.calls for candidate in step.candidates),
         key=lambda calls: sum(call.latency.total for call in calls),

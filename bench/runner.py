@@ -1,8 +1,8 @@
-"""Runs the arms of a benchmark over its questions, and continues where an earlier process stopped.
+"""Runs a benchmark's arms on its questions, and continues where an earlier process stopped.
 
-Everything that is needed to go on is in the output directory. A run whose id stands there but
-whose result does not is asked for again under the same id: the bus answers with the run it has,
-or admits it now. So no answer that exists is paid for a second time.
+The output directory contains everything needed to resume. A run that has an id there but no result
+is submitted again under the same id: the bus returns the run it has, or admits it now. So no
+existing answer is paid for twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from loopline.runtime.client.run_client import RunClient
 from loopline.runtime.run_driver import RunDriver, Stopped, lapsed, seed_of
 
 GRACE_SECONDS = 10.0
-"""Seconds that runs in flight may take to end after the first Ctrl-C."""
+"""Seconds that runs in flight get to finish after the first Ctrl-C."""
 
 
 class Ending(StrEnum):
@@ -54,11 +54,11 @@ class Job:
 
 
 class Progress(Protocol):
-    """Observer that is notified of the progress."""
+    """Observer of the progress."""
 
     def started(self, jobs: int, results: Sequence[Result], spent: int) -> None:
-        """Note the start: `jobs` in all, `results` of them from earlier processes, `spent`
-        micro-dollars so far."""
+        """Note the start: `jobs` in total, `results` from earlier processes, `spent` micro-dollars
+        so far."""
         ...
 
     def admitted(self, job: Job) -> None: ...
@@ -93,8 +93,8 @@ class Runner:
         self._progress = progress
         self._grace = grace
         self._spent = spent
-        """Micro-dollars booked so far, by every process; for calls of unknown usage, the most that
-        they can have cost, so that they can't exceed the budget unnoticed."""
+        """Micro-dollars booked so far by all processes. Calls of unknown usage count with the most
+        that they can have cost, so that they can't exceed the budget unnoticed."""
         self._began = time.time()
         self._admitted = dict(stored.admitted)
         self._results = dict(stored.results)
@@ -108,13 +108,13 @@ class Runner:
         self._interrupted = asyncio.Event()
         self._driver = RunDriver(client, progress.notice, self._interrupted.is_set)
         self._without_room: set[tuple[str, str]] = set()
-        """Jobs that no budget has room for until others have ended."""
+        """Jobs that don't fit into a budget until others have ended."""
         self._room = asyncio.Event()
-        """Event that is set, and replaced, when a run has ended."""
+        """Event that is set and replaced when a run ends."""
 
     async def run(self) -> Ending:
         """Work until everything is answered, the budget is used up, or `interrupt` is called.
-        Raises `BusUnavailable` when the bus stays away; stored results remain.
+        Raises `BusUnavailable` if the bus stays unavailable; stored results remain.
         """
         jobs = len(self._manifest.arms) * len(self._manifest.items)
         self._progress.started(jobs, list(self._results.values()), self._spent)
@@ -131,7 +131,7 @@ class Runner:
             else:
                 self._stop = Ending.INTERRUPTED
         finally:
-            # Each by itself: when one has failed, `gather` lets the others continue.
+            # Cancel each one: when one has failed, `gather` lets the others continue.
             await tasks.end([interrupted, *workers])
         if self._stop is None or not self._unfinished():
             await self._charge_late_entries()
@@ -139,18 +139,18 @@ class Runner:
         return self._stop
 
     def interrupt(self) -> None:
-        """Admit nothing more, and give runs in flight a little time."""
+        """Admit no more runs, and give those in flight a little time."""
         self._stop = self._stop or Ending.INTERRUPTED
         self._interrupted.set()
 
     @property
     def in_flight(self) -> int:
-        """Return runs that were admitted and have not ended."""
+        """Number of runs that were admitted and have not ended."""
         return len(self._flying)
 
     @property
     def unfinished(self) -> dict[str, int]:
-        """Return questions without a result, by arm."""
+        """Number of questions without a result, by arm."""
         remaining = self._unfinished()
         counts = {name: sum(key[0] == name for key in remaining) for name in self._manifest.arms}
         return {name: count for name, count in counts.items() if count}
@@ -164,7 +164,7 @@ class Runner:
         ]
 
     def _jobs(self) -> deque[Job]:
-        """Remaining jobs: first those that were in flight, then question by question through the
+        """Remaining jobs: first those that were in flight, then question by question through all
         arms, so that a benchmark that stops early has pairs to compare."""
         offered = benchmark_of(self._manifest).arms_for(self._manifest.reference)
         arms = offered.named(self._manifest.arms)
@@ -183,7 +183,7 @@ class Runner:
             if not self._has_no_price(job):
                 await self._next()
                 continue
-            # The cost of a run of this arm is unknown: the first one goes alone.
+            # The cost of this arm's runs is unknown, so its first run goes alone.
             async with self._first[job.arm.name]:
                 if self._stop is None and self._todo and self._has_no_price(self._todo[0]):
                     await self._next()
@@ -209,7 +209,7 @@ class Runner:
         )
 
     def _exceeds_budget(self, job: Job) -> bool:
-        """Whether one more run would exceed the budget, by what runs of its arm have cost so
+        """Whether one more run would exceed the budget, given the mean cost of each arm's runs so
         far."""
         budget = self._manifest.budget_micro_dollars
         if budget is None or job.key in self._admitted:
@@ -235,7 +235,7 @@ class Runner:
             return
         if self._ran_out(trajectory):
             self._spent += total(self._journal.charge(entries)).most_micro_dollars
-            # Another run will answer it later, within the budget of that time.
+            # Another run will answer it later, within a later budget.
             del self._admitted[job.key]
             if trajectory.ended < self._began:
                 await self._answer(job)
@@ -250,8 +250,8 @@ class Runner:
         await self._record(job, trajectory, entries)
 
     async def _finish(self, job: Job, run_id: str) -> tuple[Trajectory, list[UsageEntry]]:
-        """Wait for the run's end; where a budget has no room for it, try again once others have
-        ended. Raises `Stopped`."""
+        """Wait for the run's end; if a budget has no room for it, retry once others have ended.
+        Raises `Stopped`."""
         while True:
             try:
                 return await self._driver.finish(
@@ -270,12 +270,12 @@ class Runner:
                 self._without_room.discard(job.key)
 
     def _ran_out(self, trajectory: Trajectory) -> bool:
-        """Whether the benchmark's budget has ended a run, which says nothing about the model."""
+        """Whether the benchmark's budget ended a run, which shows nothing about the model."""
         scope = repr(scope_of(self._manifest))
         return trajectory.outcome is Outcome.BUDGET and scope in (trajectory.reason or "")
 
     def _run(self, job: Job, run_id: str | None) -> Run:
-        """Return the run of a question, under the id that it was admitted with, if it was."""
+        """Build the run of a question; `run_id` is the id under which it was admitted, if any."""
         manifest = self._manifest
         environment, instance = job.item.task or (manifest.benchmark, {"item": job.item.id})
         if job.arm.setting:
@@ -296,7 +296,7 @@ class Runner:
                 "bench": manifest.benchmark,
                 "arm": job.arm.name,
                 "item": job.item.id,
-                # Trainers recognize by this which runs are reserved for measuring.
+                # Trainers use this tag to recognize runs reserved for measuring.
                 "split": str(job.item.about.get("split", manifest.split)),
                 **budget_tags(manifest),
             },
@@ -325,7 +325,7 @@ class Runner:
         self._progress.finished(result, newly)
 
     async def _charge_late_entries(self) -> None:
-        """Book paid but unused calls that became known after their run's end."""
+        """Book paid but unused calls that became known after their runs had ended."""
         runs = [result.run_id for result in self._results.values()]
         for start in range(0, len(runs), 32):
             chunk = runs[start : start + 32]

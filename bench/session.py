@@ -67,17 +67,17 @@ class BenchRequest:
     redis_url: str | None = None
     run_seconds: float = 600.0
     options: JsonObject | None = None
-    """Return the options of the workflows, where the benchmark has its own."""
+    """Workflow options, if the benchmark has its own."""
 
 
 @dataclass(frozen=True)
 class BenchOutcome:
-    """Result of a process's part of a benchmark."""
+    """Result of one process's part of a benchmark."""
 
     ending: Ending
     directory: OutputDirectory
     facts: Facts | None
-    """Facts of the report; None after an interruption, when no report was written."""
+    """Facts of the report; None after an interruption, which writes no report."""
 
     @property
     def exit_code(self) -> int:
@@ -90,8 +90,8 @@ Connect = Callable[[], AbstractAsyncContextManager[RunClient]]
 
 
 def start(request: BenchRequest) -> BenchOutcome:
-    """Run a new benchmark on the deployment that is found. Raises BenchError, `UserError`."""
-    # The data first, so that missing data is reported before a deployment is started.
+    """Run a new benchmark on the deployment found. Raises BenchError, `UserError`."""
+    # Load the data first: missing data is then reported before a deployment is started.
     benchmark = request.benchmark
     dataset = benchmark.load(request.request)
     manifest = manifest_of(request, dataset)
@@ -116,9 +116,8 @@ def resume(
     concurrency: int | None = None,
     budget: BenchBudget = NO_BUDGET,
 ) -> BenchOutcome:
-    """Continue a benchmark from its directory alone; the other arguments replace its original
-    settings. Raises UsageError when other policies play its roles now, or other models serve its
-    pools."""
+    """Continue a benchmark from its directory; the other arguments replace its original settings.
+    Raises UsageError if policies, prompts or the models of its pools have changed."""
     directory = OutputDirectory(path)
     manifest = directory.manifest()
     benchmark = benchmark_of(manifest)
@@ -136,8 +135,8 @@ def resume(
 
 
 def _publish_problems(directory: OutputDirectory, state: StateDirectory) -> None:
-    """Put the problems, if there are any, where the deployment's judge looks for them. A judge on
-    another machine needs a copy of the folder, and its answers say so. Raises OutputError."""
+    """Put the problems, if any, where the deployment's judge looks for them. A judge on another
+    machine needs a copy of the folder; without one, its answers report that. Raises OutputError."""
     keys = [path.stem for path in directory.problems.glob("*.json")]
     try:
         ProblemFolder(directory.problems).copy_to(ProblemFolder(state.problems), keys)
@@ -153,10 +152,10 @@ async def conduct(
     progress: RunProgress | None = None,
     grace: float = GRACE_SECONDS,
 ) -> BenchOutcome:
-    """Run what a directory still lacks, then write its reports.
+    """Run everything that a directory still lacks, then write its reports.
 
-    The first SIGINT or SIGTERM stops admissions and gives what is in flight `grace` seconds; the
-    second ends the process at once with exit code 130. Both leave a directory that can be resumed.
+    The first SIGINT or SIGTERM stops admissions and gives runs in flight `grace` seconds; the
+    second exits at once with code 130. Both leave a directory that can be resumed.
     """
     manifest = manifest or directory.manifest()
     progress = progress or RunProgress(manifest.arms)
@@ -201,7 +200,7 @@ async def conduct(
 
 
 def manifest_of(request: BenchRequest, dataset: Dataset) -> Manifest:
-    """Return the manifest without what only a deployment knows. Raises UsageError."""
+    """Return the manifest without the facts that only a deployment knows. Raises UsageError."""
     concurrency, allowed = _concurrency(request.concurrency), request.budget.changes
     require_seed(request.request.seed)
     if not 0 < request.run_seconds <= 86_400:
@@ -275,7 +274,7 @@ def _team_findings(facts: Facts) -> dict[str, Any]:
 
 
 def show(ended: BenchOutcome, *, as_json: bool) -> None:
-    """Print the outcome: the table for people, or (last) one line of JSON."""
+    """Print the outcome: the tables for people, or one final line of JSON."""
     facts = ended.facts
     if facts is not None and not as_json:
         from loopline.bench.report.terminal import print_report
@@ -296,7 +295,7 @@ def _on_interrupt(runner: Runner, progress: RunProgress, grace: float) -> Callab
         if interrupts > 1:
             progress.stop()
             sys.stderr.flush()
-            # Immediately, without a clean-up that could hang. The logs are append-only and
+            # Exit immediately, without a clean-up that could hang. The logs are append-only and
             # complete.
             os._exit(EXIT_INTERRUPTED)
         runner.interrupt()
@@ -336,8 +335,7 @@ def default_output(benchmark: str) -> Path:
 
 
 def command_words() -> tuple[str, ...]:
-    """Return the command line as a report shows it: without paths of the machine, and without a
-    password in a URL."""
+    """Return the command line as reports show it: without local paths and passwords in URLs."""
     words: list[str] = ["bench"]
     hide = False
     for word in sys.argv[1:]:

@@ -1,9 +1,9 @@
-"""The statistics of a paired comparison: intervals and exact tests
-(`loopline.trainers.core.paired_statistics`), and their power, by summing over the number of
-discordant pairs; and intervals of what was trained from several seeds and asked the same items.
+"""Statistics of paired comparisons: intervals and exact tests
+(`loopline.trainers.core.paired_statistics`), and their power, summed over the number of discordant
+pairs; and intervals for systems trained from several seeds and tested on the same items.
 
-Every arm answers the same questions, so differences are judged on pairs: what one arm solves and
-the other does not.
+Every arm answers the same questions, so differences are judged on pairs: items that one arm solves
+and the other does not.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_PAIRS = 200_000
-"""Largest sample that the power search considers; a larger one would show only irrelevant
+"""Largest sample that the power search considers; larger ones would show only irrelevant
 effects."""
 
 
 def mean_share(values: Sequence[float], *, seed: int = 0) -> Interval:
-    """The mean of shares, one of each item, with its 95 % percentile bootstrap interval over items.
+    """The mean of shares, one per item, with its 95 % percentile bootstrap interval over items.
 
-    Where all are equal, drawing from them tells no spread. What n items leave open is then told by
-    Wilson's interval of 0 in n: up to that share of all items may be unlike these, at worst all 0
-    or all 1. For shares that are all 0 or all 1 this is Wilson's own interval. NaN without values.
+    If all shares are equal, resampling shows no spread. Wilson's interval for 0 in n then bounds
+    the uncertainty that n items leave: up to that share of all items may differ from these, at
+    worst all with 0 or all with 1. For shares that are all 0 or all 1, the result is Wilson's own
+    interval. NaN without values.
 
     Raises ValueError for equal values that are not shares.
     """
@@ -60,22 +61,22 @@ def pigeonhole_bootstrap(
     resamples: int = 10_000,
 ) -> Interval:
     """The mean of a table of seeds (rows) by items (columns), with the interval in which the mean
-    over other seeds and other items is expected. Unit: that of the values. Of differences, paired
+    over other seeds and other items is expected, in the unit of the values. For differences, paired
     by seed and item, it is the interval of the mean difference.
 
     The pigeonhole bootstrap (Owen 2007, doi:10.1214/07-AOAS122; McCullagh 2000,
     doi:10.2307/3318577): seeds are drawn with replacement, items are drawn with replacement, and
-    each resample is the mean of the cells where they cross. The part of seed and item together
-    counts up to three times in its variance, so the interval is rather too wide than too narrow.
+    each resample is the mean of the cells where they cross. The seed-item interaction counts up to
+    three times in its variance, so the interval tends to be too wide, not too narrow.
 
-    Few seeds drawn from themselves spread too little, so their effects are stretched by
-    t / z · √(n / (n − 1)), t and z the quantiles of Student's distribution with n − 1 degrees of
-    freedom and of the normal one (Hesterberg 2015, doi:10.1080/00031305.2015.1089789, on the
-    narrowness of percentile intervals): by 1.29 for 8 seeds, 2.69 for 3. One seed shows no spread:
-    it is held fixed, and the interval is over items alone.
+    Resampling few seeds spreads too little, so their effects are stretched by t / z · √(n / (n −
+    1)), where t and z are the quantiles of Student's distribution with n − 1 degrees of freedom and
+    of the normal one (Hesterberg 2015, doi:10.1080/00031305.2015.1089789, on the narrowness of
+    percentile intervals): by 1.29 for 8 seeds, 2.69 for 3. A single seed shows no spread: it is
+    held fixed, and the interval is only over items.
 
-    Deterministic. Where all values are equal the interval has no width. NaN without
-    values. Raises ValueError for rows of different lengths.
+    Deterministic. If all values are equal, the interval has no width. NaN without values. Raises
+    ValueError for rows of different lengths.
     """
     if len(set(map(len, values))) > 1:
         raise ValueError(f"seeds of different items: {', '.join(str(len(row)) for row in values)}")
@@ -86,7 +87,7 @@ def pigeonhole_bootstrap(
     table = np.asarray(values, dtype=np.float64)
     seeds, items = table.shape
     mean = float(table.mean())
-    # Items whose columns are equal are one column that is drawn more often.
+    # Items with equal columns become one column that is drawn more often.
     columns, counts = np.unique(table - mean, axis=1, return_counts=True)
     tail = (1 - CONFIDENCE) / 2
     drawn = np.random.Generator(np.random.PCG64(0))
@@ -104,10 +105,10 @@ def pigeonhole_bootstrap(
 
 
 def shares_of_seeds(outcomes: Sequence[str]) -> list[float]:
-    """Share of the seeds that solved each item, shape (items,).
+    """Return, for each item, the share of seeds that solved it, shape (items,).
 
-    `outcomes`: of each seed, the same items in the same order, `1` where solved. Raises ValueError
-    for seeds of different numbers of items.
+    `outcomes`: one string per seed, over the same items in the same order, `1` where solved. Raises
+    ValueError if seeds have different numbers of items.
     """
     return [marks.count("1") / len(outcomes) for marks in zip(*outcomes, strict=True)]
 
@@ -115,11 +116,11 @@ def shares_of_seeds(outcomes: Sequence[str]) -> list[float]:
 def mcnemar_power(n: int, only_a: float, only_b: float, alpha: float = 0.05) -> float:
     """Probability that the exact McNemar test rejects at `alpha` with n pairs.
 
-    `only_a`, `only_b`: probability that an item is solved by one arm alone. Sums over the number
-    of discordant pairs d ~ Binomial(n, only_a + only_b); given d, the count of a is
+    `only_a`, `only_b`: probability that only arm a, or only arm b, solves an item. Sums over the
+    number of discordant pairs d ~ Binomial(n, only_a + only_b); given d, the count of a is
     Binomial(d, only_a / (only_a + only_b)), and the test rejects in both tails.
     """
-    # Imported here, as only a bench's installation has it and the import takes a second.
+    # Imported here because only a bench installation has it, and the import takes a second.
     from scipy.stats import binom
 
     _check_discordance(only_a, only_b)
@@ -131,7 +132,7 @@ def mcnemar_power(n: int, only_a: float, only_b: float, alpha: float = 0.05) -> 
         return 0.0
     first, last = binom.ppf([1e-12, 1 - 1e-12], n, discordant)
     d = np.arange(first, last + 1)
-    # The largest count of the smaller side that is still significant; -1 if none is.
+    # Largest count of the smaller side that is still significant; -1 if none is.
     critical = binom.ppf(alpha / 2, d, 0.5)
     critical = np.where(2 * binom.cdf(critical, d, 0.5) <= alpha, critical, critical - 1)
     share = only_a / discordant
@@ -142,11 +143,11 @@ def mcnemar_power(n: int, only_a: float, only_b: float, alpha: float = 0.05) -> 
 def pairs_needed(
     only_a: float, only_b: float, *, power: float = 0.8, alpha: float = 0.05
 ) -> int | None:
-    """The least number of pairs that has the power.
+    """The smallest number of pairs that reaches the power.
 
-    Power grows with the pairs, but for small steps back where the test's critical count stays; so
-    a few less may be found to have it too. None when more than `MAX_PAIRS` would be needed, as
-    with no difference at all.
+    Power grows with the number of pairs, except for small dips where the test's critical count
+    stays the same; so a slightly smaller number may reach it, too. None if more than `MAX_PAIRS`
+    would be needed, as with no difference at all.
     """
     _check_discordance(only_a, only_b)
     check_probability("power", power)
@@ -160,9 +161,9 @@ def pairs_needed(
 def detectable_difference(
     n: int, discordant: float, *, power: float = 0.8, alpha: float = 0.05
 ) -> float | None:
-    """The smallest difference of accuracies that n pairs show with the power asked for.
+    """The smallest difference of accuracies that n pairs detect with the given power.
 
-    `discordant`: share of items on which the arms differ. None when even the largest possible
+    `discordant`: share of items on which the arms differ. None if even the largest possible
     difference, the whole discordant share on one side, would be missed.
     """
     if mcnemar_power(n, discordant, 0.0, alpha) < power:
@@ -178,13 +179,13 @@ def detectable_difference(
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The quantile as `numpy.quantile` has it: interpolated linearly between the two values around
-    it. `share` lies in [0, 1]. NaN without values."""
+    """The quantile, interpolated linearly between the two nearest values as `numpy.quantile` does.
+    `share` lies in [0, 1]. NaN without values."""
     return float(np.quantile(values, share)) if len(values) else math.nan
 
 
 class Spread(NamedTuple):
-    """Median, least and greatest of a figure measured several times."""
+    """Median, minimum and maximum of a figure measured several times."""
 
     median: float
     least: float

@@ -1,8 +1,8 @@
-"""Failure classes: why an item was not solved, decided by repeatable rules.
+"""Failure classes: why an item was not solved, decided by deterministic rules.
 
 `signals_of` reads facts from the trajectory when the run ends; `classify` turns facts and verdicts
-into a class. The first rule that fits wins, from the outside in: how the run ended, then what the
-answer looks like, then what happened on the way.
+into a class. The first rule that fits wins, from the outside in: how the run ended, then the form
+of the answer, then the events of the run.
 """
 
 from __future__ import annotations
@@ -113,10 +113,10 @@ WITHOUT_ANSWER = "without_answer"
 
 
 def signals_of(trajectory: Trajectory, reference_values: Sequence[str] = ()) -> tuple[str, ...]:
-    """Facts about a run, each a word, in a fixed order.
+    """Facts about a run, one word each, in a fixed order.
 
-    `reference_values`: the intermediate and final results of the reference solution, where the
-    data set has one; a sub-answer that is none of them is off its path.
+    `reference_values`: the intermediate and final results of the reference solution, if the data
+    set has one; a sub-answer that is none of them is off its path.
     """
     steps = trajectory.steps
     facts = {
@@ -172,7 +172,7 @@ def classify(
 
 
 def _contains_gold(prediction: str, gold: str) -> bool:
-    """Whether the gold number is the last number of the text, or is in any box."""
+    """Whether the gold number is the last number of the text or is in a box."""
     number = gold_number(gold)
     if number is None:
         return False
@@ -207,8 +207,7 @@ def _value(text: str) -> Fraction | None:
 
 
 def _gave_no_answer(steps: Sequence[Step]) -> bool:
-    """Whether the last step gave up because of a text without an answer (not because of its
-    turns)."""
+    """Whether the last step gave up because of a text without an answer (not for lack of turns)."""
     last = steps[-1] if steps else None
     if last is None or last.decision.kind != "give_up" or not last.calls:
         return False

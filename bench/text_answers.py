@@ -1,9 +1,9 @@
-"""Benchmarks whose answers are texts: compared with the gold answer, or scored by a function
+"""Benchmarks whose answers are texts, compared with the gold answer or scored by a function
 `score(item, answer)`.
 
-The answer is what the run answers: the content of the last box, where a model wrote one, else all
-that it said. The item has `id`, `question`, `gold` and `about` (the further fields of its line). A
-run without an answer is wrong and not scored.
+The answer is the run's answer: the content of the last box, if the model wrote one, else the whole
+text. The item has `id`, `question`, `gold` and `about` (the further fields of its line). A run
+without an answer is wrong and not scored.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from loopline.bench.results import Result
 from loopline.bench.taxonomy import ENDED_OTHERWISE, Class
 
 Score = Callable[[Any, str], object]
-"""Maps an item and an answer to a bool, right or wrong, or to a share from 0 to 1 of which only 1
-is right. The item is a `loopline.bench.judgement.Question`; a user's function need not declare
-it."""
+"""Maps an item and an answer to a bool (right or wrong) or to a share from 0 to 1, where only 1 is
+right. The item is a `loopline.bench.judgement.Question`; a user's function need not declare that
+type."""
 
 EXACT = "exact"
 EXACT_RULE = "the same text as the gold answer, upper and lower case and white space aside"
@@ -63,8 +63,7 @@ def scored_benchmark(
     **changes: Any,
 ) -> Benchmark:
     """Benchmark like `text_benchmark`, with a scorer. `scorer` is called whenever a judge is
-    needed; it returns None for the comparison of texts. `rule` describes the scoring in a
-    report."""
+    needed; None means that texts are compared. `rule` describes the scoring in a report."""
 
     def text_judge() -> TextJudge:
         score = scorer()
@@ -97,15 +96,14 @@ def same_text(item: Question, answer: str) -> bool:
 
 
 class TextJudge:
-    """Judge a run: verdict `exact` or `score`; measure `score` where the function returns a
-    share."""
+    """Judges a run: verdict `exact` or `score`; measure `score` if the function returns a share."""
 
     def __init__(self, score: Score, checker: str) -> None:
         self._score = score
         self._checker = checker
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
-        """Score an answer. Raises JudgingError where the function fails."""
+        """Score an answer. Raises JudgingError if the function fails."""
         ended = trajectory.outcome in ENDED_WITH_AN_ANSWER
         answer = trajectory.answer if ended else None
         verdicts, measures = self._score_answer(question, answer)

@@ -1,7 +1,7 @@
 """Redis Streams as a bus for agents: leases, atomic step commits, requests, dead letters.
 
-Delivery is at least once, effects are exactly once. The bus knows nothing of agents or models:
-runs, steps and usage entries are bytes to it.
+Delivery is at least once, effects are exactly once. The bus knows nothing about agents or models:
+it treats runs, steps and usage entries as bytes.
 """
 
 from loopline import require_full_name

@@ -1,4 +1,4 @@
-"""Runs that ask for admission, with the keys and arguments of the script that admits them."""
+"""Runs that ask for admission, and the keys and arguments of the script that admits them."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ class Admission:
     notify: str = ""
     """Inbox key that is notified when the run ends."""
     journal: tuple[bytes, ...] = ()
-    """Steps that a fork inherits, JSON each; nobody takes them again."""
+    """Steps that a fork inherits, JSON each; they are not executed again."""
     account: str = ""
-    """Account whose daily budget the calls of this run count for."""
+    """Account whose daily budget this run's calls are charged to."""
     scopes: tuple[Scope, ...] = ()
     """Further scopes of the run, whose budgets also apply to it."""
     tenant: Tenant = NO_TENANT
-    """Tenant of the run, which takes its turns if runs at work are limited."""
+    """Tenant of the run, which decides when the run starts if working runs are limited."""
     announce: bool = False
     """Whether its end is to be announced (`loopline.bus.run_ends`)."""
     joins: tuple[Join, ...] = ()
-    """Joins that those steps left open; `branches` are the ones still to come."""
+    """Joins that the inherited steps left open; `branches` are the ones still to come."""
     delay: float = 0.0
-    """Seconds until its messages are published; its time begins then."""
+    """Seconds until its messages are published; the run's time starts then."""
     idempotency: str = ""
-    """Digest of the key by which its caller asks for it again (`Shard.idempotency`)."""
+    """Digest of the key by which the caller requests the same run again (`Shard.idempotency`)."""
     record: object = field(default=None, compare=False, repr=False)
-    """The record that `run` was written from, for a step that begins in this process."""
+    """The record that `run` was serialized from, for a step that starts in this process."""
 
     @property
     def is_limited(self) -> bool:
-        """Whether the run brings a limit of its own."""
+        """Whether the run has a limit of its own."""
         limits = (self.tokens_limit, self.micro_dollars_limit)
         return any(limits) or any(any(scope.limits.values) for scope in self.scopes)
 
@@ -58,7 +58,7 @@ class Admission:
 @dataclass(frozen=True, slots=True)
 class Gate:
     """A script around `admit.lua` that admits the run only under a further condition. Its keys and
-    arguments precede those of `admit`; it answers as `admit` does, or `taken`."""
+    arguments precede those of `admit`; it returns what `admit` returns, or `taken`."""
 
     script: str
     keys: tuple[str, ...]
@@ -68,8 +68,9 @@ class Gate:
 def script_call(
     admission: Admission, shard: Shard, settings: BusSettings, epoch: str, *, left: float
 ) -> tuple[list[bytes], list[str], list[scripts.Value]]:
-    """Bodies of the messages, and keys and arguments of `admit.lua` without them; `left`: seconds
-    until the deadline. Raises `MessageTooLarge`, ValueError or `DeadlineExceeded`."""
+    """Return the message bodies, and the keys and arguments of `admit.lua` without the bodies.
+    `left`: seconds until the deadline. Raises `MessageTooLarge`, ValueError or
+    `DeadlineExceeded`."""
     bodies = [outgoing.envelope.to_json() for outgoing in admission.messages]
     joins = [(join, join.continuation.envelope.to_json()) for join in admission.joins]
     for body in [admission.run, *bodies, *admission.journal, *(after for _, after in joins)]:
@@ -79,9 +80,9 @@ def script_call(
                 f"{settings.max_message_bytes} (max_message_bytes)"
             )
     if left > MAX_RUN_SECONDS + 60:
-        raise ValueError("a run's deadline is at most one day away")
+        raise ValueError("a run's deadline must be at most one day away")
     if left + settings.retention_seconds <= 0:
-        # Its key would be gone before anybody could end the run.
+        # The run's key would expire before anyone could end the run.
         raise DeadlineExceeded(f"run {admission.run_id}: its deadline is long past")
     keys = [
         shard.run(admission.run_id),

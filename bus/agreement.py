@@ -1,14 +1,15 @@
 """The settings that all processes of a deployment share, stored on the bus.
 
-The first process that joins writes it, as one step; anyone who joins later takes it. A process that
-*names* another value is refused, with both values and what to do. So no process can look for runs
-in other shards, or take leases of others early.
+The first process that joins writes the agreement atomically; later processes adopt it. A process
+that *names* a different value is refused with an error that shows both values and what to do. So no
+process can look for runs in the wrong shards, or take others' leases early.
 
-It holds as long as any worker uses it. A process that starts a deployment (`runtime up`), or one
-that names a value, may replace it when no worker is running; the number of shards also needs that
-nothing is in flight. A crash locks nothing: the presence of a dead worker expires after three
-beats. A replacement has a new epoch, which all processes notice quickly: workers drain and join
-again, and no run is admitted by an old epoch, so none gets into a shard that nobody reads.
+The agreement is valid as long as any worker uses it. A process that starts a deployment (`runtime
+up`), or one that names a value, may replace the agreement when no worker is running; changing the
+number of shards also requires that nothing is in flight. A crash locks nothing: the presence of a
+dead worker expires after three beats. A replacement has a new epoch, which all processes notice
+quickly: workers drain and join again. No run is admitted under an old epoch, so no run ends up in a
+shard that is not read.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from loopline.bus.settings import BusSettings
 Value = int | float | bool
 
 Standing = Literal["guest", "worker", "founder"]
-"""How a process joins. A guest takes the existing values. A worker that names a value, and a
+"""How a process joins. A guest adopts the existing values. A worker that names a value, and a
 founder with all its values, may replace an agreement that no worker uses."""
 
 FADE_SECONDS = 8.0
 """Seconds after which the presence of a killed worker has expired."""
 CLOSED_MS = 10_000
-LOOK_SECONDS = 10.0
+READ_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """Number of things on the bus in the shards of an agreement."""
+    """Number of items on the bus in the shards of an agreement."""
 
     runs: int
     messages: int
@@ -91,26 +92,28 @@ def _pairs(reply: list[bytes]) -> dict[bytes, bytes]:
 
 
 async def read(redis: Redis, keys: Keys) -> Agreement | None:
-    """The current agreement; None if nobody has joined for a week, or ever."""
+    """The current agreement; None if no process has joined for a week, or ever."""
     fields: dict[bytes, bytes] = await redis.hgetall(keys.deployment)  # pyright: ignore
     return _agreement(fields) if b"epoch" in fields else None
 
 
 async def read_agreement_at(settings: BusSettings) -> Agreement | None:
-    """Read the agreement behind a URL. Raises what redis-py raises."""
+    """Read the agreement from the server at a URL. Raises what redis-py raises."""
     async with Redis.from_url(
-        settings.redis_url, socket_timeout=LOOK_SECONDS, socket_connect_timeout=LOOK_SECONDS
+        settings.redis_url,
+        socket_timeout=READ_TIMEOUT_SECONDS,
+        socket_connect_timeout=READ_TIMEOUT_SECONDS,
     ) as redis:
         return await read(redis, Keys(settings.prefix, settings.shards))
 
 
 class DeploymentJoin:
-    """The way of one process into its deployment."""
+    """Joins one process to its deployment."""
 
     def __init__(
         self, redis: Redis, settings: BusSettings, clock: Clock, claims: Mapping[str, str]
     ) -> None:
-        """`claims`: further fields, written where nobody has written them before."""
+        """`claims`: further fields, written only if they do not exist yet."""
         self._claims = claims
         self._redis = redis
         self._settings = settings
@@ -136,8 +139,8 @@ class DeploymentJoin:
                 return await read(self._redis, self._keys) or agreement
 
     async def _ensure_claims(self, agreement: Agreement) -> Agreement:
-        """The agreement with the claims of this process, unless another process that still runs has
-        made others. Then it contains those, for the caller to act on."""
+        """The agreement with this process's claims, unless another running process has made
+        different claims. Then it contains those, and the caller decides what to do."""
         if all(agreement.fields.get(name) == claim for name, claim in self._claims.items()):
             return agreement
         agreement = await self._write_fields(self._claims)
@@ -151,7 +154,7 @@ class DeploymentJoin:
         try:
             return await self._write_fields(self._initial_fields())
         except ResponseError as error:
-            # Full, or a replica: it can still be read. `watch` writes it later.
+            # Full, or a replica: it can still be read. `watch` writes the agreement later.
             if not is_outage(error):
                 raise
             first = {
@@ -172,7 +175,7 @@ class DeploymentJoin:
         return _agreement(_pairs(reply))
 
     async def renew(self, agreement: Agreement) -> None:
-        """Write the agreement again after a flush or a restart without data."""
+        """Write the agreement again after a flush or a restart that lost the data."""
         await self._write_fields(
             {
                 **agreement.fields,
@@ -198,13 +201,13 @@ class DeploymentJoin:
         differing: Mapping[str, Value],
         refused: Mapping[str, Value],
     ) -> dict[str, Value] | None:
-        """The values to agree on again; None where the old ones are to be taken. Raises
+        """The new values to agree on; None if the existing ones are to be adopted. Raises
         `DeploymentMismatch`."""
         there = await self._live_workers()
         if there:
             if refused:
                 raise DeploymentMismatch(
-                    self._mismatch_message(agreement, refused, f"{_join_names(there)} there")
+                    self._mismatch_message(agreement, refused, f"{_join_names(there)} running")
                 )
             return None
         shared = {**agreement.shared, **differing}
@@ -221,7 +224,7 @@ class DeploymentJoin:
         return None if shared == dict(agreement.shared) else shared
 
     async def _live_workers(self) -> list[str]:
-        """Workers that are present, once the presence of killed ones has expired."""
+        """Workers that are present after the presence of killed ones has expired."""
         first = await self._worker_records()
         waited = 0.0
         while first and waited < FADE_SECONDS:
@@ -245,17 +248,17 @@ class DeploymentJoin:
     ) -> str:
         parts = [
             f"bus.{name} is {agreement.shared.get(name)} in the deployment "
-            f"{self._settings.prefix!r} at {self._settings.safe_url}, and this process names "
+            f"{self._settings.prefix!r} at {self._settings.safe_url}, but this process sets "
             f"{value}"
             for name, value in sorted(refused.items())
         ]
-        change = "stop all of it (`runtime down`), then start it with the new value"
+        change = "stop the whole deployment (`runtime down`), then start it with the new value"
         if "shards" in refused:
             change = f"`runtime shards {refused['shards']}`"
         because = f" ({why})" if why else ""
         return (
-            f"{'; '.join(parts)}{because}: leave it out to take the deployment's; to change it,"
-            f" {change}"
+            f"{'; '.join(parts)}{because}: omit it to use the deployment's value; to"
+            f" change it, {change}"
         )
 
 
@@ -284,7 +287,7 @@ async def replace(
     shared: Mapping[str, Value],
     claims: Mapping[str, str] | None = None,
     *,
-    beside_workers: bool = False,
+    with_workers_present: bool = False,
 ) -> bool:
     """Agree on other values, and further fields. Returns False if workers are present, or another
     process was faster."""
@@ -292,7 +295,7 @@ async def replace(
     later = new_epoch(seconds + micro / 1e6)
     if later <= epoch:  # The server's clock has gone back.
         later = f"{int(epoch.partition('-')[0]) + 1:015d}-{secrets.token_hex(4)}"
-    args: list[scripts.Value] = [epoch, keys.worker(""), int(beside_workers)]
+    args: list[scripts.Value] = [epoch, keys.worker(""), int(with_workers_present)]
     args += ["epoch", later, "by", _process_label(), "shared", json.dumps(dict(shared))]
     args += [part for claim in (claims or {}).items() for part in claim]
     answer = await scripts.call(redis, "replace", [keys.deployment, keys.workers], args)
@@ -300,13 +303,13 @@ async def replace(
 
 
 async def publish_epoch(redis: Redis, shards: Iterable[Shard], epoch: str) -> None:
-    """Write an epoch for the shards' scripts: they admit no run by an earlier one."""
+    """Write an epoch for the shards' scripts: they admit no run under an earlier one."""
     for shard in shards:
         await scripts.call(redis, "shard", [shard.deployment], ["epoch", epoch])
 
 
 async def in_flight(redis: Redis, prefix: str, shards: int) -> InFlight:
-    """What nobody would find any more if the number of shards changed now."""
+    """Count what would be lost if the number of shards changed now."""
     runs = messages = unrecorded = dead = 0
     for shard in Keys(prefix, shards).all_shards():
         for key in (shard.active, shard.waits, shard.turn_waits):
@@ -323,7 +326,7 @@ async def in_flight(redis: Redis, prefix: str, shards: int) -> InFlight:
 
 
 async def keys_with_prefix(redis: Redis, text: str) -> set[bytes]:
-    """Keys that begin with a text. A prefix contains no character that is special in a pattern."""
+    """Keys that start with a prefix. It must not contain characters special in a pattern."""
     all_keys: set[bytes] = set()
     cursor: int | None = None
     while cursor != 0:
@@ -333,13 +336,13 @@ async def keys_with_prefix(redis: Redis, text: str) -> set[bytes]:
 
 
 async def watch(redis: Redis, keys: Keys, agreement: Agreement, joining: DeploymentJoin) -> None:
-    """Keep the agreement alive. Raises `DeploymentChanged` when another one holds."""
+    """Keep the agreement alive. Raises `DeploymentChanged` when another one is in force."""
     answer = await scripts.call(redis, "watch", [keys.deployment], [agreement.epoch])
     if answer == 0:
         await joining.renew(agreement)
         await publish_epoch(redis, keys.all_shards(), agreement.epoch)
     elif answer == 2:
         raise DeploymentChanged(
-            f"the settings of the deployment {keys.prefix!r} were changed since this process joined"
-            " it: start it again"
+            f"the settings of the deployment {keys.prefix!r} have changed since this process"
+            " joined it: restart this process"
         )

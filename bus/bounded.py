@@ -1,4 +1,4 @@
-"""What a process remembers of many things, in bounded memory."""
+"""A bounded map for what a process remembers about many things."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ V = TypeVar("V")
 
 
 class Remembered(Generic[K, V]):
-    """The newest values by key. What is forgotten has to be looked up again, and nothing else may
-    follow from it: a process that serves strangers for months sees more keys than it has room for.
+    """The most recent values by key. An evicted value must be looked up again, and eviction must
+    have no other effect: a process that serves strangers for months sees more keys than it has room
+    for.
     """
 
     def __init__(self, most: int) -> None:
-        """`most`: of how many keys; the one that was set longest ago leaves first."""
+        """`most`: maximum number of keys; the key that was set longest ago is evicted first."""
         if most < 1:
-            raise ValueError(f"room for {most} values; give 1 or more")
+            raise ValueError(f"room for {most} values: at least 1 is required")
         self._most = most
         self._values: OrderedDict[K, V] = OrderedDict()
 
@@ -37,5 +38,5 @@ class Remembered(Generic[K, V]):
             self._values.popitem(last=False)
 
     def forget(self, key: K) -> None:
-        """Also one that is not there."""
+        """Remove a key, if it exists."""
         self._values.pop(key, None)

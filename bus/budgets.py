@@ -1,9 +1,10 @@
-"""Budgets limit what runs spend, by reserving it first.
+"""Budgets limit what runs spend by reserving costs in advance.
 
-A run has its own budget, and shares those of its scopes: its caller's key, its tenant, its thread,
-its tags, the deployment's day. Before each call the most that it can cost is reserved in all of
-them or in none (`mark.lua`), and replaced by the real cost, or by the most if nobody knows it. So
-parallel branches and runs never exceed a limit. Seconds are reserved at admission.
+A run has its own budget and shares the budgets of its scopes: its caller's key, its tenant, its
+thread, its tags, the deployment's day. Before each call, its maximum cost is reserved in all of
+these budgets or in none (`mark.lua`). After the call, the actual cost replaces the reservation, or
+the maximum if the cost is unknown. So parallel branches and runs never exceed a limit. Seconds are
+reserved at admission.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from loopline.bus.keys import Keys
 
 LARGEST = 10**13
-"""Largest number of tokens, micro-dollars or milliseconds: Lua writes a larger one with an
+"""Largest number of tokens, micro-dollars or milliseconds: Lua writes larger ones with an
 exponent."""
 MAX_NAME = 256
 DAY = "day"
-"""Name of the scope of all runs together."""
+"""Name of the scope that all runs share."""
 
 
 class BadBudget(BusError):
@@ -53,15 +54,15 @@ class Limits:
         return Limits(*map(add, self.values, other.values))
 
     def share(self, shards: int) -> Limits:
-        """Limits of one shard: a script sees only its own shard, so each shard has its part of the
+        """Limits of one shard. A script sees only its own shard, so each shard gets a part of the
         whole."""
         return Limits(*(max(1, value // shards) if value else 0 for value in self.values))
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A scope of a run, with the limits that the run brings along; limits that are set for the
-    scope (`set_limits`) apply as well."""
+    """A scope of a run, and the limits that the run sets for it; the scope's own limits
+    (`set_limits`) apply as well."""
 
     name: str
     """`key:ID`, `tenant:NAME`, `thread:NAME`, `budget:NAME`, `tag:NAME=VALUE` or `day`."""
@@ -74,11 +75,11 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """The most that one call can cost."""
+    """The maximum cost of one call."""
 
     tokens: int = 0
     micro_dollars: int | None = 0
-    """Price of the call. None: its price is unknown, so no budget of money allows it."""
+    """Price of the call. None: the price is unknown, so no monetary budget allows the call."""
 
     @property
     def script_values(self) -> tuple[int, int]:
@@ -90,7 +91,7 @@ NOTHING = Reservation()
 
 
 class Refusal(NamedTuple):
-    """A script's answer if a budget refuses a call."""
+    """A script's answer when a budget refuses a call."""
 
     scope: str
     kind: str
@@ -98,9 +99,9 @@ class Refusal(NamedTuple):
     limit: int
     spent: int
     reserved: int
-    """Amount reserved for calls that are under way."""
+    """Amount reserved for calls in progress."""
     needed: int
-    """Amount that the call needs; negative if nobody knows."""
+    """Amount that the call needs; negative if unknown."""
 
     @classmethod
     def of(cls, answer: Sequence[Any]) -> Refusal:
@@ -109,11 +110,11 @@ class Refusal(NamedTuple):
 
     @property
     def may_pass(self) -> bool:
-        """Whether the call may pass later, since only other calls in progress are in its way."""
+        """Whether the call may pass later because only other calls in progress block it."""
         return self.needed >= 0 and self.spent + self.needed <= self.limit
 
     def error(self, what: str) -> BudgetExceeded:
-        """The error to raise. `what`: what was refused, at the beginning of a sentence."""
+        """The error to raise. `what`: what was refused, as the start of a sentence."""
         whose = "the run" if self.scope == "run" else f"the budget {self.scope!r}"
         limit, spent, reserved, needed = (
             amount(self.kind, number)
@@ -132,7 +133,7 @@ class Refusal(NamedTuple):
 
 
 def is_of_a_day(reason: str) -> bool:
-    """Whether the words of a refusal, as `Refusal.error` writes them, name a daily budget."""
+    """Whether a refusal's text, as `Refusal.error` writes it, is about a daily budget."""
     budget = _BUDGET.search(reason)
     return budget is not None and Scope(budget[1]).by_day
 
@@ -141,7 +142,7 @@ _BUDGET = re.compile(r"the budget '([^']*)' has a limit of")
 
 
 def amount(kind: str, number: int) -> str:
-    """An amount in words, such as `$0.25`, `1.5 s` or `300 tokens`."""
+    """An amount as text, such as `$0.25`, `1.5 s` or `300 tokens`."""
     match kind:
         case "micro":
             return f"${number / 1e6:,.6g}"
@@ -152,7 +153,7 @@ def amount(kind: str, number: int) -> str:
 
 
 def scopes_json(scopes: Sequence[Scope], shards: int) -> str:
-    """Scopes as the run's hash stores them, JSON."""
+    """Scopes as JSON, as the run's hash stores them."""
     return json.dumps(
         [
             [scope.name, *scope.limits.share(shards).values, int(scope.by_day)]
@@ -167,7 +168,7 @@ def _is_name(name: str) -> bool:
 
 
 class BudgetState(NamedTuple):
-    """A scope with a limit, and what it has spent."""
+    """A scope with a limit, and its spending so far."""
 
     scope: str
     limits: Limits
@@ -180,16 +181,16 @@ def _require(scope: str, limits: Limits) -> None:
     named = kind in ("tenant", "thread", "budget", "tag") and colon and rest
     if not _is_name(scope) or not (named or scope == DAY) or (kind == "tag" and "=" not in rest):
         raise BadBudget(
-            f"{scope[:60]!r} is no scope: it is tenant:NAME, thread:NAME, budget:NAME, "
+            f"{scope[:60]!r} is not a scope: use tenant:NAME, thread:NAME, budget:NAME, "
             "tag:NAME=VALUE or day"
         )
     if any(not 0 <= value <= LARGEST for value in limits.values):
-        raise BadBudget(f"a limit lies between 0 and {LARGEST:,} (tokens, micro-dollars, ms)")
+        raise BadBudget(f"a limit must be between 0 and {LARGEST:,} (tokens, micro-dollars, ms)")
 
 
 async def set_limits(bus: Bus, scope: str, limits: Limits) -> None:
-    """Limit a scope from now on, its runs in flight included; without any limit it is free. Its
-    spending is counted while it has one. Raises `BadBudget`."""
+    """Limit a scope from now on, including its runs in flight; without any limit it is
+    unrestricted. Spending is counted only while the scope has a limit. Raises `BadBudget`."""
     _require(scope, limits)
     await _write_limits(bus.redis, bus.keys, scope, limits)
 
@@ -213,15 +214,15 @@ async def _read_limits(redis: Redis, keys: Keys) -> dict[str, Limits]:
                 part = Limits(*(int(value) for value in json.loads(text)))
             except (ValueError, TypeError) as error:
                 raise BadBudget(
-                    f"the limits of {scope[:200]!r} can't be read: another program wrote them, or a"
-                    " newer one. Set them again, or remove them with --none"
+                    f"the limits of {scope[:200]!r} can't be read: another program or a newer"
+                    " version wrote them. Set them again, or remove them with --none"
                 ) from error
             totals[scope] = totals.get(scope, Limits()) + part
     return totals
 
 
-async def limits_set(bus: Bus) -> list[BudgetState]:
-    """All scopes with a set limit, by name, and what they have spent (today, if they count by the
+async def limited_scopes(bus: Bus) -> list[BudgetState]:
+    """All scopes with a limit, by name, and their spending (today's, for scopes that count by the
     day)."""
     totals = await _read_limits(bus.redis, bus.keys)
     return [
@@ -231,13 +232,13 @@ async def limits_set(bus: Bus) -> list[BudgetState]:
 
 
 def day_of(time: float) -> int:
-    """The day (UTC) of a time in Unix seconds, counted from 1970 on."""
+    """The day (UTC) of a Unix time in seconds, as days since 1970."""
     return int(time // 86_400)
 
 
 async def counts(bus: Bus, scope: str, day: int | None = None) -> tuple[Limits, Limits]:
-    """What a scope has spent, and what is reserved: on that day, or today, if it counts by the
-    day."""
+    """A scope's spending and reservations. For a scope that counts by the day: those of that day,
+    or today's."""
     spent, reserved = Limits(), Limits()
     period = "all"
     if Scope(scope).by_day:
@@ -252,9 +253,9 @@ async def counts(bus: Bus, scope: str, day: int | None = None) -> tuple[Limits, 
     return spent, reserved
 
 
-async def split_anew(redis: Redis, before: Keys, after: Keys) -> None:
-    """Give each shard its part of the limits and of what is spent, when the number of shards
-    changes and nothing is in flight."""
+async def redistribute(redis: Redis, before: Keys, after: Keys) -> None:
+    """Give each shard its part of the limits and of the spending, when the number of shards changes
+    and nothing is in flight."""
     limits = await _read_limits(redis, before)
     spent: dict[str, Counter[str]] = {}
     lives: dict[str, int] = {}
@@ -272,7 +273,7 @@ async def split_anew(redis: Redis, before: Keys, after: Keys) -> None:
     for name, total in limits.items():
         await _write_limits(redis, after, name, total)
     for name, counts_of in spent.items():
-        # Rounded up: overstating what was spent is safer than understating it.
+        # Round up: overstating the spending is safer than understating it.
         part = {kind: -(-count // after.shards) for kind, count in counts_of.items()}
         for shard in after.all_shards():
             key = shard.spent("", "all").removesuffix(":all") + name

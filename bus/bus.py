@@ -16,7 +16,7 @@ from loopline.bus import scripts, tasks
 from loopline.bus.admission import Admission, Gate, script_call
 from loopline.bus.agreement import Agreement, DeploymentJoin, Standing, publish_epoch, watch
 from loopline.bus.budgets import Refusal, day_of
-from loopline.bus.clock import LOOK_SECONDS, Clock
+from loopline.bus.clock import MEASURE_SECONDS, Clock
 from loopline.bus.commit import Committer
 from loopline.bus.connection import OUTAGE, Connections, is_outage, retry_during_outage
 from loopline.bus.errors import (
@@ -50,18 +50,18 @@ class Spent(NamedTuple):
 
 
 CLIENT_PATIENCE = 30.0
-"""Seconds that a command waits for a Redis that is away, as `Bus.patience`."""
+"""Seconds that a command waits for an unreachable Redis, as in `Bus.patience`."""
 
 
 class Bus:
-    """One per process. `start` checks the server, takes what the deployment has agreed on
-    (`settings` and `keys` are those from then on) and begins renewing leases; it waits up to
+    """One per process. `start` checks the server, adopts the deployment's agreement (which
+    determines `settings` and `keys` from then on) and starts renewing leases; it waits up to
     `join_seconds` for a server that does not answer yet. `claims` are further fields of the
-    agreement, written if they are not there yet; `agreement` has those that hold. With
-    `script_wire` all scripts share a connection, for a process whose callers wait for them.
+    agreement, written if they do not exist yet; `agreement` has the valid ones. With `script_wire`,
+    all scripts share a connection, for a process whose callers wait for them.
 
-    A call of this class waits for a server outage to end, for `patience` seconds, then raises
-    `BusUnavailable`; workers wait without end (None).
+    During a server outage, a call waits up to `patience` seconds, then raises `BusUnavailable`;
+    workers wait indefinitely (None).
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Bus:
     ) -> None:
         self.settings = settings
         self.patience = patience
-        """Seconds that a call waits for a server that is away; None is without end."""
+        """Seconds that a call waits for an unreachable server; None waits indefinitely."""
         self._standing: Standing = standing
         self._claims = claims or {}
         self._join_seconds = join_seconds
@@ -85,14 +85,15 @@ class Bus:
         self.keys = Keys(settings.prefix, settings.shards)
         self.keeper = LeaseKeeper(settings)
         self.background = tasks.Background()
-        """Background tasks that this process needs. A worker runs within it; waiting calls of a
-        client raise `BackgroundEnded` once a task has ended."""
+        """Background tasks that this process needs. A worker runs within them; a client's waiting
+        calls raise `BackgroundEnded` once a task has ended."""
         self.process = uuid.uuid4().hex[:12]
-        """Name of this process's inbox; never used again by another."""
+        """Name of this process's inbox; no other process ever uses it again."""
         self.agreement = Agreement("", settings.shared, "", {})
         self.clock = Clock()
         self.changed: DeploymentChanged | None = None
-        """Set once the deployment has agreed on other settings: no run is admitted from here."""
+        """Set once the deployment has agreed on other settings; this process then admits no
+        runs."""
         self.on_change = asyncio.Event()
         """Set together with `changed`."""
         self._where = f"at {settings.safe_url}"
@@ -105,7 +106,7 @@ class Bus:
 
     @property
     def redis(self) -> Redis:
-        """Connections for commands that answer at once. Values are bytes."""
+        """Connections for commands that return immediately. Values are bytes."""
         return self._connections.commands
 
     @property
@@ -114,34 +115,34 @@ class Bus:
         return self._connections.blocking
 
     async def start(self) -> None:
-        """Join the bus. Raises `BusUnavailable`, which says what is wrong and what to do, or
-        `DeploymentMismatch` if the settings name another value than the deployment has."""
+        """Join the bus. Raises `BusUnavailable`, which states the problem and the remedy, or
+        `DeploymentMismatch` if the settings name a different value than the deployment's."""
         await self._connections.check(wait_seconds=self._join_seconds)
         joining = DeploymentJoin(self.redis, self.settings, self.clock, self._claims)
         await self._retry_at_start("join", lambda: self._join(joining))
         loop = asyncio.get_running_loop()
 
         def ended(error: BaseException) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+            with suppress(RuntimeError):  # the loop is closed: no listener is left
                 loop.call_soon_threadsafe(self.background.fail, "lease keeper", error)
 
         self.keeper.start(ended)
-        self.background.start(self._keep_watch(), name="watch of clock and agreement")
+        self.background.start(self._keep_watch(), name="clock and agreement watch")
 
     async def _retry_at_start(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
         patience = max(self._join_seconds, 5.0)
         return await retry_during_outage(what, operation, give_up_after=patience, where=self._where)
 
     async def _join(self, joining: DeploymentJoin) -> None:
-        """Agree on the time, and take what the deployment has agreed on. A server that restarts in
-        between may have lost what was written before, so what fails is begun again whole."""
+        """Agree on the time, and adopt the deployment's agreement. A server that restarts in
+        between may have lost what was written before, so a failure repeats the whole procedure."""
         await self._measure_clock()
         self.agreement = await joining.join(self._standing)
         self.settings = self.settings.agreed(self.agreement.shared)
         self.keys = Keys(self.settings.prefix, self.settings.shards)
         self.keeper = LeaseKeeper(self.settings)
         self._joining = joining
-        with suppress(ResponseError):  # full, or a replica: it can be looked at all the same
+        with suppress(ResponseError):  # full, or a replica: it can still be inspected
             await self._publish_epoch_to_shards()
 
     async def _publish_epoch_to_shards(self) -> None:
@@ -159,7 +160,7 @@ class Bus:
     async def _keep_watch(self) -> None:
         """Follow the server's clock and the deployment's agreement, while the bus is joined."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(MEASURE_SECONDS)
             try:
                 await self.clock.measure(self.redis, self.keys)
                 await self.clock.keep(self.redis, self.keys)
@@ -171,20 +172,21 @@ class Bus:
             except OUTAGE as error:
                 if not is_outage(error):
                     raise
-                log.debug("no look at clock and agreement", error=str(error))
+                log.debug("clock and agreement not checked", error=str(error))
 
     async def check_writable(self) -> None:
-        """Raises `BusUnavailable` with the remedy when the server takes no writes now."""
+        """Raises `BusUnavailable` with the remedy if the server accepts no writes now."""
 
         async def probe() -> None:
             try:
                 await self.redis.set(self.keys.probe, b"", px=1000)
             except ResponseError as error:  # of a server that is there
                 raise BusUnavailable(
-                    f"Redis at {self.settings.safe_url} takes no writes ({error}): {remedy(error)}"
+                    f"Redis at {self.settings.safe_url} accepts no writes ({error}): "
+                    f"{remedy(error)}"
                 ) from error
 
-        await self._retry_at_start("check of writes", probe)
+        await self._retry_at_start("write check", probe)
 
     async def close(self) -> None:
         await self.background.end()
@@ -203,7 +205,7 @@ class Bus:
         await self.close()
 
     def committer(self, shard: Shard) -> Committer:
-        """The one committer of a shard: commits of all consumers share its batches."""
+        """The only committer of a shard: all consumers' commits share its batches."""
         committer = self._committers.get(shard)
         if committer is None:
             committer = self._committers[shard] = Committer(
@@ -217,12 +219,12 @@ class Bus:
         )
 
     async def admit(self, admission: Admission, gate: Gate | None = None) -> bool:
-        """Admit a run. True if it is new, False if this very run was admitted before, or the gate
-        is closed.
+        """Admit a run. True if it is new, False if the same run was admitted before, or the gate is
+        closed.
 
-        Idempotent, and repeated over outages for 30 s. Raises `Overloaded`, `BudgetExceeded`,
-        `MessageTooLarge`, `DeploymentChanged`, or `BusUnavailable`; but for the last, nothing was
-        accepted then.
+        Idempotent, and repeated during outages for 30 s. Raises `Overloaded`, `BudgetExceeded`,
+        `MessageTooLarge`, `DeploymentChanged` or `BusUnavailable`; only with `BusUnavailable` may
+        the run have been accepted.
         """
         shard = self.keys.shard_of(admission.run_id)
         left = self.clock.left(admission.deadline)
@@ -231,16 +233,16 @@ class Bus:
         )
         result = await self._send_admission(shard, admission, keys, args, bodies, gate)
         if result[0] == b"closed":
-            raise Overloaded("the number of shards is being changed: ask again later")
+            raise Overloaded("the number of shards is being changed: try again later")
         if result[0] == b"changed":
             raise DeploymentChanged(
                 f"run {admission.run_id} was not admitted: the settings of the deployment "
-                f"{self.settings.prefix!r} were changed since this process joined it: start it "
-                "again"
+                f"{self.settings.prefix!r} have changed since this process joined it: restart this "
+                "process"
             )
         if result[0] == b"overloaded":
             what, count, limit = result[1].decode(), int(result[2]), int(result[3])
-            raise Overloaded(f"{count} {what}, the limit is {limit}: ask again later")
+            raise Overloaded(f"{count} {what}, the limit is {limit}: try again later")
         if result[0] == b"budget":
             raise Refusal.of(result).error(f"run {admission.run_id}")
         return result[0] == b"admitted"
@@ -254,8 +256,8 @@ class Bus:
         bodies: Sequence[bytes],
         gate: Gate | None,
     ) -> list[Any]:
-        """Send the admission; returns what `admit.lua` answers, and starts on the messages that
-        this process has read."""
+        """Send the admission, and start on the messages that this process has read. Returns the
+        answer of `admit.lua`."""
         state = RunState(
             admission.run_id,
             "active",
@@ -291,7 +293,7 @@ class Bus:
                     results = await send("start", *start.script_parts(keys, args, bodies[0]))
                     start.settle(results)
             if start is not None:
-                # What has begun goes on first, up to what it sends: somebody works on that
+                # Started steps continue first, up to what they send, so that others can work on it
                 # meanwhile.
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
@@ -305,7 +307,7 @@ class Bus:
             return result
 
     async def run_state(self, run_id: str) -> RunState:
-        """The run and its journal, read at one moment."""
+        """The run and its journal, read atomically."""
         shard = self.keys.shard_of(run_id)
         keys = [shard.run(run_id), shard.journal(run_id)]
         fields, steps = await self._retry_during_outage(
@@ -316,12 +318,12 @@ class Bus:
 
     async def deadline_of(self, run_id: str) -> float | None:
         """Deadline of an active run, in Unix seconds; `None` for any other run. A replay may have
-        moved it past the deadline in the run's record and its older messages."""
+        moved it past the deadline in the run's record and in older messages."""
         deadline, _ = await self.deadline_and_limited(run_id)
         return deadline
 
     async def deadline_and_limited(self, run_id: str) -> tuple[float | None, bool]:
-        """Deadline as `deadline_of` gives it, and whether a budget may limit the run's calls."""
+        """Deadline, as `deadline_of` returns it, and whether a budget may limit the run's calls."""
         shard = self.keys.shard_of(run_id)
 
         async def read() -> list[Any]:
@@ -335,12 +337,12 @@ class Bus:
         return seconds, limited == b"1" or bool(is_set)
 
     async def enforce_deadline(self, run_id: str) -> bool:
-        """Whether the run is still wanted. A run past its deadline is ended here, by the sweepers'
-        script: without workers there are no sweepers, and the run's clients would wait for ever."""
+        """Whether the run is still wanted. This ends an overdue run with the sweepers' script:
+        without workers there are no sweepers, and the run's clients would wait forever."""
         return await self._end(run_id, *OVERDUE, only_if_overdue=True) == b"alive"
 
     async def is_active(self, run_id: str) -> bool:
-        """Whether the run is still wanted; changes nothing."""
+        """Whether the run is still wanted; modifies nothing."""
         state, _ = await self._state_of(self.keys.shard_of(run_id).run(run_id))
         return state == b"active"
 
@@ -349,7 +351,7 @@ class Bus:
     ) -> bool:
         """End a run from outside. False if it had ended, is unknown or not overdue.
 
-        Works on a full server too: what an ended run holds can be given up.
+        Works on a full server too, because an ended run's data can be freed.
         """
         result = await self._end(run_id, outcome, reason, only_if_overdue=only_if_overdue)
         return result == b"ended"
@@ -381,11 +383,11 @@ class Bus:
         return await self._retry_during_outage("end run", end)
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> bool:
-        """Cancel a run. Its worker learns of it at the next renewal or commit."""
+        """Cancel a run. Its worker learns about it at the next renewal or commit."""
         return await self.end_run(run_id, "cancelled", reason)
 
     async def usage(self, run_id: str) -> list[bytes]:
-        """Usage entries of a run, JSON each, in the order in which they were entered."""
+        """Usage entries of a run, JSON each, in the order in which they were written."""
         key = self.keys.shard_of(run_id).usage(run_id)
         return await self._retry_during_outage("usage", lambda: self.redis.lrange(key, 0, -1))  # pyright: ignore
 
@@ -414,33 +416,34 @@ class Bus:
     async def follow(
         self, run_id: str, after: str = "0-0", *, fresh: bool = False
     ) -> AsyncGenerator[tuple[str, dict[str, str]]]:
-        """Yield the run's log from `after` on: (id, fields) until the run has ended.
+        """Yield the run's log after entry `after`: (id, fields) until the run has ended.
 
-        A follower that lost its connection, or died, continues after the last id it saw: no gap, no
-        repeat. `fresh`: the run was admitted a moment ago. Entries: `tokens` and `restart` (call,
-        agent, offset, text, ids, weights), `step` (guard, index), `ended` (outcome, answer, reason,
-        generation: how often the run was replayed before). Raises ValueError for an `after` that is
-        not an entry's id: it would break the read that all followers share.
+        A follower that lost its connection, or was restarted, continues after the last id it saw,
+        without gaps or repeats. `fresh`: the run was admitted a moment ago. Entries: `tokens` and
+        `restart` (call, agent, offset, text, ids, weights), `step` (guard, index), `ended`
+        (outcome, answer, reason, generation: how often the run was replayed before). Raises
+        ValueError if `after` is not an entry id, which would break the read that all followers
+        share.
         """
         if not is_entry_id(after):
-            raise ValueError(f"{after[:64]!r} is not the id of an entry")
+            raise ValueError(f"{after[:64]!r} is not an entry id")
         shard, quiet = self.keys.shard_of(run_id), 0
         async with aclosing(self._logs.follow(run_id, after, fresh=fresh)) as events:
             async for entry, event in events:
                 if not event:
                     word = await self._end(run_id, *OVERDUE, only_if_overdue=True)
                     quiet = 0 if word == b"alive" else quiet + 1
-                    # Over, and its last entry was read or has expired.
+                    # The run has ended, and its last entry was read or has expired.
                     if word == b"missing" or quiet > 1:
                         return
                     continue
                 quiet = 0
                 yield entry, event
                 if event["type"] == "ended":
-                    if event["outcome"] != "error":  # no other run is ever replayed
+                    if event["outcome"] != "error":  # only runs in error can be replayed
                         return
                     _, generation = await self._state_of(shard.run(run_id))
-                    # A replay has woken the run since: this end was not its last.
+                    # A replay has reactivated the run since: this end was not its last.
                     if generation is None or generation.decode() == event["generation"]:
                         return
 
@@ -452,7 +455,7 @@ class Bus:
         return state, generation
 
     async def queue_lengths(self, streams: Sequence[str]) -> dict[str, int]:
-        """Unfinished messages per work stream: the true lag, since settled ones are deleted."""
+        """Unfinished messages per work stream: the true lag, since settled messages are deleted."""
         lengths = dict.fromkeys(streams, 0)
         for shard in self.keys.all_shards():
             for name in streams:

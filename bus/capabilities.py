@@ -11,23 +11,23 @@ from redis.exceptions import ResponseError
 
 from loopline.bus.errors import BusUnavailable
 
-VERSION_UNKNOWN = "(the user may not ask for INFO: version not known)"
+VERSION_UNKNOWN = "(version unknown: the user may not run INFO)"
 DURABILITY = {
     "always": "every write is on disk before it is acknowledged",
-    "everysec": "a power failure can take the last second (two when the disk is slow); a killed"
+    "everysec": "a power failure can lose the last second (two when the disk is slow); a killed"
     " server loses nothing unless the disk was that slow",
-    "no": "a power failure can take what the kernel had not written (~30 s); a killed server"
+    "no": "a power failure can lose what the kernel had not written (~30 s); a killed server"
     " loses nothing",
 }
-"""Durability of an append-only file, by `appendfsync`. With `everysec` Redis delays a write for up
-to two seconds while a sync is in progress, and has answered the client before that; this explains
-the second half of that sentence."""
+"""Durability of an append-only file, by `appendfsync`. With `everysec`, Redis delays a write for up
+to two seconds while a sync is in progress, although it has already answered the client: this is the
+slow disk of the text."""
 
 
 def append_only_durability(appendfsync: str) -> str:
-    """What an append-only file with this sync may lose, in words."""
+    """Describe what an append-only file with this sync mode may lose."""
     if appendfsync not in DURABILITY:
-        return "appendonly yes, appendfsync not known (the server does not allow CONFIG GET)"
+        return "appendonly yes, appendfsync unknown (the server does not allow CONFIG GET)"
     return f"appendonly yes, appendfsync {appendfsync}: {DURABILITY[appendfsync]}"
 
 
@@ -38,22 +38,22 @@ class Server:
     name: str
     version: str
     appendonly: bool | None
-    """Whether the server appends to a file; None where neither INFO nor CONFIG is allowed."""
+    """Whether the server uses an append-only file; None if neither INFO nor CONFIG is allowed."""
     appendfsync: str
 
     @property
     def durability(self) -> str:
-        """What a power failure may lose, in words."""
+        """Describe what a power failure may lose."""
         if self.appendonly is None:
-            return "appendonly not known (the user may ask for neither INFO nor CONFIG)"
+            return "appendonly unknown (the user may run neither INFO nor CONFIG)"
         if not self.appendonly:
             return "appendonly no: a restart loses everything (turn it on)"
         return append_only_durability(self.appendfsync)
 
 
 async def probe(redis: Redis) -> Server:
-    """Ask the server what it is. Raises `BusUnavailable` if it evicts keys. A user who may not call
-    INFO or CONFIG can use the bus; their answers are then unknown."""
+    """Ask the server for its capabilities. Raises `BusUnavailable` if it evicts keys. A user who
+    may not call INFO or CONFIG can still use the bus; those answers are then unknown."""
     info: dict[str, object] = {}
     with suppress(ResponseError):
         info = await redis.info()
@@ -65,7 +65,7 @@ async def probe(redis: Redis) -> Server:
             reply = {}
         config |= {str(key): str(value) for key, value in _decode_info(reply).items()}
     policy = config.get("maxmemory-policy", "unknown")
-    if policy.startswith(("allkeys", "volatile")):  # every key of ours has a time to live
+    if policy.startswith(("allkeys", "volatile")):  # every key of the bus has a time to live
         raise BusUnavailable(
             f"maxmemory-policy is {policy}: under memory pressure this server deletes accepted "
             "work. Set it to noeviction"

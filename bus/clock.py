@@ -1,21 +1,20 @@
-"""The deployment's time: the clock of the Redis server, as every process of the deployment counts
-it.
+"""The deployment's time: the Redis server's clock, as every process of the deployment counts it.
 
 Deadlines, due times, beats and ages are compared between machines whose clocks differ, so none of
-them is ever taken from a machine's own wall clock. A process measures the server's `TIME` when it
-joins and counts on from there by a clock that no `settimeofday` moves; it measures again every
-`LOOK_SECONDS`.
+them is taken from a machine's own wall clock. A process reads the server's `TIME` when it joins and
+counts from there with a clock that `settimeofday` does not move; it measures again every
+`MEASURE_SECONDS`.
 
-*The server's own clock* may jump, too: a restart on another machine, a late NTP. Then the processes
-agree on a shift, which is stored with the data and added to `TIME` by every script, so that the
-deployment's time runs on and no deadline comes hours early or late. Who is wrong where a process
-and the server disagree? Every process that agrees with the server notes its time (`last`). If that
-note is recent, the server's clock has run evenly, and the disagreeing process is wrong (its machine
-was suspended); else the server has jumped. A server never runs backwards: time before `last` is a
-jump as well.
+*The server's own clock* may jump, too: after a restart on another machine, or a late NTP
+correction. Then the processes agree on a shift, which is stored with the data. Every script adds it
+to `TIME`, so the deployment's time continues and no deadline comes hours early or late. Who is
+wrong if a process and the server disagree? Every process that agrees with the server records the
+server's time (`last`). If that record is recent, the server's clock has run evenly, and the
+disagreeing process is wrong (its machine was suspended); otherwise the server has jumped. Server
+time never runs backwards: a time before `last` is a jump as well.
 
-Scripts that act on time (`sweep`, `end`) also take the caller's count as a witness, and decide
-nothing if the two disagree: so a jump does no harm before it is discovered.
+Scripts that act on time (`sweep`, `end`) also compare it with the caller's count, and decide
+nothing if the two disagree, so a jump does no harm before it is discovered.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("loopline.bus.clock")
 
-LOOK_SECONDS = 2.0
+MEASURE_SECONDS = 2.0
 """Seconds between two measurements."""
 AGREE_SECONDS = 2.0
-"""A process and the server that are no further apart than this, and half a round trip, agree."""
+"""A process and the server agree if they differ by no more than this plus half a round trip."""
 RECENT_SECONDS = 10.0
-"""Age in seconds up to which a note of the server's time proves that its clock has run evenly."""
+"""Maximum age in seconds of a record of the server's time that proves that its clock ran evenly."""
 SKEW_SECONDS = 2.0
 """Largest error of a machine's wall clock without a warning, in seconds."""
 _TRIES = 5
 _GOOD_ROUND_TRIP = 0.25
 
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Clock that continues while the machine sleeps, where the kernel has one."""
+"""A clock that continues while the machine sleeps, if the kernel has one."""
 
 
 def _monotonic_seconds() -> float:
@@ -55,26 +54,26 @@ def _monotonic_seconds() -> float:
 
 
 class Clock:
-    """The deployment's time in one process. Until it is first measured it is the machine's wall
+    """The deployment's time in one process. Before the first measurement, it is the machine's wall
     clock."""
 
     def __init__(self) -> None:
         self.measured = False
         self.uncertainty = 0.0
-        """Half a round trip of the measurement that it counts from, in seconds."""
+        """Half a round trip, in seconds, of the measurement that the clock counts from."""
         self.jumps = 0
-        """Number of jumps of the server's clock that were noticed, here or by others."""
+        """Number of noticed jumps of the server's clock, whichever process noticed them."""
         self._time = 0.0
         self._at = 0.0
         self._shift: int | None = None
-        self._told = 0.0
+        self._logged_skew = 0.0
 
     def now(self) -> float:
         """Unix seconds by the server's clock."""
         return self._time + (_monotonic_seconds() - self._at) if self.measured else time.time()
 
     def left(self, deadline: float) -> float:
-        """Seconds until a deadline of the deployment's time; negative past it."""
+        """Seconds until a deadline in the deployment's time; negative after it."""
         return deadline - self.now()
 
     def now_ms(self) -> int:
@@ -93,8 +92,8 @@ class Clock:
         self._log_skew()
 
     async def _try_measure(self, redis: Redis, keys: Keys) -> bool:
-        """Measure once; False if that must be repeated: the answer was slow, or another process was
-        quicker to agree on a shift."""
+        """Measure once. False if the measurement must be repeated: the answer was slow, or another
+        process was quicker to agree on a shift."""
         sent = _monotonic_seconds()
         async with redis.pipeline(transaction=False) as pipe:
             pipe.time()
@@ -121,16 +120,16 @@ class Clock:
                 return False
             await self._publish_shift(redis, keys, wanted)
         except ResponseError as error:
-            # Full, a replica, or no right to write: it can still be read.
+            # Full, a replica, or no write permission: it can still be read.
             if not is_outage(error):
                 raise
             if jumped and self.measured:
-                return True  # Counts on as before, until a shift can be agreed on.
+                return True  # Keep counting as before, until a shift can be agreed on.
         if jumped:
             log.warning(
                 "the server's clock jumped",
                 seconds=round(apart, 1),
-                effect="none: the deployment's time runs on",
+                effect="none: the deployment's time continues",
             )
             server_time = local_time
         elif self.measured and abs(apart) > AGREE_SECONDS + half:
@@ -140,7 +139,7 @@ class Clock:
         return True
 
     async def _publish_shift(self, redis: Redis, keys: Keys, shift: int) -> None:
-        """Give every shard's scripts the shift: they may read keys of their own hash tag only."""
+        """Give every shard's scripts the shift: they may read only keys of their own hash tag."""
         if self._shift is not None and shift != self._shift:
             self.jumps += 1
             self._shift = shift
@@ -153,21 +152,22 @@ class Clock:
             await scripts.call(redis, "shard", [shard.deployment], ["shift", self._shift or 0])
 
     async def keep(self, redis: Redis, keys: Keys) -> None:
-        """Restore what a flush or a restart without data has taken from the shards' scripts."""
+        """Restore the shift for the shards' scripts after a flush or a restart that lost the
+        data."""
         if self._shift:
             await self.tell(redis, keys)
 
     def _log_skew(self) -> None:
         skew = self.skew
-        if abs(skew - self._told) <= SKEW_SECONDS:
+        if abs(skew - self._logged_skew) <= SKEW_SECONDS:
             return
-        self._told = skew if abs(skew) > SKEW_SECONDS else 0.0
-        if self._told:
+        self._logged_skew = skew if abs(skew) > SKEW_SECONDS else 0.0
+        if self._logged_skew:
             log.warning(
                 "this machine's clock is wrong",
                 seconds_ahead=round(skew, 1),
-                effect="none on runs, which go by the server's clock; log lines have a wrong time",
-                remedy="set it by NTP",
+                effect="none on runs, which use the server's clock; log lines have the wrong time",
+                remedy="set it with NTP",
             )
         else:
             log.info("this machine's clock is right again", seconds_ahead=round(skew, 3))

@@ -1,8 +1,8 @@
-"""The step commit: what a finished step changes, applied all or nothing.
+"""The step commit: all changes of a finished step, applied atomically.
 
-Commits that are submitted while one batch is on its way form the next batch: one script call
-settles many independent deliveries. This gives the throughput; each delivery still has its own
-lease check and its own result.
+Commits that are submitted while one batch is being sent form the next batch: one script call
+settles many independent deliveries. Batching provides the throughput; each delivery still has its
+own lease check and its own result.
 """
 
 from __future__ import annotations
@@ -32,16 +32,15 @@ from loopline.bus.lease import Lease
 from loopline.bus.settings import BusSettings
 
 MAX_BATCH = 64
-"""Most commits per script call. Redis serves nobody else meanwhile: 64 take about 2 ms."""
+"""Maximum number of commits per script call, which blocks Redis: 64 take about 2 ms."""
 
 
 REPLY_WAIT_SECONDS = 0.5
-"""Longest time that a reply waits for the commit of the step that it was passed to in this
-process."""
+"""Longest time that a reply waits for the commit of the step that got it within this process."""
 
 FORGOTTEN_SECONDS = 3_600.0
-"""Seconds after which nobody asks any more whether a reply that left alone counts: longer than a
-step waits for its commit."""
+"""Seconds after which it no longer matters whether a reply that was sent alone counts: longer than
+a step waits for its commit."""
 
 LARGEST = 2**53
 """Largest exact integer: Lua's numbers are doubles."""
@@ -66,19 +65,19 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Lets the run wait: `continuation` is published once, when the signal comes or the time is
-    over."""
+    """Makes the run wait: `continuation` is published once, when the signal arrives or the time is
+    up."""
 
     signal: str
     continuation: Outgoing
     fills: str
-    """Field of the continuation's payload that says which of the two it was; its value here is
+    """Field of the continuation's payload that records which of the two happened; its value here is
     `None`."""
     seconds: float
     """Longest wait in seconds."""
 
     def envelope_parts(self) -> tuple[bytes, bytes]:
-        """The continuation's envelope as JSON, before and after that field's value."""
+        """The continuation's envelope as JSON, split into the parts around that field's value."""
         envelope, mark = self.continuation.envelope, secrets.token_hex(16)
         payload = {**envelope.payload, self.fills: mark}
         body = envelope.model_copy(update={"payload": payload}).to_json()
@@ -110,7 +109,7 @@ class StepCommit:
     wait: Wait | None = None
     finish: Finish | None = None
     record: object = field(default=None, compare=False, repr=False)
-    """The record that `step` was written from."""
+    """The record that `step` was serialized from."""
 
 
 def check_signal_name(name: str) -> None:
@@ -122,16 +121,16 @@ def check_signal_name(name: str) -> None:
 
 
 def check_wait_seconds(seconds: float) -> float:
-    """Check the length of a wait, and return it. Raises ValueError."""
+    """Check the duration of a wait, and return it. Raises ValueError."""
     if not 0 < seconds <= MAX_WAIT_SECONDS:
         raise ValueError(
-            f"a run waits for up to {MAX_WAIT_SECONDS:,} s (a year), not {seconds:g} s"
+            f"a run can wait for at most {MAX_WAIT_SECONDS:,} s (a year), not {seconds:g} s"
         )
     return seconds
 
 
 def _check_numbers(commit: StepCommit) -> None:
-    """Raise ValueError for a bad number: the script can't undo what it did before it met one."""
+    """Raise ValueError for an invalid number: the script can't undo its earlier writes."""
     for name, value in (("tokens", commit.tokens), ("micro_dollars", commit.micro_dollars)):
         if type(value) is not int or not 0 <= value < LARGEST:
             raise ValueError(f"{name} must be a whole number from 0 to 2**53, not {value!r}")
@@ -142,13 +141,13 @@ def _check_numbers(commit: StepCommit) -> None:
         check_wait_seconds(commit.wait.seconds)
     if commit.finish is not None:
         if not commit.finish.outcome:
-            raise ValueError("a run ends with an outcome; it is empty")
+            raise ValueError("the outcome of a run must not be empty")
         if commit.publish or commit.join is not None or commit.arrive or commit.wait is not None:
             raise ValueError("a step that ends its run can't hand over to another")
 
 
 def _check_texts(commit: StepCommit) -> None:
-    """Raise ValueError for a text that UTF-8 can't hold: it would fail the whole batch."""
+    """Raise ValueError for text that UTF-8 can't encode: it would fail the whole batch."""
     texts = [("arrive", commit.arrive)]
     texts += [("publish.stream", outgoing.stream) for outgoing in commit.publish]
     if commit.join is not None:
@@ -179,7 +178,7 @@ class _PendingReply:
     args: list[scripts.Value]
     done: asyncio.Future[str]
     timer: asyncio.TimerHandle | None = None
-    """Sends it alone."""
+    """Timer that sends the reply without a commit."""
 
 
 @dataclass(slots=True)
@@ -188,16 +187,16 @@ class _PendingCommit:
     args: list[scripts.Value]
     done: asyncio.Future[str]
     replies: list[_PendingReply] = field(default_factory=list[_PendingReply])
-    """Replies that the step was passed before they were sent."""
+    """Replies that the step received before they were sent."""
     on_word: Callable[[str], None] | None = None
 
 
 class Committer:
-    """Sends the commits of one process and one shard, in batches, over outages."""
+    """Sends the commits of one process and one shard, in batches, and repeats them during
+    outages."""
 
     def __init__(self, redis: Redis, settings: BusSettings, shard: Shard, inbox: str) -> None:
-        """`inbox`: that of this process, which is notified here of the runs that end by a
-        commit."""
+        """`inbox`: the inbox of this process, which is notified here of runs that a commit ends."""
         self._redis = redis
         self._inbox = inbox
         self._settings = settings
@@ -205,14 +204,14 @@ class Committer:
         self._queue: deque[_PendingCommit] = deque()
         self._sender: asyncio.Task[None] | None = None
         self._replies: dict[tuple[str, str], list[_PendingReply]] = {}
-        """Pending replies by run and guard of the step that has them."""
+        """Pending replies by the run and guard of the step that received them."""
         self._sent_alone: dict[tuple[str, str], list[_PendingReply]] = {}
-        """Replies that steps were passed and that left before their commit, by run and guard: it is
-        not applied unless they count."""
+        """Replies that steps received and that were sent before the commit, by run and guard: the
+        commit is applied only if they count."""
         self._replying: set[asyncio.Task[None]] = set()
 
     async def reply(self, keys: list[str], args: list[scripts.Value]) -> str:
-        """Send one reply; returns what `reply.lua` answers."""
+        """Send one reply; return the answer of `reply.lua`."""
         word: bytes = await retry_during_outage(
             "reply", lambda: scripts.call(self._redis, "reply", keys, args)
         )
@@ -221,8 +220,8 @@ class Committer:
     def reply_later(
         self, envelope: Envelope, keys: list[str], args: list[scripts.Value]
     ) -> asyncio.Future[str]:
-        """Reply together with the commit of the step that asked, or alone if that takes long; the
-        future has what `reply.lua` answers."""
+        """Reply together with the commit of the step that asked, or alone if that takes too long.
+        The future's result is the answer of `reply.lua`."""
         loop = asyncio.get_running_loop()
         reply = _PendingReply(keys, args, loop.create_future())
         step = (envelope.run_id, envelope.guard)
@@ -231,8 +230,8 @@ class Committer:
         return reply.done
 
     async def give_replies(self, envelope: Envelope) -> None:
-        """Send the replies that a step was passed, before it asks for more because of them. Raises
-        `Retry` where a reply does not count."""
+        """Send the replies that a step has received before it makes further requests based on them.
+        Raises `Retry` if a reply does not count."""
         step = (envelope.run_id, envelope.guard)
         while replies := self._replies.get(step):
             reply = replies[0]
@@ -259,8 +258,8 @@ class Committer:
                 del self._sent_alone[step]
 
     async def _require_counted(self, envelope: Envelope) -> None:
-        """Raises `Retry` for a step that was passed a reply which turned out not to count: it left
-        alone, and another worker had the request by then."""
+        """Raises `Retry` for a step that received a reply which turned out not to count: it was
+        sent alone, and another worker had the request by then."""
         for reply in self._sent_alone.pop((envelope.run_id, envelope.guard), []):
             if await reply.done not in ("ok", "already"):
                 raise Retry("another worker has the step's request", delay=0.0)
@@ -284,12 +283,12 @@ class Committer:
         commit: StepCommit,
         on_word: Callable[[str], None] | None = None,
     ) -> bool:
-        """Apply a commit; True if it went through but used up the run's budget. `on_word` is called
-        with what `commit.lua` answers, before anybody else hears of it.
+        """Apply a commit; True if it succeeded but used up the run's budget. `on_word` is called
+        with the answer of `commit.lua` before anyone else learns of it.
 
-        Raises `LeaseLost`, or the `RunEnded` of the run's end: then nothing was changed, except
-        that in the second case the message is settled. Raises `MessageTooLarge` or ValueError
-        before anything is sent, `Retry` for a step whose request another worker has.
+        Raises `LeaseLost`, or the `RunEnded` error that matches the run's outcome: nothing was
+        changed, except that `RunEnded` settles the message. Raises `MessageTooLarge` or ValueError
+        before anything is sent, and `Retry` for a step whose request another worker has.
         """
         waiting = self._flatten(lease, envelope, commit)
         if self._sent_alone:
@@ -371,7 +370,7 @@ class Committer:
             args.append("")
         else:
             answer = self._check_size("answer", commit.finish.answer.encode())
-            # It may quote text that nobody has checked: a program's output, an exception's message.
+            # The text may quote something unchecked: a program's output, an exception's message.
             reason = commit.finish.reason.encode(errors="replace")
             args += [commit.finish.outcome, answer, reason]
         return _PendingCommit(keys, args, asyncio.get_running_loop().create_future())
@@ -426,8 +425,8 @@ class Committer:
             for waiting, word in zip(batch, words[len(replies) :], strict=True):
                 if waiting.on_word is not None:
                     waiting.on_word(word)
-            # In the loop's next turn: who waits for the end of a run is served before those who
-            # only have to put their things away.
+            # Deliver results in the loop's next turn: callers that wait for a run's end are served
+            # before tasks that only have to clean up.
             asyncio.get_running_loop().call_soon(_tell_all, (*replies, *batch), words)
 
     async def _call(self, name: str, keys: list[str], args: list[scripts.Value]) -> list[bytes]:
@@ -437,7 +436,7 @@ class Committer:
 
     def _commit_without(self, batch: list[_PendingCommit], words: dict[int, str]) -> None:
         """Handle a batch of which nothing was committed: steps with a reply that does not count are
-        tried again, the others are committed without them."""
+        retried, the others are committed without their replies."""
         for waiting in reversed(batch):
             counted = all(words[id(reply)] in ("ok", "already") for reply in waiting.replies)
             waiting.replies = []

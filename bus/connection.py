@@ -1,9 +1,9 @@
-"""Connections to Redis, and what to do when it is away.
+"""Connections to Redis, and what to do during an outage.
 
-Two pools: one for commands, one for blocking reads, so that a reader that waits two seconds never
-holds up a commit. Both block when empty instead of opening more sockets. The blocking pool's
-socket timeout exceeds the block time, so a dead peer is noticed and a quiet one is not mistaken
-for it.
+Two pools: one for commands, one for blocking reads, so a reader that blocks for two seconds never
+delays a commit. When all connections are in use, both pools wait instead of opening more sockets.
+The blocking pool's socket timeout exceeds the block time, so a dead server is noticed and a quiet
+one is not mistaken for it.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ log = structlog.get_logger("loopline.bus.connection")
 T = TypeVar("T")
 
 OUTAGE = (RedisError,)
-"""Whatever Redis answers a worker's loop (a closed socket, LOADING, MISCONF, READONLY, OOM,
-NOREPLICAS, NOGROUP) is an outage to outlast, not a reason to die. A connection raises nothing
-else: see `loopline.bus.connection_pool`."""
+"""Any Redis error in a worker's loop (a closed socket, LOADING, MISCONF, READONLY, OOM, NOREPLICAS,
+NOGROUP) is an outage to wait out, not a reason to exit. Connections raise only these errors: see
+`loopline.bus.connection_pool`."""
 
 _SCRIPT_FAULT = re.compile(
     r"^(?![A-Z]+ |WRONGTYPE|The user executing).*@user_script|^WRONGTYPE", re.DOTALL
 )
-"""What a script's own fault looks like. An outage met inside a script keeps its code word
-(MISCONF, NOREPLICAS, NOGROUP…) or has an exception class of its own; a right that the user of an
-access list has lost, which can be given back, has neither on Redis 7.0."""
+"""Matches the error of a faulty script. An outage within a script keeps its error code (MISCONF,
+NOREPLICAS, NOGROUP…) or has its own exception class. A lost permission of an ACL user, which can be
+restored, has neither on Redis 7.0."""
 
 
 def is_outage(error: BaseException) -> bool:
     """Whether waiting can help. A value that redis-py can't encode, or a script that fails on its
-    arguments, fails at every repetition: repeated, it would hold up everything after it."""
+    arguments, fails every time: repeating it would block everything after it."""
     if isinstance(error, DataError):
         return False
     if type(error) is ResponseError:
@@ -72,7 +72,7 @@ class Connections:
         """`script_wire`: scripts share a connection (`loopline.bus.script_wire`)."""
         self.settings = settings
         if not settings.checks_host:
-            log.warning("tls without a check of the host", redis=settings.safe_url)
+            log.warning("tls without host verification", redis=settings.safe_url)
         node = connection_pool.Node()
         kind = ScriptingRedis if script_wire else Redis
         self.commands: Redis = kind.from_pool(
@@ -99,9 +99,9 @@ class Connections:
         )
 
     async def check(self, *, wait_seconds: float = 0.0) -> None:
-        """Raises `BusUnavailable` with the reason and the remedy: at once when the server refuses
-        the password, a command or a key, else after `wait_seconds`, because a server that starts
-        or reads its log answers later."""
+        """Raises `BusUnavailable` with the reason and the remedy: at once if the server refuses the
+        password, a command or a key, otherwise after `wait_seconds`, because a server that starts
+        or loads its data answers later."""
         attempt, until = 0, time.monotonic() + wait_seconds
         while True:
             try:
@@ -109,7 +109,7 @@ class Connections:
                 await health.require_usable(self.commands, self.settings)
                 return
             except RedisError as error:
-                # On connecting, redis-py wraps the server's refusal in a ConnectionError.
+                # When connecting, redis-py wraps the server's refusal in a ConnectionError.
                 if isinstance(error, AuthenticationError) or isinstance(
                     error.__cause__, AuthenticationError
                 ):
@@ -151,7 +151,7 @@ def renewal_client(settings: BusSettings) -> redis.Redis:
 
 
 def pause_before(attempt: int) -> float:
-    """Seconds before try number `attempt` (from 1): doubles from 50 ms to 5 s, full jitter."""
+    """Seconds before attempt number `attempt` (from 1): doubles from 50 ms to 5 s, full jitter."""
     return random.uniform(0.5, 1.0) * min(MAX_PAUSE, 0.05 * 2 ** min(attempt, 10))
 
 
@@ -164,9 +164,9 @@ async def retry_during_outage(
 ) -> T:
     """Repeat an idempotent operation until Redis answers.
 
-    Logs failures ever more rarely, and the recovery. After `give_up_after` seconds (`None`:
-    never) raises `BusUnavailable`, which names `where` (the server). An error that no waiting
-    fixes is raised at once.
+    Logs failures at growing intervals, and the recovery. After `give_up_after` seconds (`None`:
+    never) raises `BusUnavailable`, which names `where` (the server). An error that waiting can't
+    fix is raised at once.
     """
     attempt = 0
     began = asyncio.get_running_loop().time()
@@ -180,10 +180,10 @@ async def retry_during_outage(
             waited = asyncio.get_running_loop().time() - began
             if give_up_after is not None and waited > give_up_after:
                 raise BusUnavailable(
-                    f"{what}: Redis {where} refused or was away for {waited:.1f} s ({error}): "
-                    f"{remedy(error)}"
+                    f"{what}: Redis {where} refused or was unreachable for {waited:.1f} s"
+                    f" ({error}): {remedy(error)}"
                 ) from error
-            if attempt & (attempt - 1) == 0:  # 1st, 2nd, 4th, 8th… try
+            if attempt & (attempt - 1) == 0:  # 1st, 2nd, 4th, 8th… attempt
                 log.warning(
                     "redis away",
                     during=what,

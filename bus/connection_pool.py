@@ -1,19 +1,19 @@
-"""Connections and their pool, where those of redis-py's asyncio client are insufficient.
+"""Connections and a connection pool that fix shortcomings of redis-py's asyncio client.
 
-- It packs commands argument by argument in Python. A batch of step commits has over a thousand
-  arguments: that took a third of a busy worker's processor time. Here hiredis packs, in C.
-- With a socket time-out it sends under `asyncio.wait_for`, which on Python 3.11 loses a
-  cancellation that arrives while the sending ends: every tenth one in a loop of commands. A lost
-  one is a worker that never stops, or a handler that works on without its lease.
-- Before each command its pool reads from the socket with a time-out of zero, which raises and
+- redis-py packs commands argument by argument in Python. A batch of step commits has over a
+  thousand arguments: packing took a third of a busy worker's CPU time. Here hiredis packs, in C.
+- With a socket timeout, redis-py sends under `asyncio.wait_for`, which on Python 3.11 loses a
+  cancellation that arrives as the send finishes: every tenth one in a loop of commands. After a
+  lost cancellation, a worker never stops, or a handler continues without its lease.
+- Before each command, its pool reads from the socket with a timeout of zero, which raises and
   catches a cancellation each time. Here the buffers are checked.
-- Its blocking pool lets a caller that has just returned a connection take it again before those
-  that wait: with 64 callers on 32 connections, 32 waited until their time-out. Here they queue.
-- It passes on what a broken transport raises as it is (uvloop's RuntimeError "the handler is
-  closed" after a reset, an assertion, an error of TLS). Here a connection raises only errors of
-  redis-py, so that "Redis is away" is one question everywhere: is it a `RedisError`?
-- It keeps a connection to a server that is no longer the primary. Here it is given up, and so are
-  all that were opened before, because the address may lead to another server by now.
+- Its blocking pool lets a caller that has just returned a connection take it again before waiting
+  callers: with 64 callers on 32 connections, 32 waited until their timeout. Here callers queue.
+- It passes on a broken transport's exceptions unchanged (uvloop's RuntimeError "the handler is
+  closed" after a reset, an assertion, a TLS error). Here a connection raises only redis-py errors,
+  so the test for "Redis is unreachable" is the same everywhere: is it a `RedisError`?
+- It keeps a connection to a server that is no longer the primary. Here that connection is dropped,
+  with all older ones, because the address may lead to another server by now.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from loopline.bus.settings import tls_options
 
-_ELSEWHERE = re.compile(r"^(READONLY|UNBLOCKED|MASTERDOWN|LOADING|NOREPLICAS|CLUSTERDOWN)\b")
+_NOT_PRIMARY = re.compile(r"^(READONLY|UNBLOCKED|MASTERDOWN|LOADING|NOREPLICAS|CLUSTERDOWN)\b")
 
 
 def is_not_primary(error: BaseException) -> bool:
-    """Whether an answer comes from a server that is not, or is no longer, the primary with its
-    data: a replica, one that was demoted while we waited, one that loads or has lost its peers."""
-    kinds = (ReadOnlyError, ClusterDownError, BusyLoadingError)  # MasterDownError among them
-    return isinstance(error, kinds) or _ELSEWHERE.match(str(error)) is not None
+    """Whether an answer comes from a server that is not, or no longer, the primary with its data: a
+    replica, a server demoted while we waited, or one that is loading or has lost its replicas."""
+    kinds = (ReadOnlyError, ClusterDownError, BusyLoadingError)  # including MasterDownError
+    return isinstance(error, kinds) or _NOT_PRIMARY.match(str(error)) is not None
 
 
 class Node:
-    """The server that an address leads to now. The pools of one process share it: what a command
-    learns holds for blocking reads, too, which would wait for ever on a demoted server."""
+    """The server that an address currently leads to. The pools of one process share it: what a
+    command learns also applies to blocking reads, which would wait forever on a demoted server."""
 
     def __init__(self) -> None:
         self.generation = 0
-        """Connections of an older generation are not used again."""
+        """Connections of an older generation are no longer used."""
 
     def left(self, generation: int) -> None:
-        """Note that a connection of this generation was told to go elsewhere."""
+        """Record that a connection of this generation was redirected."""
         if generation == self.generation:
             self.generation += 1
 
@@ -89,12 +89,12 @@ class OwnConnection(AbstractConnection):
             await self.disconnect(nowait=True)
             raise RedisConnectionError(f"while connecting: {_error_text(error)}") from error
         except BaseException:
-            # It may be connected but not logged in yet, or be on another database.
+            # It may be connected but not logged in yet, or use another database.
             await self.disconnect(nowait=True)
             raise
 
     async def disconnect(self, nowait: bool = False) -> None:
-        """Close the connection. Raises nothing but a cancellation: a broken transport is closed,
+        """Close the connection. Raises nothing except a cancellation: a broken transport is closed,
         whatever it raises."""
         writer = self._writer
         try:
@@ -106,14 +106,14 @@ class OwnConnection(AbstractConnection):
                     writer.transport.abort()
 
     def take_over(self, protocol: asyncio.Protocol) -> asyncio.Transport:
-        """Hand the transport of an open connection to a protocol, which reads from now on."""
+        """Hand the transport of an open connection to a protocol, which reads from then on."""
         writer = self._writer
         assert writer is not None
         writer.transport.set_protocol(protocol)
         return cast("asyncio.Transport", writer.transport)
 
     def leave(self) -> None:
-        """Close it at once; raises nothing."""
+        """Close the connection at once; raise nothing."""
         writer = self._writer
         self._reader = self._writer = None
         if writer is not None:
@@ -135,7 +135,7 @@ class OwnConnection(AbstractConnection):
         name: str | bytes = args[0]
         words = (name.encode() if isinstance(name, str) else name).split()
         try:
-            # hiredis' stub names a tuple of one element where any length is meant.
+            # hiredis' stub declares a tuple with one element where any length is meant.
             return [hiredis.pack_command((*words, *args[1:]))]  # pyright: ignore[reportArgumentType]
         except TypeError as error:
             raise DataError(f"{name!r}: an argument is neither text, bytes nor number") from error
@@ -166,14 +166,14 @@ class OwnConnection(AbstractConnection):
             await self.disconnect(nowait=True)
             raise RedisConnectionError(f"while writing to Redis: {_error_text(error)}") from error
         except BaseException:
-            # Half a command may be on its way: nothing can follow it.
+            # Half a command may have been sent: nothing can follow it.
             await self.disconnect(nowait=True)
             raise
 
     @property
     def clean(self) -> bool:
-        """Whether the connection is open, leads to the server that the address leads to, and holds
-        no byte that nobody has asked for."""
+        """Whether the connection is open, leads to the current server of its address, and has no
+        unread bytes."""
         reader, writer, parser = self._reader, self._writer, self._parser
         if reader is None or writer is None or self.generation != self.node.generation:
             return False
@@ -208,7 +208,7 @@ _PACKING: dict[type[AbstractConnection], type[AbstractConnection]] = {
 
 
 class FairPool(ConnectionPool):
-    """Pool of at most `max_connections`; callers that find them all in use queue."""
+    """Pool of at most `max_connections`; callers queue when all are in use."""
 
     def __init__(
         self, *, max_connections: int, wait_seconds: float, node: Node | None = None, **options: Any
@@ -236,10 +236,11 @@ class FairPool(ConnectionPool):
         return connection
 
     async def ensure_connection(self, connection: AbstractConnection) -> None:
-        """Reopen a connection that was closed or reset, that holds left-over bytes, or that was
-        opened before the address was found to lead elsewhere.
+        """Reopen a connection that was closed or reset, that has unread bytes, or that was opened
+        before the address was found to lead elsewhere.
 
-        Race left open: it is closed a moment later. Then the command fails and is repeated.
+        Remaining race: the connection is closed a moment later. Then the command fails and is
+        repeated.
         """
         if isinstance(connection, OwnConnection) and connection.is_connected:
             if connection.clean:
@@ -273,7 +274,7 @@ class FairPool(ConnectionPool):
 def pool(
     url: str, *, max_connections: int, wait_seconds: float, node: Node | None = None, **options: Any
 ) -> FairPool:
-    """Make a pool from a URL, whose options override the others."""
+    """Make a pool from a URL, whose options override the other arguments."""
     options |= {**tls_options(url), **parse_url(url)}
     plain = options.pop("connection_class", Connection)
     return FairPool(

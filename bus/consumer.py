@@ -1,8 +1,8 @@
-"""A worker's loop over its work streams: read, lease, handle, settle, outlast outages.
+"""A worker's loop over its work streams: read, lease, handle, settle, survive outages.
 
-It guarantees its handler: each delivery is leased and renewed while the handler runs, the handler
-is cancelled when the lease is lost or the run is over, and whatever the handler raises ends in a
-retry or in the dead letters, never in silence.
+It guarantees that each delivery's lease is renewed while the handler runs, that the handler is
+cancelled when the lease is lost or the run has ended, and that every exception of the handler leads
+to a retry or a dead letter, never to silence.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ from loopline.bus.unfinished import give_back, hand_back, schedule_retry, wait_f
 log = structlog.get_logger("loopline.bus.consumer")
 
 SIZE_SLACK = 1024
-"""Spare bytes for a retry: its attempt may take more digits than when its size was checked."""
+"""Spare bytes for a retry: its attempt number may have more digits than when its size was
+checked."""
 
 LEAST_BLOCK_SECONDS = 0.05
-"""Shortest blocking read, however many shards take turns: Redis takes 0 for no end."""
+"""Shortest blocking read, even if many shards take turns: Redis treats 0 as no limit."""
 
-LET_GO_SECONDS = 2.0
-"""Longest time for releasing abandoned work in Redis."""
+RELEASE_SECONDS = 2.0
+"""Maximum time for releasing abandoned work in Redis."""
 
 Handler = Callable[[Delivery], Awaitable[None]]
 
@@ -73,11 +74,11 @@ class Consumer:
         local: bool = False,
         eager: bool = False,
     ) -> None:
-        """`ends_runs`: whether it may end runs that are overdue, for which it must be allowed to
-        read their journals. `local`: its process publishes to its streams, too, and reads for it
-        as it does (`loopline.bus.local_delivery`). `eager`: its handler may begin ahead of a run's
-        admission (`loopline.bus.eager_start`): it does nothing that others see before it marks,
-        replies or commits."""
+        """`ends_runs`: whether the consumer may end overdue runs, which requires permission to read
+        their journals. `local`: the consumer's process also publishes to its streams, and reads for
+        it while publishing (`loopline.bus.local_delivery`). `eager`: the handler may start before a
+        run's admission (`loopline.bus.eager_start`) because it does nothing visible to others
+        before it marks, replies or commits."""
         self.bus = bus
         self.streams = tuple(streams)
         self.name = f"{worker}-{uuid.uuid4().hex[:8]}"
@@ -88,13 +89,13 @@ class Consumer:
         self._concurrency = concurrency
         self._running: dict[asyncio.Task[None], tuple[Shard, str, Lease]] = {}
         self._asked = 0
-        """Places that readers have asked Redis to fill."""
+        """Slots that readers have asked Redis to fill."""
         self._kept = 0
-        """Places that readers leave to the next sweep."""
+        """Slots that readers leave to the next sweep."""
         self._known_work = 0
-        """Readers in line for a place whose shard had work when they last looked."""
+        """Readers waiting for a slot whose shard had work when they last checked."""
         self._turn = asyncio.Lock()
-        """Lock that readers take in the order in which they came: no shard is skipped."""
+        """Lock that readers get in order of arrival: no shard is skipped."""
         self._room = asyncio.Event()
         self._room.set()
         self._draining = asyncio.Event()
@@ -111,7 +112,7 @@ class Consumer:
 
     @property
     def _spare_places(self) -> int:
-        """Places that a reader may ask Redis to fill; negative where it was asked for more."""
+        """Slots that a reader may ask Redis to fill; negative if too many were asked for."""
         return self.free - self._asked - self._kept
 
     def holding(self, key: str) -> list[tuple[str, int]]:
@@ -120,14 +121,14 @@ class Consumer:
         return [(lease.entry, lease.count) for lease in leases if lease.stream == key]
 
     def keep(self, places: int) -> None:
-        """Leave that many places to the next sweep, instead of reading new work into them."""
+        """Leave this many slots to the next sweep, instead of reading new work into them."""
         self._kept = min(places, self._concurrency)
         if self._spare_places > 0:
             self._room.set()
 
     async def run(self) -> None:
-        """Serve until `drain` is called; then finish what is in hand and return. Raises what ends a
-        reader or the sweeper; an outage of Redis never does."""
+        """Serve until `drain` is called; then finish the deliveries in hand and return. Raises what
+        stops a reader or the sweeper; a Redis outage never stops them."""
         if self._local:
             self.bus.local.serve(self.streams, self)
         background = tasks.Background()
@@ -156,35 +157,37 @@ class Consumer:
             await tasks.end(readers)
         if self._running:
             # The supervisor that stops a worker may lose patience, and SIGKILL leaves no time to
-            # report: a death from here on is not blamed on the deliveries in hand.
-            excuse = retry_during_outage(
-                "excuse",
-                lambda: give_back(self.bus, self.name, self._running.values(), let_go=False),
+            # report: from here on, the worker's death is not counted against the deliveries in
+            # hand.
+            not_failed = retry_during_outage(
+                "mark as not failed",
+                lambda: give_back(self.bus, self.name, self._running.values(), release=False),
             )
-            background.start(excuse, name="excuse", may_end=True)
+            background.start(not_failed, name="mark as not failed", may_end=True)
         while self._running:
             await asyncio.wait(set(self._running))
 
     async def _release_abandoned(self, leases: Sequence[tuple[Shard, str, Lease]]) -> None:
-        """Release abandoned work, which then goes to another worker at once; if Redis is away, it
-        goes there when its lease has run out."""
+        """Release abandoned work, so that another worker gets it at once; if Redis is unreachable,
+        another worker gets it when the lease expires."""
         with contextlib.suppress(TimeoutError, *OUTAGE):
-            async with asyncio.timeout(LET_GO_SECONDS):
-                await give_back(self.bus, self.name, leases, let_go=True)
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await give_back(self.bus, self.name, leases, release=True)
 
     async def _return_uncounted(self, delivery: Delivery) -> None:
-        """Undo the count of a delivery that another worker took over though this one lives: it was
-        frozen or cut off, and that is not a failure of the message."""
+        """Undo the count of a delivery that another worker took over although this worker is alive:
+        this worker was frozen or cut off, which is not the message's fault."""
         leases = [(delivery.shard, delivery.stream, delivery.lease)]
         with contextlib.suppress(BusUnavailable):
             await retry_during_outage(
-                "not counted",
-                lambda: give_back(self.bus, self.name, leases, let_go=False),
+                "undo count",
+                lambda: give_back(self.bus, self.name, leases, release=False),
                 give_up_after=self.bus.settings.lease_seconds,
             )
 
     def drain(self) -> None:
-        """Take nothing new. Leases of deliveries in hand stay renewed until they are done."""
+        """Accept no new deliveries. Leases of deliveries in hand are renewed until they are
+        done."""
         self._draining.set()
         self._room.set()
 
@@ -193,7 +196,7 @@ class Consumer:
         return self._draining.is_set()
 
     async def ensure_groups(self, shard: Shard) -> None:
-        """Create streams and groups; from 0, so that entries from before the first worker count."""
+        """Create streams and groups, from 0 to include entries from before the first worker."""
         for name in self.streams:
             await retry_during_outage(
                 "group create", lambda n=name: self._create_group(shard.work(n))
@@ -205,7 +208,7 @@ class Consumer:
     async def _leave(self) -> None:
         for shard in self.bus.keys.all_shards():
             for stream in self.streams:
-                with contextlib.suppress(*OUTAGE):  # the reaper of another worker does it later
+                with contextlib.suppress(*OUTAGE):  # another worker's reaper does this later
                     await scripts.call(
                         self.bus.redis, "reap", [shard.work(stream)], [GROUP, 0, self.name]
                     )
@@ -235,11 +238,12 @@ class Consumer:
             more = bool(streams)
 
     async def _reserve_places(self, more: bool) -> int:
-        """Deliveries of each stream to read now, once there is a place; 0 when drained.
+        """Wait for a slot; return the deliveries of each stream to read now, 0 when drained.
 
-        Places are kept for all that is asked for: a delivery that waited here for one could be
-        another worker's. A reader of one shard among several asks for all there are only when it
-        does not wait for them (`more`), else for one, so that the others can wait alongside it.
+        Every requested delivery has a reserved slot: a delivery that waited here for a slot could
+        be handled by another worker. If there are several shards, a reader takes all slots only
+        when it will not block (`more`); otherwise it takes one, so that the other readers can wait
+        at the same time.
         """
         self._known_work += more
         try:
@@ -249,7 +253,7 @@ class Consumer:
                     if spare > 0:
                         all_there_are = more or self.bus.keys.shards == 1
                         if self._local:
-                            spare = (spare + 1) // 2  # the others are for `reserve`
+                            spare = (spare + 1) // 2  # the rest is for `reserve`
                         count = max(1, spare // len(self.streams)) if all_there_are else 1
                         self._asked += count * len(self.streams)
                         return count
@@ -260,7 +264,7 @@ class Consumer:
             self._known_work -= more
 
     async def _fetch(self, wanted: dict[Any, Any], count: int, block: int | None) -> list[Any]:
-        """Read entries by stream. Afterwards they are in hand, and places asked for without result
+        """Read entries by stream. Afterwards the entries are in hand, and slots without an entry
         are free again: nothing may be awaited in between."""
         try:
             streams = await self.bus.blocking.xreadgroup(
@@ -273,9 +277,9 @@ class Consumer:
                 self._room.set()
 
     def _block_ms(self, more: bool) -> int | None:
-        """Duration of the next blocking read, in ms; None means no blocking. Where there are not
-        places for all shards at once, they take turns within `block_seconds`, and no shard keeps a
-        place waiting that another has work for."""
+        """Duration of the next blocking read, in ms; None means no blocking. If there are not
+        enough slots for all shards at once, shards take turns within `block_seconds`, and no shard
+        holds a slot waiting while another shard has work for it."""
         shards = self.bus.keys.shards
         if shards > 1 and (more or self._known_work):
             return None
@@ -284,15 +288,15 @@ class Consumer:
         return int(1000 * max(LEAST_BLOCK_SECONDS, seconds))
 
     def reserve(self) -> bool:
-        """Keep a place for a delivery that this process reads as it publishes; False if there is
-        none."""
+        """Reserve a slot for a delivery that this process reads as it publishes; False if none is
+        free."""
         if self.draining or self._spare_places <= 0:
             return False
         self._asked += 1
         return True
 
     def release(self) -> None:
-        """Free a place that `reserve` kept."""
+        """Free a slot that `reserve` took."""
         self._asked -= 1
         if self._spare_places > 0:
             self._room.set()
@@ -306,7 +310,8 @@ class Consumer:
         count: int,
         state: RunState | None = None,
     ) -> None:
-        """Start handling a delivery that this consumer now holds; `state` as `Delivery.state`."""
+        """Start handling a delivery that this consumer now holds; `state` as in
+        `Delivery.state`."""
         lease = Lease(shard.work(stream), entry, self.name, count)
         task = asyncio.create_task(self._serve(shard, stream, lease, body, state))
         self._running[task] = (shard, stream, lease)
@@ -322,9 +327,9 @@ class Consumer:
         start: EagerStart,
         record: BaseModel | None = None,
     ) -> EagerDelivery | None:
-        """Start handling a message that goes to its stream with the run's admission, or not at all;
-        None if it must not begin before. `record`: its payload, if it was not written elsewhere.
-        Raises what `Registry.decode` raises."""
+        """Start handling a message that reaches its stream with the run's admission, or not at all;
+        None if it must not start before. `record`: its payload, if the payload came from this
+        process. Raises what `Registry.decode` raises."""
         if not self._eager:
             return None
         payload = self.bus.registry.decode(envelope) if record is None else record
@@ -348,7 +353,11 @@ class Consumer:
         if self._spare_places > 0:
             self._room.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("delivery left to its lease", error=str(error), kind=type(error).__name__)
+            log.error(
+                "delivery abandoned until its lease expires",
+                error=str(error),
+                kind=type(error).__name__,
+            )
 
     async def _serve(
         self, shard: Shard, stream: str, lease: Lease, body: bytes, state: RunState | None
@@ -366,16 +375,20 @@ class Consumer:
                 await hand_back(self.bus, shard, stream, lease, envelope, body, str(error))
                 return
         except Exception as error:  # noqa: BLE001 - an upcaster or validator may raise anything
-            # It would raise at every delivery, before any count of attempts is looked at.
+            # It would fail at every delivery, before any count of attempts is checked.
             await add_dead_letter(
                 self.bus, shard, stream, lease, body, f"{type(error).__name__}: {error}",
                 trace="" if isinstance(error, BusError) else traceback.format_exc(),
             )  # fmt: skip
             return
         if envelope.run_id and self.bus.keys.shard_of(envelope.run_id) != shard:
-            # The number of shards was changed since this process joined, which it will learn in a
-            # moment; a process that knows takes it once this lease has run out.
-            log.warning("left to others", why="the shards were changed", run_id=envelope.run_id)
+            # The number of shards has changed since this process joined, which it will learn in a
+            # moment. A process that already knows takes the message once this lease has expired.
+            log.warning(
+                "message left to other workers",
+                why="the number of shards has changed",
+                run_id=envelope.run_id,
+            )
             return
         delivery = Delivery(self.bus, shard, stream, lease, envelope, payload, state)
         await self._serve_delivery(delivery, body)
@@ -403,7 +416,7 @@ class Consumer:
             delivery.eager.on_held.append(hold)
         try:
             async with self._places:
-                # Never unbound: the context belongs to this task and ends with it.
+                # Never unbound: the context belongs to this task and goes away with it.
                 structlog.contextvars.bind_contextvars(
                     run_id=envelope.run_id,
                     trace_id=trace_id_of(envelope.run_id, envelope.traceparent),
@@ -411,18 +424,18 @@ class Consumer:
                 failures = await self._begin(delivery)
                 if failures is None:
                     self.bus.observer.lease_lost(stream)
-                    log.warning("lease lost before it began", run_id=envelope.run_id)
+                    log.warning("lease lost before the handler started", run_id=envelope.run_id)
                 elif failures >= self.bus.settings.max_attempts:
                     await add_dead_letter(
                         self.bus, shard, stream, delivery.lease, body,
-                        f"handlings without an end: {failures}; its handler kills or outlives "
-                        "its worker",
+                        f"attempts without a result: {failures}; the handler crashes its "
+                        "worker, or never returns",
                     )  # fmt: skip
                 else:
                     await self._handle(delivery, body, failures)
         except asyncio.CancelledError:
             if not verdicts:
-                raise  # shutdown: the message stays on the bus for another
+                raise  # shutdown: the message stays on the bus for another worker
             task.uncancel()
             log.info("work abandoned", why=verdicts[0].name, run_id=envelope.run_id)
             if verdicts[0] is Verdict.RUN_ENDED:
@@ -436,7 +449,7 @@ class Consumer:
             self.bus.keeper.release(delivery.lease)
 
     async def _begin(self, delivery: Delivery) -> int | None:
-        """Earlier failures of this message, in retries and in handlings that never ended; None if
+        """Earlier failures of this message, in retries and in attempts that never finished; None if
         another worker has it."""
         lease, before = delivery.lease, 0
         if lease.count > 1:
@@ -451,14 +464,14 @@ class Consumer:
         try:
             await self._run_handler(delivery)
         except NotDelivered as error:
-            log.debug("started for nothing", run_id=delivery.envelope.run_id, error=str(error))
+            log.debug("early start discarded", run_id=delivery.envelope.run_id, error=str(error))
         except LeaseLost as error:
             self.bus.observer.lease_lost(delivery.stream)
             log.warning("lease lost", error=str(error))
             await self._return_uncounted(delivery)
         except RunEnded:
-            # A passed deadline ends the run through the sweeper; there is nothing left to do for
-            # this message.
+            # The sweeper ends a run whose deadline has passed; nothing is left to do for this
+            # message.
             await delivery.drop()
         except OtherVersion as error:
             again = delivery.envelope.model_copy(update={"attempt": failures})
@@ -477,8 +490,8 @@ class Consumer:
             await schedule_retry(delivery, body, str(error), "", error.delay, count)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the message's fate
             if isinstance(error, BusUnavailable) or is_outage(error):
-                # Not the message's fault: the attempt does not count. A handler's own OSError does,
-                # or a missing file would be tried until the run's deadline.
+                # Not the message's fault: the attempt does not count. A handler's own OSError does
+                # count, or a missing file would be retried until the run's deadline.
                 await schedule_retry(delivery, body, str(error), "", None, failures)
                 return
             log.error("handler failed", error=str(error), kind=type(error).__name__)
@@ -493,7 +506,7 @@ class Consumer:
         except NotDelivered:
             raise
         except Exception:
-            await delivery.held()  # what becomes of the message is told to the stream
+            await delivery.held()  # the outcome goes to the stream: the lease must be held
             raise
         finally:
             observer.handled(delivery.stream, time.monotonic() - begun)

@@ -1,6 +1,6 @@
-"""Texts by the hash of their content: written once, read by anyone who has the hash.
+"""Texts by content hash: written once, readable by anyone who has the hash.
 
-So texts that many runs share need not travel with each run. The bus does not interpret the texts; a
+Texts that many runs share need not be sent with each run. The bus does not interpret the texts; a
 text never changes, it only expires.
 """
 
@@ -16,24 +16,25 @@ from loopline.bus.connection import retry_during_outage
 from loopline.bus.keys import CONTENT_LIFE_MS
 
 RENEW_SECONDS = 600.0
-"""Seconds after which a process writes a text again, for a server that lost its data."""
+"""Seconds after which a process writes a text again, in case the server has lost its data."""
 MAX_CONTENT_BYTES = 262_144
 MAX_REMEMBERED = 4_096
-"""Texts that a process knows to lie on the bus. One that it forgets it writes again."""
+"""Maximum number of texts that a process remembers as present on the bus; it rewrites the
+others."""
 GIVE_UP_SECONDS = 30.0
-"""Seconds that a write waits for a server that is away, as an admission does."""
+"""Seconds that a write waits for an unreachable server, as an admission does."""
 
 
 class ContentWriter:
-    """Texts that this process has written, so that it rarely writes them again."""
+    """Texts that this process has written, so that it rarely rewrites them."""
 
     def __init__(self) -> None:
         self._written: Remembered[str, float] = Remembered(MAX_REMEMBERED)
         """Time of the last write (monotonic seconds), by digest."""
 
     def missing(self, digests: Mapping[str, str]) -> bool:
-        """Whether one of these (name → digest) may be missing on the bus, as far as this process
-        knows."""
+        """Whether one of these texts (name → digest) may be missing on the bus, as far as this
+        process knows."""
         oldest = time.monotonic() - RENEW_SECONDS
         times = (self._written.get(digest) for digest in digests.values())
         return any(written is None or written <= oldest for written in times)
@@ -57,8 +58,8 @@ class ContentWriter:
 
 
 async def read_content(bus: Bus, digest: str) -> str | None:
-    """The text with this SHA-256 (hexadecimal); None where the bus has none, or a different one
-    under its name."""
+    """The text with this SHA-256 (hexadecimal); None if the bus has none, or has a different text
+    under that name."""
     body = await retry_during_outage("content", lambda: bus.redis.get(bus.keys.content(digest)))
     if body is None or hashlib.sha256(body).hexdigest() != digest:
         return None

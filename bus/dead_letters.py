@@ -1,5 +1,5 @@
-"""Dead letters: messages that failed after all retries, kept whole with the reason, to inspect and
-replay."""
+"""Dead letters: messages that failed after all retries, stored whole with the reason, to inspect
+and replay."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 log = structlog.get_logger("loopline.bus.dead_letters")
 
 REPLAY_SECONDS = 600.0
-"""Least time that a replayed run gets, in seconds."""
+"""Minimum time that a replayed run gets, in seconds."""
 
 _ID = re.compile(r"([0-9]{1,3})/([0-9]{1,19}-[0-9]{1,19})")
-"""Shard and entry of an id. It matches nothing that Redis would refuse as an entry's id."""
+"""Shard and entry of an id. It matches only ids that Redis accepts as entry ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One message that was given up. `id` names shard and entry."""
+    """One message that was given up. `id` contains shard and entry."""
 
     id: str
     stream: str
@@ -59,7 +59,7 @@ async def add_dead_letter(
     envelope: Envelope | None = None,
 ) -> None:
     """Move a held delivery to the dead letters. Its run ends with `error`; if it is a request, its
-    waiters get an error reply instead and decide themselves."""
+    waiters get an error reply instead and decide for themselves."""
     if envelope is None:
         try:
             envelope = Envelope.from_json(body)
@@ -69,7 +69,7 @@ async def add_dead_letter(
     is_request = bool(envelope and envelope.reply_key)
     reply = error_reply("dead_letter", reason, retryable=False) if is_request else b""
     request = shard.request(envelope.reply_key if envelope else "")
-    # Workers that answer requests may not read runs, and end none: those keys would be needed.
+    # Workers that answer requests may not read runs, and end none: the run's keys would be needed.
     ends_run = bool(run_id) and not is_request
     keys = [
         lease.stream,
@@ -131,10 +131,10 @@ async def show(bus: Bus, letter_id: str) -> DeadLetter:
 
 
 async def replay(bus: Bus, letter_id: str) -> str:
-    """Send a letter back to its stream and wake its run. Returns the stream's name.
+    """Send a letter back to its stream and reactivate its run. Returns the stream's name.
 
-    Raises `BusError` naming why it can't be: it is not an envelope, it was replayed, its run's
-    journal has expired, or its run ended in another way.
+    Raises `BusError` with the reason if it can't be replayed: it is not an envelope, it was already
+    replayed, its run's journal has expired, or its run ended in another way.
     """
     letter = await show(bus, letter_id)
     shard, entry = _parse(bus, letter_id)
@@ -143,7 +143,7 @@ async def replay(bus: Bus, letter_id: str) -> str:
     except MalformedEnvelope as error:
         raise MalformedEnvelope(
             f"dead letter {letter_id} can't be replayed: {error}; `runtime dead show {letter_id}` "
-            f"has it whole, `runtime dead purge {letter_id}` deletes it"
+            f"shows all of it, `runtime dead purge {letter_id}` deletes it"
         ) from error
     deadline = max(envelope.deadline, bus.clock.now() + REPLAY_SECONDS)
     again = envelope.model_copy(update={"attempt": 0, "deadline": deadline, "handed_back": 0.0})
@@ -160,7 +160,7 @@ async def replay(bus: Bus, letter_id: str) -> str:
     why = {
         b"missing": "it was replayed or purged meanwhile",
         b"expired": f"the journal of run {envelope.run_id} has expired",
-        b"ended": f"run {envelope.run_id} has ended in another way since",
+        b"ended": f"run {envelope.run_id} has since ended in another way",
         b"over": f"it is a request of run {envelope.run_id}, which has ended: nobody waits for "
         "its answer",
     }
@@ -170,7 +170,7 @@ async def replay(bus: Bus, letter_id: str) -> str:
 
 
 async def purge(bus: Bus, letter_id: str | None = None) -> int:
-    """Delete one letter, or all. Returns how many."""
+    """Delete one letter, or all. Returns the number of deleted letters."""
     if letter_id is not None:
         shard, entry = _parse(bus, letter_id)
         return int(await bus.redis.xdel(shard.dead, entry))

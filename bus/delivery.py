@@ -1,4 +1,4 @@
-"""One message in a worker's hands."""
+"""One message that a worker is handling."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from loopline.bus.bus import Bus
 
 REQUEST_LIFE_MS = 86_400_000
-"""Life of a stored result in ms: longer than the longest step that may ask for it again. It goes a
-minute after its step is committed or its run has ended; with the journal, if a replay may wake that
-run."""
+"""Life of a stored result in ms: longer than the longest step that may ask for it again. The result
+expires a minute after its step is committed or its run has ended, or with the journal if a replay
+may reactivate the run."""
 
 
 @dataclass(slots=True)
 class Delivery:
-    """A leased message. End it with exactly one of `commit`, `reply` or `drop`, or raise."""
+    """A leased message. Settle it with exactly one of `commit`, `reply` or `drop`, or raise."""
 
     bus: Bus
     shard: Shard
@@ -42,15 +42,15 @@ class Delivery:
     envelope: Envelope
     payload: BaseModel
     state: RunState | None = None
-    """The run at the time when this process published the message, a moment ago."""
+    """The run as of a moment ago, when this process published the message."""
     eager: EagerDelivery | None = None
-    """Early start of a message that is handled before it is published. Until it is, the lease has
-    no entry."""
+    """Early start of a message that is handled before it is published. Until then, the lease has no
+    entry."""
     limited: bool = True
-    """False where `deadline` has seen that no budget limits the run's calls."""
+    """False if `deadline` found that no budget limits the run's calls."""
     settling: bool = False
-    """Redis has been told what becomes of the message, and its answer says whether the lease still
-    held: that the keeper does not find the lease any more means nothing from here on."""
+    """Redis has been sent the outcome, and its answer tells whether the lease was still held. From
+    here on the keeper may fail to find the lease, which means nothing."""
 
     @contextmanager
     def _settle(self) -> Generator[None]:
@@ -68,18 +68,18 @@ class Delivery:
 
     @property
     def published(self) -> float:
-        """Time when the message was put on its stream, in Unix seconds of the server's clock."""
+        """Time when the message was added to its stream, in Unix seconds of the server's clock."""
         if self.lease.entry == UNKNOWN_ENTRY:
             return self.bus.clock.now()
         return int(self.lease.entry.partition("-")[0]) / 1000
 
     async def run_state(self) -> RunState:
-        """The run with its journal: as the bus holds it, or as it was admitted a moment ago. The
-        commit notices later changes."""
+        """The run with its journal: as stored on the bus, or as admitted a moment ago. The commit
+        notices later changes."""
         return self.state or await self.bus.run_state(self.envelope.run_id)
 
     async def deadline(self) -> float | None:
-        """Deadline of the run, as `Bus.deadline_of` gives it."""
+        """Deadline of the run, as `Bus.deadline_of` returns it."""
         if self.state is not None:
             return self.state.deadline
         deadline, self.limited = await self.bus.deadline_and_limited(self.envelope.run_id)
@@ -91,7 +91,7 @@ class Delivery:
         committer, local = self.bus.committer(self.shard), self.bus.local
         ended = self._ended_state(commit)
         if ended is not None:
-            local.tell_coming(ended)
+            local.tell_expected_end(ended)
 
         def on_word(word: str) -> None:
             if word == "budget":
@@ -103,7 +103,7 @@ class Delivery:
             return await committer.commit(self.lease, self.envelope, commit, on_word)
 
     def _ended_state(self, commit: StepCommit) -> RunState | None:
-        """The state of a run of one step, which this process knows completely, once that is
+        """The state of a one-step run, which this process knows completely, after the step is
         committed."""
         if self.state is None or commit.finish is None:
             return None
@@ -122,7 +122,7 @@ class Delivery:
         )
 
     def call_name(self, number: int) -> str:
-        """Name of the `number`-th paid call of this delivery in the ledger; never used again."""
+        """Name of this delivery's `number`-th paid call in the ledger; never reused."""
         lease = self.lease
         return f"{lease.consumer}/{lease.count}/{lease.entry}/{number}"
 
@@ -133,14 +133,14 @@ class Delivery:
         accounted: Sequence[tuple[int, bytes]] = (),
         most: Reservation = NOTHING,
     ) -> None:
-        """Write ahead of the `number`-th call that may be paid for, and hold the `most` that it can
-        come to in every budget of the run; send it only after this.
+        """Record the `number`-th call, which may cost money, before it is sent, and reserve its
+        maximum cost `most` in every budget of the run. Send the call only after this.
 
-        `unknown` becomes its usage entry if this delivery never accounts for it: by `reply`, or
-        by the `accounted` of a later mark, which are numbers and usage entries (empty where nothing
-        was paid). It is empty for a call that nobody bills, which is held alone. Raises
-        `LeaseLost`, `RunEnded`, `BudgetExceeded`, or `NoRoom` where the budget is held by calls
-        that are under way: then nothing may be sent.
+        `unknown` becomes the call's usage entry if this delivery never accounts for it, either by
+        `reply` or by the `accounted` argument of a later mark (call numbers and usage entries,
+        empty if nothing was paid). It is empty for an unbilled call, for which this only reserves.
+        Raises `LeaseLost`, `RunEnded`, `BudgetExceeded`, or `NoRoom` if calls in progress have
+        reserved the budget: then nothing may be sent.
         """
         result: bytes | list[bytes] | None = None
         if self.eager is not None:
@@ -203,14 +203,14 @@ class Delivery:
         usage: Sequence[tuple[bytes, bytes]] = (),
         record: object = None,
     ) -> None:
-        """Answer a request. Each usage entry comes twice: as used, and marked as discarded.
+        """Answer a request. Each usage entry has two versions: used, and marked as discarded.
 
-        With `store`, a retried step is handed this reply and pays nothing; without it (an error
-        that may pass) it may ask again. Every call that was marked is accounted for by this: what
-        is not among the entries was not paid. A reply over the size limit is replaced by an error
-        that says so. Raises `LeaseLost` when another worker has the request; the usage was entered
-        all the same, because it was paid for.
-        `record` is what the reply was written from, for a step of this process.
+        With `store`, a retried step gets this reply and pays nothing; without it (a transient
+        error) the step may ask again. This accounts for every marked call: a call without an entry
+        cost nothing. A reply over the size limit is replaced by an error that states this. Raises
+        `LeaseLost` when another worker has the request; the usage is entered anyway, because it was
+        paid for. `record` is the object that the reply was serialized from, for a step of this
+        process.
         """
         await self.held()
         lease, keys = self.lease, self._request_keys()
@@ -229,7 +229,8 @@ class Delivery:
             args += [used, discarded]
         limit = self.bus.settings.max_message_bytes
         if len(reply) > limit:
-            # It was paid for: the usage is entered, and the waiter learns why it gets nothing.
+            # The calls were paid for: their usage is entered, and the waiter learns why it gets no
+            # result.
             args[4] = error_reply(
                 "too_large", f"the reply has {len(reply)} bytes; the limit is {limit} "
                 "(max_message_bytes)", retryable=False,
@@ -238,8 +239,8 @@ class Delivery:
         committer = self.bus.committer(self.shard)
         handed_over = Reply(cast("bytes", args[4]), record if args[4] is reply else None)
         if store and self.bus.local.waits_for(key):
-            # The step of this process that asked may continue: its commit is not applied without
-            # this.
+            # The step in this process that asked may continue: its commit is applied only with this
+            # reply.
             pending = committer.reply_later(self.envelope, keys, args)
             self.bus.local.tell_reply(key, handed_over)
             with self._settle():
@@ -249,11 +250,11 @@ class Delivery:
                 result = await committer.reply(keys, args)
         if result == "lost":
             raise LeaseLost(f"request {key}: taken over")
-        self.bus.local.tell_reply(key, handed_over)  # also who has asked again meanwhile
+        self.bus.local.tell_reply(key, handed_over)  # also callers that have asked again meanwhile
 
     async def drop(self) -> None:
-        """Settle without effect: the run is over. A run that a replay may wake keeps the
-        message."""
+        """Settle the message without effect: the run has ended. A run that a replay may reactivate
+        keeps the message."""
         await self.held()
         lease, shard, envelope = self.lease, self.shard, self.envelope
         keys = [lease.stream, shard.run(envelope.run_id), shard.request(envelope.reply_key)]

@@ -1,10 +1,10 @@
-"""A step that begins before its run is admitted, in the process that admits it.
+"""Start a step before its run is admitted, in the process that admits the run.
 
-A process that serves the stream of a run's first step knows everything that this step starts with.
-So the step begins immediately, and nothing is sent until it reaches a call that is paid for: then
-admission, request and mark go to Redis in one script (`start.lua`), which does what the three would
-have done one after the other. Nobody sees what a step does before that. So if the run is refused,
-or its message goes to another reader, the step is dropped without effect.
+A process that serves the stream of a run's first step has all inputs of that step. So the step
+starts immediately, and nothing is sent until it reaches a paid call: then admission, request and
+mark go to Redis in one script (`start.lua`), which does what the three would do in sequence. A step
+has no visible effect before that. So if the run is refused, or another reader gets its message, the
+step is dropped without effect.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from loopline.bus.local_delivery import LocalDelivery
 
 LONGEST_WAIT = 1.0
-"""Most seconds that an admission waits for its first step: long enough for a step that waits for
+"""Maximum seconds that an admission waits for its first step: long enough for a step that waits for
 its turn on an overloaded machine."""
 
 UNKNOWN_ENTRY = "@entry"
-"""Placeholder of a stream entry's id, before there is one."""
+"""Placeholder for the id of a stream entry that does not exist yet."""
 
 
 class EagerDelivery:
@@ -44,30 +44,30 @@ class EagerDelivery:
         self.stream = stream
         self.body = body
         self.entry: str | None = None
-        """Id of its stream entry, once this process holds it."""
+        """Id of the message's stream entry, once this process holds it."""
         self.on_held: list[Callable[[str], None]] = []
-        """Callbacks that get the entry's id, in the step in which it is known."""
+        """Callbacks that receive the entry's id in the same loop step in which it becomes known."""
         self.task: asyncio.Task[None] | None = None
         self.ended = False
 
     def end(self) -> None:
-        """Note that its handler has ended, perhaps before the message was published."""
+        """Record that the handler has finished, perhaps before the message was published."""
         self.ended = True
         self.start.ready.set()
 
     async def held(self) -> None:
-        """Wait until this process holds the message. Raises `NotDelivered` where it never will."""
+        """Wait until this process holds the message. Raises `NotDelivered` if it never will."""
         await self.start.send()
         if self.entry is None:
-            raise NotDelivered(f"a message of run {self.start.run_id} went elsewhere")
+            raise NotDelivered(f"a message of run {self.start.run_id} was delivered elsewhere")
 
     def give_up(self) -> None:
-        """Stop the step: the message belongs to another reader, or was never published."""
+        """Stop the step: another reader has the message, or it was never published."""
         if self.entry is None and self.task is not None:
             self.task.cancel()
 
     def settle(self, shard: Shard, read: Any) -> None:
-        """Note what the script has read for its reader, and start on it if it belongs to another
+        """Record what the script has read for this reader, and start on it if it is another
         message."""
         entries: list[tuple[bytes, list[bytes]]] = read[1] if read else []
         for entry, fields in entries:
@@ -98,22 +98,22 @@ class _Request:
 
 @dataclass
 class EagerStart:
-    """The start of one run that is being admitted."""
+    """The start of a run that is being admitted."""
 
     run_id: str
     shard: Shard
     state: RunState
     local: LocalDelivery
     ready: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when nothing more goes with the admission."""
+    """Set when nothing more can be sent with the admission."""
     sent: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the script was called, or the run is given up."""
+    """Set when the script was called, or the run was given up."""
     first: EagerDelivery | None = None
     request: _Request | None = None
     mark: _Mark | None = None
 
     async def wait_until_ready(self) -> None:
-        """Wait until the first step needs the admission, or has taken too long."""
+        """Wait until the first step needs the admission, or takes too long."""
         timer = asyncio.get_running_loop().call_later(LONGEST_WAIT, self.ready.set)
         try:
             await self.ready.wait()
@@ -121,7 +121,7 @@ class EagerStart:
             timer.cancel()
 
     def end(self) -> None:
-        """Notify waiters that nothing more comes, and stop the work that was started for
+        """Notify waiters that nothing more is coming, and stop work that was started for
         nothing."""
         self.ready.set()
         self.sent.set()
@@ -130,7 +130,7 @@ class EagerStart:
                 delivery.give_up()
 
     async def send(self) -> None:
-        """Have the admission sent as it is now, and wait until it was."""
+        """Send the admission as it is now, and wait until it was sent."""
         self.ready.set()
         await self.sent.wait()
 
@@ -142,7 +142,7 @@ class EagerStart:
         args: Sequence[Value],
         record: BaseModel | None = None,
     ) -> list[Any] | None:
-        """Send a request with the admission; returns what `request.lua` answers. None: ask as
+        """Send a request with the admission; return the answer of `request.lua`. None: send it as
         usual, the run is admitted. Raises `NotDelivered`."""
         if not self.ready.is_set() and self.request is None:
             body = args[0]
@@ -156,13 +156,13 @@ class EagerStart:
                 return self.request.answer
         await self.send()
         if self.first is None or self.first.entry is None:
-            raise NotDelivered(f"run {self.run_id} was begun elsewhere, or never")
+            raise NotDelivered(f"run {self.run_id} was started elsewhere, or never")
         return None
 
     async def mark_call(
         self, delivery: EagerDelivery, number: int, unknown: bytes, most: Reservation
     ) -> bytes | list[bytes] | None:
-        """Mark a call with the admission; returns what `mark.lua` answers. None: mark as usual.
+        """Mark a call with the admission; return the answer of `mark.lua`. None: mark it as usual.
         Raises `NotDelivered`."""
         request = self.request
         if not self.ready.is_set() and request is not None and request.delivery is delivery:
@@ -173,7 +173,7 @@ class EagerStart:
     def script_parts(
         self, admit_keys: list[str], admit_args: list[Value], body: bytes
     ) -> tuple[list[str], list[Value]]:
-        """Keys and arguments of start.lua. `admit_args` lack the message and its reader."""
+        """Keys and arguments of start.lua. `admit_args` lacks the message and its reader."""
         assert self.first is not None
         reader = "" if self.first.ended else self.first.reader.name
         admit = [*admit_args, body, reader]
@@ -194,7 +194,7 @@ class EagerStart:
         return keys, [*args, *admit, *request_args, *mark_args]
 
     def settle(self, results: list[Any]) -> None:
-        """Take what start.lua has returned."""
+        """Process the results of start.lua."""
         assert self.first is not None
         admitted = results[0]
         if admitted[0] == b"admitted":

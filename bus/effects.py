@@ -1,9 +1,10 @@
 """Calls that must not be made twice, whatever happens to the worker that makes them.
 
-Such a call is written down before it is made (`begin`) and its outcome before its reply is given
-(`finish`). A worker that takes over a request whose call began does not make it again: it returns
-the recorded outcome, or has none until somebody enters it (`resolve`). To the bus the notes about a
-call are bytes; the call is listed (`unfinished`) as long as it has no outcome.
+Such a call is recorded before it is made (`begin`), and its outcome before the reply is sent
+(`finish`). A worker that takes over a request whose call has started does not repeat the call: it
+returns the recorded outcome, or reports it as unknown until a person enters it (`resolve`). The bus
+treats the notes about a call as bytes; the call is listed (`unfinished`) as long as it has no
+outcome.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ class Start(Enum):
     FIRST = "first"
     """The call may be made."""
     INTERRUPTED = "interrupted"
-    """It began before and its outcome is unknown: it must not be made."""
+    """The call has started before and its outcome is unknown: it must not be made."""
 
 
 class Resolution(Enum):
     """Result of `resolve`."""
 
     WAITING = "waiting"
-    """The run waited for it, and continues."""
+    """The run was waiting for the call, and continues."""
     SETTLED = "settled"
-    """Nothing waits for it: the call is only removed from the list."""
+    """No run is waiting for the call: it is only removed from the list."""
     BUSY = "busy"
     """A worker is making the call: nothing was changed."""
     MISSING = "missing"
@@ -46,26 +47,26 @@ class Resolution(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedCall:
-    """A call that began and has no outcome."""
+    """A call that has started and has no outcome."""
 
     shard: Shard
     request: str
-    """Key of its request."""
+    """Key of the call's request."""
     in_hand: bool
-    """A worker is at it."""
+    """Whether a worker is making the call now."""
     note: bytes
-    """Note that `begin` or `finish` wrote down."""
+    """Note that `begin` or `finish` recorded."""
 
     @property
     def key(self) -> str:
-        """Reply key of the call, which people name it by."""
+        """Reply key of the call, by which users refer to it."""
         return self.request.removeprefix(f"{self.shard.request('')}:")
 
 
 async def begin(delivery: Delivery, note: bytes, *, again: bool = False) -> Start | bytes:
-    """Write a call down; make it only after `Start.FIRST`. Bytes are the reply of a call whose
-    outcome is written down. `again`: it may be made though it was begun before. Raises `LeaseLost`
-    or `RunEnded`: then it must not be made."""
+    """Record a call; make it only after `Start.FIRST`. If bytes are returned, they are the reply of
+    a call whose outcome is recorded. `again`: the call may be made even if it was started before.
+    Raises `LeaseLost` or `RunEnded`: the call must not be made."""
     lease, shard, run_id = delivery.lease, delivery.shard, delivery.envelope.run_id
     keys = [lease.stream, _request(delivery), shard.run(run_id), shard.effects]
     args: list[scripts.Value] = [
@@ -99,11 +100,12 @@ async def begin(delivery: Delivery, note: bytes, *, again: bool = False) -> Star
 async def finish(
     delivery: Delivery, reply: bytes | None, note: bytes, *, tells: bool = False
 ) -> bool | bytes:
-    """Write down the outcome of a call that began, before `Delivery.reply`. Without a `reply`
-    nobody knows, and the call stays listed with this note; `tells`: so its caller is told now.
+    """Record the outcome of a started call, before `Delivery.reply`. Without a `reply`, the outcome
+    is unknown and the call stays listed with this note; `tells`: its caller is told so now.
 
-    False if another delivery has the call, and this outcome comes too late to be its reply; bytes,
-    the reply to give, if nobody was to know and another delivery has written an outcome down.
+    Returns False if another delivery has the call and this outcome comes too late to be its reply.
+    Returns bytes, the reply to send, if the outcome was unknown here but another delivery has
+    recorded one.
     """
     lease = delivery.lease
     shard, envelope = delivery.shard, delivery.envelope
@@ -126,14 +128,14 @@ async def finish(
 
 
 def wait_name(reply_key: str) -> str:
-    """Name of the wait for the outcome of a request's call; the wait for its approval has another
-    name."""
+    """Name of the wait for the outcome of a request's call; the wait for its approval has a
+    different name."""
     return f"{reply_key}/outcome"
 
 
 async def resolve(bus: Bus, call: UnfinishedCall, reply: bytes | None) -> Resolution:
-    """Settle the outcome of a call; without a `reply` it is made again. A run that waits for it
-    goes on. Raises `BusUnavailable`."""
+    """Settle the outcome of a call; without a `reply`, the call is made again. A run that waits for
+    the outcome continues. Raises `BusUnavailable`."""
     key = call.key
     run, active = call.shard.run(_run_id(key)), call.shard.active
     keys, args = [call.shard.effects, call.request, run, active], [GROUP, reply or b""]
@@ -148,7 +150,7 @@ async def resolve(bus: Bus, call: UnfinishedCall, reply: bytes | None) -> Resolu
 
 
 async def unfinished(bus: Bus) -> AsyncIterator[UnfinishedCall]:
-    """Every call that began and has no outcome, in no order. Raises `BusUnavailable`."""
+    """Every call that has started and has no outcome, unordered. Raises `BusUnavailable`."""
     for shard in bus.keys.all_shards():
         cursor = "0"
         while True:
@@ -170,12 +172,12 @@ async def unfinished(bus: Bus) -> AsyncIterator[UnfinishedCall]:
 
 
 def _run_id(reply_key: str) -> str:
-    """Run id of a step's request, whose key begins as `step_name` writes it."""
+    """Run id of a step's request, whose key starts as `step_name` writes it."""
     return reply_key.rpartition("/")[0].rpartition("/")[0]
 
 
 def _wait(reply_key: str) -> tuple[scripts.Value, ...]:
-    """Run, guard and name of the wait for the outcome of a request's call."""
+    """Run, guard and wait name for the outcome of a request's call."""
     guard = reply_key.rpartition("/")[0].rpartition("/")[2]
     return _run_id(reply_key), guard, wait_name(reply_key)
 

@@ -10,22 +10,23 @@ from pydantic import BaseModel, ConfigDict, Field
 from loopline.bus.errors import MalformedEnvelope
 
 FIELD = "e"
-"""The one field of a stream entry: the envelope as JSON."""
+"""The only field of a stream entry: the envelope as JSON."""
 
 
 class Envelope(BaseModel):
-    """Addressed to a step (`run_id`, `turn`, `branch`); the payload is typed by `type` and
-    `type_version` through the registry. Fields that this version does not know are kept: a retry
-    writes the message again."""
+    """A message to a step (`run_id`, `turn`, `branch`); the registry types the payload by `type`
+    and `type_version`. Fields that this version does not know are kept, because a retry writes the
+    message again."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     type: str = Field(max_length=128)
     type_version: int = Field(default=1, ge=1)
     readable_from: int = Field(default=0, ge=0)
-    """The oldest version whose readers may take this payload; 0: only `type_version`'s."""
+    """The oldest version whose readers may accept this payload; 0: only `type_version`'s."""
     handed_back: float = Field(default=0.0, ge=0)
-    """Unix seconds when the first worker of another version handed it back; 0: none has."""
+    """Unix seconds when the first worker of another version handed the message back; 0: none
+    has."""
     run_id: str = Field(max_length=64)
     turn: int = Field(default=0, ge=0)
     branch: int = Field(default=0, ge=0)
@@ -34,14 +35,14 @@ class Envelope(BaseModel):
     deadline: float
     """Unix seconds."""
     traceparent: str = ""
-    """W3C trace context of what this message asks for (`loopline.bus.trace_context`)."""
+    """W3C trace context of the work that this message requests (`loopline.bus.trace_context`)."""
     reply_key: str = ""
-    """Idempotency key, when this is a request that wants a reply."""
+    """Idempotency key, if this is a request that expects a reply."""
     payload: dict[str, Any] = Field(default_factory=dict)
 
     @property
     def guard(self) -> str:
-        """Names the step within its run, which has one commit of it."""
+        """Names the step within its run; each step is committed once."""
         return f"{self.turn}.{self.branch}"
 
     def to_json(self) -> bytes:
@@ -49,7 +50,7 @@ class Envelope(BaseModel):
 
     @classmethod
     def from_json(cls, data: bytes) -> Envelope:
-        """Parse an envelope. Raises `MalformedEnvelope` naming the first thing that is wrong."""
+        """Parse an envelope. Raises `MalformedEnvelope` naming the first problem."""
         try:
             return cls.model_validate_json(data)
         except pydantic.ValidationError as error:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 
 class BusError(Exception):
-    """Base of every error that the bus raises itself."""
+    """Base class of all errors that the bus itself raises."""
 
 
 class BusUnavailable(BusError):
-    """Redis can't be reached or refuses us; the message says where and what to do."""
+    """Redis can't be reached or refuses access; the message states where and what to do."""
 
 
 class DeploymentMismatch(BusError):
-    """A process names another value than its deployment has. The message has both, and says what
+    """A process names a different value than its deployment has. The message shows both, and what
     to do."""
 
 
 class DeploymentChanged(BusError):
-    """The agreed settings of the deployment were changed since this process joined: join again."""
+    """The deployment's agreed settings have changed since this process joined: join again."""
 
 
 class LeaseLost(BusError):
@@ -25,12 +25,13 @@ class LeaseLost(BusError):
 
 
 class NotDelivered(BusError):
-    """The message that a handler began with ahead of its delivery is not this process's after all.
+    """The message that a handler started on before its delivery is not this process's after all.
     Nothing was changed; drop the work."""
 
 
 class RunEnded(BusError):
-    """The run is over: finished, in error, or for one of the reasons below. Nothing was changed."""
+    """The run has ended: finished, in error, or for one of the reasons below. Nothing was
+    changed."""
 
 
 class UserCancelled(RunEnded):
@@ -38,20 +39,19 @@ class UserCancelled(RunEnded):
 
 
 class DeadlineExceeded(RunEnded):
-    """The run's deadline has passed, which its requests have as well: it is over, or about to
-    be."""
+    """The deadline of the run and its requests has passed: the run has ended, or is about to."""
 
 
 class BudgetExceeded(RunEnded):
     """A budget does not allow the request: nothing was paid. Or the run has used up its tokens or
-    its money."""
+    money."""
 
     by_day = False
-    """Whether the budget is another day's again after midnight (UTC)."""
+    """Whether the budget is reset at midnight (UTC)."""
 
 
 def run_ended(run_id: str, outcome: str) -> RunEnded:
-    """The error of a run with this outcome; empty: of one that the bus no longer knows."""
+    """The error of a run with this outcome. An empty outcome: the bus no longer knows the run."""
     kinds = {
         "cancelled": UserCancelled,
         "deadline": DeadlineExceeded,
@@ -62,15 +62,15 @@ def run_ended(run_id: str, outcome: str) -> RunEnded:
 
 class BackgroundEnded(BusError):
     """A background task or thread that this process needs has ended by itself, which is a bug. The
-    process must end, too."""
+    process must exit, too."""
 
 
 class Overloaded(BusError):
-    """Admission was refused: too many runs are in flight. Ask again later."""
+    """Admission was refused: too many runs are in flight. Try again later."""
 
 
 class RewardConflict(BusError):
-    """Another reward of the same target has this id. Nothing was changed."""
+    """Another reward for the same target has this id. Nothing was changed."""
 
 
 class MessageTooLarge(BusError):
@@ -82,9 +82,10 @@ class MalformedEnvelope(BusError):
 
 
 class OtherVersion(BusError):
-    """Raised by a handler: a worker of another version may take this delivery, and this one can't.
-    It goes back to its stream, which is not a failure of the message; if nobody has taken it within
-    `version_seconds`, to the dead letters. The message names the versions."""
+    """Raised by a handler: a worker of another version may be able to take this delivery; this one
+    can't. The message goes back to its stream, which does not count as a failure; if no worker has
+    taken it within `version_seconds`, it becomes a dead letter. The error text names the
+    versions."""
 
 
 class UnknownPayload(OtherVersion):
@@ -92,8 +93,8 @@ class UnknownPayload(OtherVersion):
 
 
 class Retry(BusError):
-    """Raised by a handler: try this delivery again after `delay` seconds (`None`: backoff). Where
-    it is not `counted`, it only waits for something: that is not a failure of the message."""
+    """Raised by a handler: retry this delivery after `delay` seconds (`None`: backoff). If not
+    `counted`, the delivery only waits for something, which does not count as a failure."""
 
     def __init__(self, reason: str, delay: float | None = None, *, counted: bool = True) -> None:
         super().__init__(reason)
@@ -102,21 +103,21 @@ class Retry(BusError):
 
 
 class NoRoom(Retry):
-    """Calls that are under way hold what is left of a budget: this one comes back when they leave
-    room for it, or in a few seconds."""
+    """Calls in progress hold the rest of a budget: this delivery comes back when they leave room
+    for it, or in a few seconds."""
 
     def __init__(self, reason: str, most: tuple[int, int]) -> None:
-        """`most`: tokens and micro-dollars that it comes to at most, as scripts have them."""
+        """`most`: the call's maximum tokens and micro-dollars, as scripts represent them."""
         super().__init__(reason, counted=False)
         self.most = most
 
 
 class Reject(BusError):
-    """Raised by a handler: no retry can help, send this delivery to the dead letters."""
+    """Raised by a handler: retrying can't help, send this delivery to the dead letters."""
 
 
 class RequestError(BusError):
-    """A request was answered with an error. `kind` is the responder's word for it."""
+    """A request was answered with an error. `kind` is the responder's error code."""
 
     def __init__(self, kind: str, message: str, *, retryable: bool) -> None:
         super().__init__(message)

@@ -1,8 +1,8 @@
-"""Equal requests in flight, over all workers: one of them is made, the others wait for its answer
-(`flight.lua`).
+"""Deduplicate equal requests in flight across all workers: one is made, the others wait for its
+answer (`flight.lua`).
 
-The first caller leads, for as long as it renews its claim. What it lands is read by those that
-waited meanwhile, and by nobody later: this is not a cache.
+The first caller leads as long as it renews its claim. Only callers that waited meanwhile get its
+answer: this is not a cache.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from loopline.bus.tasks import end
 log = structlog.get_logger("loopline.bus.flights")
 
 LANDING_LIFE_MS = 60_000
-"""Life of a landing in ms: longer than any waiting process takes to read it."""
+"""Life of a landing in ms: longer than any waiting process needs to read it."""
 
 
 class Landed(Enum):
@@ -33,9 +33,9 @@ class Landed(Enum):
 
     ANSWERED = "answered"
     FAILED = "failed"
-    """The leader's request failed: each caller asks for itself."""
+    """The leader's request failed: each caller makes its own request."""
     GONE = "gone"
-    """The leader had to leave it, or died: somebody else leads."""
+    """The leader gave up the flight, or died: another caller leads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A caller's part in a flight."""
+    """A caller's role in a flight."""
 
     flight: str
-    """Name of what is asked."""
+    """Name of the request."""
     leader: str
     leads: bool
     """Whether this caller makes the request."""
@@ -67,7 +67,7 @@ class Seat:
 
 @dataclass(slots=True)
 class _Watch:
-    """One connection that waits for all waiters of this process."""
+    """One connection that waits on behalf of all waiters of this process."""
 
     task: asyncio.Task[Landing]
     waiters: int = 0
@@ -82,8 +82,7 @@ class Flights:
         """Watches by leader."""
 
     async def board(self, flight: str) -> Seat:
-        """Lead the flight, or join the one that is under way. A caller that leads uses
-        `leading`."""
+        """Lead the flight, or join the one in progress. A caller that leads uses `leading`."""
         token = uuid.uuid4().hex
         leader = await retry_during_outage("flight", lambda: self._call("board", flight, token))
         return Seat(flight, leader, leader == token)
@@ -91,8 +90,8 @@ class Flights:
     @asynccontextmanager
     async def leading(self, seat: Seat) -> AsyncGenerator[Lead]:
         """Make the request within the block, and set its `landing`. If it is not set when the block
-        ends, the flight is left to those that wait. While Redis is away they wait for a lease's
-        time more."""
+        ends, the waiting callers take over the flight. While Redis is unreachable, they wait for
+        another lease period."""
         lead = Lead()
         renewing = asyncio.create_task(self._renew(seat))
         try:
@@ -103,7 +102,7 @@ class Flights:
             try:
                 await self._call("land", seat.flight, seat.leader, *landing)
             except OUTAGE as error:
-                log.warning("those that wait for an answer are not told", error=str(error))
+                log.warning("waiting callers not notified", error=str(error))
 
     async def _renew(self, seat: Seat) -> None:
         while True:
@@ -112,7 +111,7 @@ class Flights:
                 await self._call("renew", seat.flight, seat.leader)
 
     async def landing(self, seat: Seat) -> Landing:
-        """Result of a flight that another caller leads. It may be cancelled: others wait on."""
+        """Result of a flight that another caller leads. Cancelling this affects no other waiter."""
         watch = self._watches.get(seat.leader)
         if watch is None:
             watch = _Watch(asyncio.create_task(self._watch(seat.flight, seat.leader)))
@@ -138,7 +137,7 @@ class Flights:
                     return Landing(Landed(fields[b"kind"].decode()), fields[b"answer"])
                 holder = await self._bus.redis.get(self._bus.keys.flight(flight))
                 is_gone = holder is None or holder.decode() != leader
-                # It may have landed between the two.
+                # The flight may have landed between the two reads.
                 if is_gone and not await self._bus.redis.exists(key):
                     return GONE
                 failures = 0
@@ -154,7 +153,7 @@ class Flights:
 
 
 def flight_name(*parts: bytes) -> str:
-    """Name of a flight: a digest of what is asked, and of whom."""
+    """Name of a flight: a digest of the request and its recipient."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)

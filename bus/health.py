@@ -1,8 +1,8 @@
-"""Checks whether a server that answers lets this user do what the bus does.
+"""Check whether a reachable server lets this user do everything that the bus needs.
 
-A PING does not tell: a managed server may forbid scripts, an administrator may have renamed
-commands, a user of an access list may lack a command or the keys. Each would look like an endless
-outage. So every command runs once at the join, on an unused key.
+A PING does not show this: a managed server may forbid scripts, an administrator may have renamed
+commands, an ACL user may lack a command or the keys. Each would look like an endless outage. So
+every command runs once when the process joins, on an unused key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from loopline.bus.settings import BusSettings
 log = structlog.get_logger("loopline.bus.health")
 
 GREETING_SECONDS = 0.5
-"""Seconds for a server that refuses a connection to say why, before we ask anything."""
+"""Seconds that a server gets to state why it refuses a connection, before we send anything."""
 
 _FORBIDDEN_COMMAND = re.compile(r"permissions? to run|can't run this command")
 _FORBIDDEN_KEY = re.compile(
@@ -36,8 +36,8 @@ _IN_CLUSTER = re.compile(r"^(?:CROSSSLOT|CLUSTERDOWN|MOVED)\b")
 
 
 def commands(key: str) -> list[tuple[str | int, ...]]:
-    """Every command that the bus sends, or that a script runs. The key holds a text then, so that
-    those for other kinds of value change nothing: permissions are checked before the type."""
+    """Every command that the bus sends or a script runs. The key holds text at that time, so
+    commands for other types change nothing: permissions are checked before the type."""
     return [
         ("SET", key, "", "PX", 1000),
         ("EVAL", "return 1", 0),
@@ -95,8 +95,8 @@ def commands(key: str) -> list[tuple[str | int, ...]]:
 
 
 async def require_usable(redis: Redis, settings: BusSettings) -> None:
-    """Raise `BusUnavailable` for a node of a cluster, and for commands or keys that this user may
-    not use, with the line that grants them; redis-py's errors for an outage."""
+    """Raise `BusUnavailable` for a cluster node, and for commands or keys that this user may not
+    use, with the ACL line that grants them. Raises redis-py's errors for an outage."""
     await _refuse_cluster(redis, settings)
     bus_keys = Keys(settings.prefix, settings.shards)
     probe_commands = commands(bus_keys.probe)
@@ -121,8 +121,8 @@ async def require_usable(redis: Redis, settings: BusSettings) -> None:
         raise BusUnavailable(_forbidden_message(settings, denied, keys=keys))
     if unknown:
         raise BusUnavailable(
-            f"Redis at {settings.safe_url} has no {', '.join(unknown)}, which the bus needs: Redis"
-            " 7.0 or Valkey 7.2 is the least, and no command may be renamed (rename-command in its"
+            f"Redis at {settings.safe_url} has no {', '.join(unknown)}, which the bus needs: use at"
+            " least Redis 7.0 or Valkey 7.2, and rename no command (rename-command in its"
             " configuration)"
         )
 
@@ -131,7 +131,7 @@ def _forbidden_message(settings: BusSettings, denied: list[str], *, keys: bool) 
     user = user_of(settings.redis_url)
     missing = [*(["its keys"] if keys else []), *denied]
     grants = [f"+{name.lower().replace(' ', '|')}" for name in denied]
-    if keys:  # single ones, and those of its shards
+    if keys:  # keys of the deployment, and those of its shards
         grants += [f"~{{{settings.prefix}}}:*", f"~{{{settings.prefix}:*"]
     return (
         f"Redis at {settings.safe_url}: the user {user!r} may not use {', '.join(missing)}, which"
@@ -140,7 +140,7 @@ def _forbidden_message(settings: BusSettings, denied: list[str], *, keys: bool) 
 
 
 async def _refuse_cluster(redis: Redis, settings: BusSettings) -> None:
-    # A node of a cluster answers for its own slots only; the rest would look like an outage.
+    # A cluster node serves only its own slots; the others would look like an outage.
     try:
         clustered = bool((await redis.info("cluster")).get("cluster_enabled"))
     except NoPermissionError:
@@ -157,13 +157,13 @@ async def _refuse_cluster(redis: Redis, settings: BusSettings) -> None:
 
 
 async def _spreads_slots(redis: Redis, settings: BusSettings) -> bool:
-    """Whether the server refuses two keys of different hash tags in one command, as a node of a
-    cluster does; found out without INFO."""
+    """Whether the server refuses two keys of different hash tags in one command, as a cluster node
+    does; determined without INFO."""
     probe_keys = Keys(settings.prefix, 1)
     try:
         await redis.exists(probe_keys.probe, probe_keys.shard(0).active)
     except NoPermissionError:
-        return False  # and named as such in a moment
+        return False  # the check of all commands reports it in a moment
     except ResponseError as error:
         if _IN_CLUSTER.search(str(error)):
             return True
@@ -172,14 +172,14 @@ async def _spreads_slots(redis: Redis, settings: BusSettings) -> bool:
 
 
 def user_of(url: str) -> str:
-    """The user that a URL names; `default` where it names none."""
+    """The user named in a URL; `default` if it names none."""
     return str(parse_url(url).get("username") or "default")
 
 
 async def greeting(url: str) -> str:
-    """The message that a refusing server sends before it closes a new connection: that it has too
-    many clients, or is in protected mode. A client that writes first sees only the closed
-    connection. Empty if the server sends nothing."""
+    """The message that a refusing server sends before it closes a new connection: too many clients,
+    or protected mode. A client that writes first sees only the closed connection. Empty if the
+    server sends nothing."""
     parts = urlsplit(url)
     if parts.scheme == "rediss":
         return ""

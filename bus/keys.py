@@ -1,48 +1,48 @@
 """Every key of the bus: its name, type, life and hash tag.
 
-Whatever one script touches carries one hash tag, `{prefix:shard}`, so that on a Redis Cluster
-it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
+All keys that one script uses have the same hash tag, `{prefix:shard}`, so that they are in one slot
+of a Redis Cluster. A run stays in one shard: `shard_of(run_id)`.
 
 | key | type | life |
 |---|---|---|
 | `{p:s}:work:<name>` | stream, group `workers`: unfinished messages of a role | stream life |
-| `{p:s}:begun:<name>` | hash: entry → handlings that began and may never have ended | stream life |
-| `{p:s}:delayed:<name>` | sorted set: envelopes that wait for a retry, by due time | stream life |
+| `{p:s}:begun:<name>` | hash: entry → attempts that may never have finished | stream life |
+| `{p:s}:delayed:<name>` | sorted set: envelopes waiting for a retry, by due time | stream life |
 | `{p:s}:run:<id>` | hash: the run, its state, budget and joins | deadline + retention |
 | `{p:s}:journal:<id>` | list: committed steps in order | deadline + retention |
 | `{p:s}:log:<id>` | stream: token deltas and events for followers | deadline + retention |
 | `{p:s}:usage:<id>` | list: usage entries of the run | deadline + retention |
-| `{p:s}:active` | sorted set: runs in flight by deadline, without those that wait | stream life |
+| `{p:s}:active` | sorted set: runs in flight by deadline, without waiting ones | stream life |
 | `{p:s}:waits` | sorted set: waits of runs (`<run>/<guard>`) by expiry | the last + 90 days |
-| `{p:s}:idempotency:<digest>` | string: a caller's key: run, body's digest | as the run |
+| `{p:s}:idempotency:<digest>` | string: a caller's key: run, body's digest | like the run |
 | `{p:s}:signals:<id>` | list: signals that a run has not waited for yet | deadline + retention |
 | `{p:s}:schedules` | hash: name → a schedule, JSON | until it is removed, or a year unused |
-| `{p:s}:schedule-times` | sorted set: names of schedules by next tick | as the schedules |
+| `{p:s}:schedule-times` | sorted set: names of schedules by next tick | like the schedules |
 | `{p:s}:trajectories` | stream, several groups: finished runs | stream life |
 | `{p:s}:ledger` | stream, several groups: usage entries | stream life |
 | `{p:s}:rewards` | stream, several groups: rewards after the fact | stream life |
-| `{p:s}:reward-ids:<target>` | hash: a target's rewards: id → digest; how many | a week |
+| `{p:s}:reward-ids:<target>` | hash: a target's rewards: id → digest; their number | a week |
 | `{p:s}:spans` | stream: spans for the tracer, the newest ones | stream life |
 | `{p:s}:dead` | stream: dead letters | dead-letter life |
 | `{p:s}:inbox:<process>` | stream: replies and notices for one process | inbox life |
 | `{p:s}:request:<key>` | hash: state, result, waiters and paid calls of a request | request life |
-| `{p:s}:effects` | hash: request → a call that began, and has no outcome yet | dead-letter life |
+| `{p:s}:effects` | hash: request → a started call without an outcome | dead-letter life |
 | `{p:s}:thread:<id>` | string: a conversation's last two runs | longest run + retention |
-| `{p:s}:lock:<name>` | string: who sweeps now | one sweep |
+| `{p:s}:lock:<name>` | string: the consumer that sweeps now | one sweep |
 | `{p:s}:deployment` | hash: the epoch, the shift of the clock, streams that know it | 400 days |
 | `{p:s}:closed` | string: no run is admitted while the shards are changed | ten seconds |
-| `{p:s}:ends` | sorted set: ended runs that are to be announced, by due time | stream life |
-| `{p:s}:spent:<account or scope>:<day>` | hash: what its calls came to, and hold | three days |
-| `{p:s}:spent:<scope>:all` | hash: the same of a thread or a named budget | 400 days |
+| `{p:s}:ends` | sorted set: ended runs to announce, by due time | stream life |
+| `{p:s}:spent:<account or scope>:<day>` | hash: its spending and reservations | three days |
+| `{p:s}:spent:<scope>:all` | hash: the same for a thread or a named budget | 400 days |
 | `{p:s}:budgets` | hash: scope → this shard's part of its limits | until they are lifted |
-| `{p:s}:room:<run, or what is spent>` | sorted set: calls that wait for its room | a minute |
+| `{p:s}:room:<run, or what is spent>` | sorted set: calls waiting for room in it | a minute |
 | `{p:s}:fair` | hash: weights, limits and virtual times of tenants | 90 days |
-| `{p:s}:turns` | sorted set: tenants with runs that wait, the next first | 90 days |
-| `{p:s}:queue:<tenant>` | list: its runs that wait | 90 days |
-| `{p:s}:turn-waits` | sorted set: runs that wait for their turn, by admission | 90 days |
-| `{p:s}:parked` | sorted set: those of an earlier version, which wait in flight | stream life |
-| `{p:s}:tenants` | sorted set: tenants that have asked for places, by the last time | a week |
-| `{p:s}:working:<tenant>` | sorted set: its runs at work, by deadline | stream life |
+| `{p:s}:turns` | sorted set: tenants with waiting runs, the next first | 90 days |
+| `{p:s}:queue:<tenant>` | list: its waiting runs | 90 days |
+| `{p:s}:turn-waits` | sorted set: runs waiting for their turn, by admission | 90 days |
+| `{p:s}:parked` | sorted set: an earlier version's waiting runs, in flight | stream life |
+| `{p:s}:tenants` | sorted set: tenants that asked for places, by last request | a week |
+| `{p:s}:working:<tenant>` | sorted set: its working runs, by deadline | stream life |
 | `{p:s}:runs` | sorted set: runs by admission | stream life |
 | `{p:s}:runs-of:<account>` | sorted set: runs of an account by admission | stream life |
 | `{p:s}:history` | stream: audit, only with `history` on | stream life |
@@ -50,27 +50,27 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:workers` | sorted set: worker names by last beat | stream life |
 | `{p}:policies` | hash: versions of each policy, and the one in use | policy life |
 | `{p}:policy-changes` | stream: names of policies that changed | policy life |
-| `{p}:policy-log` | stream: what was changed of policies, by whom and why | policy life |
-| `{p}:deployment` | hash: what all processes have agreed on (`bus/agreement.py`) | 400 days |
+| `{p}:policy-log` | stream: changes of policies, by whom and why | policy life |
+| `{p}:deployment` | hash: the agreement of all processes (`bus/agreement.py`) | 400 days |
 | `{p}:clock` | hash: the deployment's time against the server's (`bus/clock.py`) | 400 days |
 | `{p}:deleted:<run>` | string: its response was deleted by its caller | retention |
 | `{p}:session:<digest>` | hash: messages of a session → the run that answered | retention |
 | `{p}:dashboard-session:<digest>` | string: a browser's session: its key | 12 hours |
 | `{p}:dashboard-ticket:<digest>` | string: the key that a link signs in, once | a minute |
 | `{p}:content:<digest>` | string: a text by its hash, such as a prompt of runs | 30 days |
-| `{p}:api-keys` | hash: digest of an API key → whose it is, what it may | until it is revoked |
+| `{p}:api-keys` | hash: digest of an API key → owner and permissions | until it is revoked |
 | `{p}:rate:<digest>` | hash: an endpoint's rate limits, and its next turn | an hour |
-| `{p}:flight:<digest>` | string: who makes a request that others wait for | a lease |
-| `{p}:landing:<token>` | stream: what they are answered | a minute |
-| `{p}:breaker:<digest>` | hash: an endpoint's failures in a row, and who probes it | an hour |
-| `{p}:probe` | string: whether the server takes writes | a second |
+| `{p}:flight:<digest>` | string: leader of a request that others wait for | a lease |
+| `{p}:landing:<token>` | stream: the answer to those others | a minute |
+| `{p}:breaker:<digest>` | hash: an endpoint's failures in a row, and its prober | an hour |
+| `{p}:probe` | string: whether the server accepts writes | a second |
 
-*Stream life* is renewed by every writer and by every sweep, of what several groups read by every
-read, and is longer than any run may last, so it can't take away a message of a live run: one that
-waits has none, and its keys live until 90 days behind the end of its wait. *Request
-life* ends a minute after the step that asked is committed or its run has ended; where a replay may
-wake that run, with its journal. A request whose calls are paid for lives as long as its run until
-then: what it knows of them goes to the ledger first.
+Every writer and every sweep renews *stream life*; for streams of several groups, every read does.
+It is longer than any run may last, so a live run's messages can't expire: a waiting run has none,
+and its keys live until 90 days after the end of its wait. *Request life* ends a minute after the
+step that asked is committed or its run has ended, or with the journal if a replay may reactivate
+that run. Until then, a request with paid calls lives as long as its run, because its data about
+them must reach the ledger first.
 """
 
 from __future__ import annotations
@@ -82,31 +82,31 @@ from typing import Literal
 
 DAY_MS = 86_400_000
 STREAM_LIFE_MS = 7 * DAY_MS
-"""Life of a stream in ms. A run lasts one day at most; a stream that nobody has touched for seven
-is garbage."""
+"""Life of a stream in ms. A run lasts at most one day; a stream that was not used for seven is
+garbage."""
 DEAD_LIFE_MS = 30 * DAY_MS
 CONTENT_LIFE_MS = 30 * DAY_MS
-"""Life of a content in ms; renewed while runs are admitted with it, and longer than any of them is
-on the bus."""
+"""Life of a content in ms; renewed while runs are admitted with it, and longer than any of these
+runs is on the bus."""
 REWARD_IDS_LIFE_MS = 7 * DAY_MS
-"""Life of reward ids in ms. A reward that is sent again later than this is recognized when the
-store is read."""
+"""Life of reward ids in ms. A reward that is sent again after that is recognized when the store is
+read."""
 POLICY_LIFE_MS = 90 * DAY_MS
 """Life of policies in ms; renewed by every worker that serves a model."""
 INBOX_LIFE_MS = 600_000
-"""Life of an inbox in ms; renewed by every write and by its reader, so a dead process's inbox goes
-after ten minutes."""
+"""Life of an inbox in ms; renewed by every write and by its reader, so a dead process's inbox
+expires after ten minutes."""
 GROUP = "workers"
 MAX_RUN_SECONDS = 86_400
-"""Most seconds of a run's time, which stands still while it waits."""
+"""Maximum seconds of a run's time, which stops while the run waits."""
 MAX_WAIT_SECONDS = 366 * 86_400
-"""Most seconds of one wait."""
+"""Maximum seconds of one wait."""
 SIGNAL_NAME = r"[A-Za-z0-9_.:-]{1,64}"
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Keys of one hash tag."""
+    """Keys with one hash tag."""
 
     prefix: str
     index: int
@@ -122,7 +122,7 @@ class Shard:
         return self._key("work", name)
 
     def begun(self, name: str) -> str:
-        """Attempts that began, by entry. Also built by `begun_of` in parts/entries.lua."""
+        """Attempts that have started, by entry. Also built by `begun_of` in parts/entries.lua."""
         return self._key("begun", name)
 
     def delayed(self, name: str) -> str:
@@ -182,7 +182,7 @@ class Shard:
 
     @property
     def turn_waits(self) -> str:
-        """Runs that wait for their turn. Written by end_run.lua."""
+        """Runs waiting for their turn. Written by end_run.lua."""
         return self._key("turn-waits")
 
     def signals(self, run_id: str) -> str:
@@ -227,8 +227,8 @@ class Shard:
         return self._key("ends")
 
     def spent(self, scope: str, day: int | Literal["all"]) -> str:
-        """What an account, or another scope, has spent. Also built by `spent_key` in
-        parts/budgets.lua. `day`: days since 1970 by the bus's clock."""
+        """Spending of an account or another scope. Also built by `spent_key` in parts/budgets.lua.
+        `day`: days since 1970 by the bus's clock."""
         return self._key("spent", f"{scope}:{day}")
 
     @property
@@ -255,7 +255,7 @@ class Keys:
         return [Shard(self.prefix, index) for index in range(self.shards)]
 
     def shard_of(self, run_id: str) -> Shard:
-        """The shard of a run. crc32 is stable over processes and versions, `hash()` is not."""
+        """The shard of a run. crc32 is stable across processes and versions, `hash()` is not."""
         return Shard(self.prefix, zlib.crc32(run_id.encode()) % self.shards)
 
     def worker(self, name: str) -> str:
@@ -263,7 +263,7 @@ class Keys:
 
     @property
     def probe(self) -> str:
-        """Key that is written to find out whether the server takes writes; nobody reads it."""
+        """Key that is written to find out whether the server accepts writes; it is never read."""
         return f"{{{self.prefix}}}:probe"
 
     @property
@@ -291,11 +291,11 @@ class Keys:
         return f"{{{self.prefix}}}:flight:{digest}"
 
     def landing(self, token: str) -> str:
-        """Answer of the flight that this leader's token names."""
+        """Answer of the flight that this leader's token identifies."""
         return f"{{{self.prefix}}}:landing:{token}"
 
     def earlier_idempotency(self, digest: str) -> str:
-        """A caller's key as gateways of earlier versions write it; its life is the retention."""
+        """A caller's key as gateways of earlier versions write it; it lives for the retention."""
         return f"{{{self.prefix}}}:idempotency:{digest}"
 
     def content(self, digest: str) -> str:

@@ -1,10 +1,10 @@
-"""Leases: who holds a delivery, and the thread that keeps them alive.
+"""Leases: which consumer holds a delivery, and the thread that renews them.
 
-The token is *(consumer, delivery count)* of a stream entry. Redis raises the count whenever the
-entry changes hands, so a worker that slept past its lease holds a token that no longer fits.
+The token is *(consumer, delivery count)* of a stream entry. Redis increments the count whenever the
+entry changes hands, so a worker that slept past its lease holds a token that no longer matches.
 
-Renewal runs in a thread with a connection of its own. Neither a busy event loop nor C code that
-holds it for seconds can starve it; only a stopped process does, and that one should lose its
+Renewal runs in a thread with its own connection. Neither a busy event loop nor C code that blocks
+the loop for seconds can starve it. Only a stopped process misses renewals, and it should lose its
 leases.
 """
 
@@ -58,9 +58,9 @@ class _HeldLease:
 
 
 class LeaseKeeper:
-    """Renews every held lease at a third of its length until it is released.
+    """Renews every held lease after a third of its duration, until the lease is released.
 
-    `on_verdict` is called from the keeper's thread, at most once, when a lease is lost or its run
+    `on_verdict` is called from the keeper's thread, at most once, when the lease is lost or its run
     has ended.
     """
 
@@ -72,8 +72,8 @@ class LeaseKeeper:
         self._thread: threading.Thread | None = None
 
     def start(self, on_end: Callable[[BaseException], None]) -> None:
-        """`on_end` is called in the keeper's thread with the error that ended it, if `stop` did
-        not: without the keeper every lease runs out."""
+        """`on_end` is called in the keeper's thread with the error that stopped it, unless `stop`
+        did: without the keeper, every lease expires."""
 
         def run() -> None:
             try:
@@ -111,8 +111,8 @@ class LeaseKeeper:
                     self._renew_due(client)
                 except (redis.RedisError, OSError) as error:
                     log.warning("leases not renewed", held=self.count, error=str(error))
-                    # The address may lead to another server by now: that of this connection may
-                    # have been demoted, and refuse each renewal until all leases are gone.
+                    # The address may lead to another server by now. The old server may have been
+                    # demoted and would refuse each renewal until all leases are gone.
                     client.connection_pool.disconnect()
 
     def _renew_due(self, client: redis.Redis) -> None:
@@ -121,7 +121,7 @@ class LeaseKeeper:
             due = [record for record in self._held.values() if record.renewed <= old]
         by_group: dict[tuple[str, str, str], list[_HeldLease]] = {}
         for record in due:
-            # One script call may touch one hash tag only.
+            # One script call may use only one hash tag.
             tag = record.lease.stream.partition("}")[0]
             by_group.setdefault((tag, record.lease.group, record.lease.consumer), []).append(record)
         for (_, group, consumer), batch in by_group.items():
@@ -143,7 +143,8 @@ class LeaseKeeper:
             if verdict is Verdict.RENEWED:
                 continue
             with self._lock:
-                # Released meanwhile: the work was finished, the verdict is about a settled entry.
+                # Released meanwhile: the work is finished, and the verdict is about a settled
+                # entry.
                 still_held = record.lease in self._held and not record.notified
                 record.notified = True
                 if verdict is Verdict.LOST:
@@ -152,5 +153,5 @@ class LeaseKeeper:
                 try:
                     record.on_verdict(verdict)
                 except RuntimeError as error:
-                    # Its event loop is closed. This thread keeps the leases of everybody else.
-                    log.warning("holder not told", verdict=verdict.name, error=str(error))
+                    # The lease's event loop is closed. This thread keeps all other leases.
+                    log.warning("lease holder not notified", verdict=verdict.name, error=str(error))

@@ -1,10 +1,10 @@
-"""Short cuts for messages that stay within one process: on streams that it serves itself, and to
-its own inbox.
+"""Shortcuts for messages that stay within one process: on streams that the process serves itself,
+and to its own inbox.
 
-A script that publishes also reads for the process (`read_next` in parts/entries.lua), so that its
-message comes back without a blocking read. All else stays as with any reader: the delivery has a
-lease, the oldest entry of the stream comes first, and if the process dies before it learns what it
-has read, another process takes the entry over.
+A script that publishes also reads for the process (`read_next` in parts/entries.lua), so the
+message comes back without a blocking read. Otherwise, it works as for any reader: the delivery has
+a lease, the oldest stream entry comes first, and if the process dies before it learns which entry
+it has read, another process takes the entry over.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class Mailbox(Protocol):
-    """The part of this process that waits for replies and for ends of runs."""
+    """The part of this process that waits for replies and for runs to end."""
 
     def waits_for(self, key: str) -> bool: ...
 
-    def told_reply(self, key: str, reply: Reply) -> None: ...
+    def on_reply(self, key: str, reply: Reply) -> None: ...
 
-    def told_coming(self, state: RunState) -> None: ...
+    def on_expected_end(self, state: RunState) -> None: ...
 
-    def told_end(self, run_id: str, state: RunState | None) -> None: ...
+    def on_end(self, run_id: str, state: RunState | None) -> None: ...
 
 
 class LocalDelivery:
@@ -48,7 +48,7 @@ class LocalDelivery:
         """Starts of runs that are being admitted, by run."""
 
     def serve(self, streams: Sequence[str], reader: Consumer) -> None:
-        """Let `reader` take what is published here to these streams from now on."""
+        """Let `reader` take messages that this process publishes to these streams from now on."""
         self._readers |= dict.fromkeys(streams, reader)
 
     def stop_serving(self, reader: Consumer) -> None:
@@ -70,15 +70,15 @@ class LocalDelivery:
         body: bytes,
         record: BaseModel | None = None,
     ) -> EagerDelivery | None:
-        """Begin with a message before it is published; None where it is not served here, or there
-        is no place for it."""
+        """Start on a message before it is published; None if it is not served here, or no slot is
+        free."""
         reader = self._readers.get(stream)
         if reader is None or not reader.reserve():
             return None
         try:
             return reader.begin(start.shard, stream, envelope, body, start.state, start, record)
         except BusError:
-            return None  # its reader says what is wrong with it
+            return None  # its reader reports the problem
         finally:
             reader.release()
 
@@ -86,8 +86,9 @@ class LocalDelivery:
     def starting_run(
         self, shard: Shard, state: RunState, stream: str, envelope: Envelope, body: bytes
     ) -> Generator[EagerStart | None]:
-        """The start of a run whose first step begins here, until it is admitted; None where it
-        begins elsewhere. A caller that leaves the block before `settle` has given it up."""
+        """The start of a run whose first step starts here, until the run is admitted; None if the
+        step starts elsewhere. A caller that leaves the block before `settle` has given the run
+        up."""
         start = EagerStart(state.run_id, shard, state, self)
         if state.run_id not in self.starting:
             start.first = self.begin(start, stream, envelope, body)
@@ -102,28 +103,28 @@ class LocalDelivery:
             start.end()
 
     def waits_for(self, key: str) -> bool:
-        """Whether only steps of this process wait for this reply, which then commit it."""
+        """Whether only steps of this process, which then commit the reply, wait for it."""
         return any(mailbox.waits_for(key) for mailbox in self._mailboxes)
 
     def tell_reply(self, key: str, reply: Reply) -> None:
-        """A reply is on the bus, but for the inbox of this process."""
+        """Notify this process of a reply that is on the bus, but not in this process's inbox."""
         for mailbox in self._mailboxes:
-            mailbox.told_reply(key, reply)
+            mailbox.on_reply(key, reply)
 
-    def tell_coming(self, state: RunState) -> None:
-        """A run is going to have ended so, if a commit that is about to be sent is applied."""
+    def tell_expected_end(self, state: RunState) -> None:
+        """Announce here that a run will end in this state if the commit being sent is applied."""
         for mailbox in self._mailboxes:
-            mailbox.told_coming(state)
+            mailbox.on_expected_end(state)
 
     def tell_end(self, run_id: str, state: RunState | None) -> None:
-        """Notify this process that a run has ended, of which all others were notified; `state` if
-        it is known."""
+        """Notify this process that a run has ended; all others were already notified. `state` if
+        known."""
         for mailbox in self._mailboxes:
-            mailbox.told_end(run_id, state)
+            mailbox.on_end(run_id, state)
 
     @contextmanager
     def reading(self, shard: Shard, streams: Sequence[str]) -> Generator[LocalReads]:
-        """Reserve places for one delivery of each of these streams that is served here, until the
+        """Reserve a slot for one delivery of each of these streams that is served here, until the
         end of the block."""
         with ExitStack() as stack:
             readers: list[Consumer | None] = []
@@ -149,13 +150,12 @@ class LocalReads:
 
     @property
     def names(self) -> list[str]:
-        """Names of the consumers, one for each stream; empty where the stream is not served
-        here."""
+        """Names of the consumers, one for each stream; empty if the stream is not served here."""
         return [reader.name if reader else "" for reader in self._readers]
 
     def take(self, replies: Sequence[Any], bodies: Sequence[bytes], state: RunState) -> None:
-        """Start on what was read: by stream, as `read_next` returns it. `state` is that of the run
-        whose messages `bodies` are."""
+        """Start on the entries that were read: by stream, as `read_next` returns them. `state` is
+        that of the run whose messages are `bodies`."""
         for stream, reader, reply, body in zip(
             self._streams, self._readers, replies, bodies, strict=True
         ):

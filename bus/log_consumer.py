@@ -1,4 +1,4 @@
-"""Reading a stream that several groups read: trajectories, the usage ledger, rewards.
+"""Read a stream that several groups read: trajectories, the usage ledger, rewards.
 
 A group reads a batch, makes it durable, and only then acknowledges it. Only entries that every
 group has acknowledged are trimmed.
@@ -29,9 +29,10 @@ BatchHandler = Callable[[Sequence[Entry]], Awaitable[None]]
 class LogConsumer:
     """Hands batches of one stream to a handler that makes them durable.
 
-    At least once: a batch that was handled but not acknowledged comes again, so the handler must
-    recognise it by entry id. If the handler raises, nothing is acknowledged and the batch is
-    offered again after a pause. A batch that is not full waits `linger` seconds for more entries.
+    Delivery is at least once: a batch that was handled but not acknowledged is delivered again, so
+    the handler must recognize it by entry id. If the handler raises, nothing is acknowledged and
+    the batch is delivered again after a pause. A batch that is not full waits `linger` seconds for
+    more entries.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class LogConsumer:
         linger: float = 0.0,
         logs_itself: tuple[type[Exception], ...] = (),
     ) -> None:
-        """`logs_itself`: errors that the handler has logged when it raises them."""
+        """`logs_itself`: errors that the handler logs itself when it raises them."""
         self.bus = bus
         self.key = key
         self.group = group
@@ -53,23 +54,23 @@ class LogConsumer:
         self._handler = handler
         self._batch = batch
         self._count = batch
-        """Entries of the next read. Where this many don't arrive within the time-out of a
-        connection, they never will: fewer are asked for, then slowly more again."""
+        """Entries of the next read. If this many don't arrive within a connection's timeout, they
+        never will: fewer are requested, then slowly more again."""
         self._linger = linger
         self._logs_itself = logs_itself
         self._draining = asyncio.Event()
         settings = bus.settings
         self._silent = max(4 * settings.lease_seconds, 5 * settings.block_seconds)
-        """Seconds after which a reader of the group that holds nothing counts as gone."""
+        """Seconds after which a reader of the group without pending entries counts as gone."""
         self._next_reap = time.monotonic() + self._silent
         self._jumps = -1
-        """Number of the server clock's jumps when the group's leases were last begun again."""
+        """Number of the server clock's jumps when the group's leases were last restarted."""
 
     def drain(self) -> None:
         self._draining.set()
 
     async def run(self) -> None:
-        """Serve until drained, which includes what is already on the stream."""
+        """Serve until drained, which includes entries already on the stream."""
         await retry_during_outage("group create", self._create_group)
         failures = 0
         while True:
@@ -108,9 +109,9 @@ class LogConsumer:
         await scripts.call(self.bus.redis, "group", [self.key], [self.group])
 
     async def _next_batch(self) -> list[Entry]:
-        # Also for a stream that nothing is written to while its batches can't be made durable.
+        # Also for a stream that receives no writes while its batches can't be made durable.
         await self.bus.redis.pexpire(self.key, STREAM_LIFE_MS)
-        # Own unacknowledged entries first (a batch that failed), then those of dead readers.
+        # Own unacknowledged entries first (a failed batch), then those of dead readers.
         reply = await self.bus.redis.xreadgroup(
             self.group, self.name, {self.key: "0"}, count=self._count
         )
@@ -139,8 +140,8 @@ class LogConsumer:
                 entries += more[0][1] if more else []
         gone = [entry for entry, fields in entries if not fields]
         if gone:
-            # Deleted by another client while pending: it would be offered for ever, and new entries
-            # never.
+            # Another client deleted the entry while it was pending: it would be delivered forever,
+            # and new entries never.
             log.error(
                 "entries were deleted before they were read", stream=self.key, count=len(gone)
             )
@@ -165,4 +166,4 @@ class LogConsumer:
         try:
             await scripts.call(self.bus.redis, "reap", [self.key], [self.group, 0, self.name])
         except OUTAGE as error:
-            log.warning("consumer name left behind", consumer=self.name, error=str(error))
+            log.warning("consumer name not removed", consumer=self.name, error=str(error))

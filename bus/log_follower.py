@@ -1,8 +1,8 @@
 """Follows the logs of any number of runs over one connection per shard.
 
-Followers of one process share a blocking read. One that is slower than its run is dropped from that
-read, and catches up from the log itself: it holds a bounded number of entries here, whatever its
-run writes.
+Followers of one process share a blocking read. A follower that is slower than its run is dropped
+from that read and catches up from the log itself, so it buffers a bounded number of entries here,
+however much its run writes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Event = tuple[str, dict[str, str]]
 MAX_WAITING = 1_000
 """Entries that a follower may leave unread before it is dropped from the shared read."""
 PAGE = 500
-LOOK_SECONDS = 1.0
+SILENCE_SECONDS = 1.0
 """Seconds of silence after which a follower checks whether its run still exists."""
 
 
@@ -47,7 +47,7 @@ class _Subscription:
 
     def deliver(self, entry: bytes, fields: dict[bytes, bytes]) -> None:
         place = _place(entry.decode())
-        # Another follower of this key may stand further back: what it reads was read here before.
+        # Another follower of this key may be further back: its entries were already read here.
         if self.dropped or place <= self.position:
             return
         if len(self.entries) >= MAX_WAITING:
@@ -59,11 +59,11 @@ class _Subscription:
 
 
 class _ShardReader:
-    """The one blocking read of a shard's logs."""
+    """The only blocking read of a shard's logs."""
 
     def __init__(self, bus: Bus, shard: Shard) -> None:
         self._bus = bus
-        # Written to by this process alone, to end its own blocking read when a follower joins.
+        # Only this process writes to it, to end its own blocking read when a follower joins.
         self._wake = shard.inbox(f"{bus.process}-logs")
         self._subscriptions: set[_Subscription] = set()
         self._added = asyncio.Event()
@@ -73,8 +73,9 @@ class _ShardReader:
         self._subscriptions.add(subscription)
         self._added.set()
         if self._blocked:
-            # Without it the follower waits for the end of the read: at most `block_seconds`.
-            # A process that is killed in between would leave a key without an expiry.
+            # Without this entry, the follower waits for the end of the read: at most
+            # `block_seconds`. A process that is killed in between would leave a key without an
+            # expiry.
             with contextlib.suppress(*OUTAGE):
                 async with self._bus.redis.pipeline(transaction=True) as pipe:
                     pipe.xadd(self._wake, {"type": "wake"}, maxlen=1)
@@ -85,7 +86,7 @@ class _ShardReader:
         self._subscriptions.discard(subscription)
 
     async def run(self) -> None:
-        woken, failures = "0-0", 0
+        last_wake, failures = "0-0", 0
         block = int(self._bus.settings.block_seconds * 1000)
         while True:
             if not self._subscriptions:
@@ -97,14 +98,14 @@ class _ShardReader:
             try:
                 self._blocked = True
                 streams = await self._bus.blocking.xread(
-                    {self._wake: woken, **positions}, count=PAGE, block=block
+                    {self._wake: last_wake, **positions}, count=PAGE, block=block
                 )
                 failures = 0
             except OUTAGE as error:
                 failures += 1
                 if failures & (failures - 1) == 0:
                     log.warning("logs unreadable", error=str(error), tries=failures)
-                woken = "0-0"  # a server that came back without its data starts its ids again
+                last_wake = "0-0"  # a server that restarted without its data starts its ids again
                 await asyncio.sleep(pause_before(failures))
                 continue
             finally:
@@ -112,7 +113,7 @@ class _ShardReader:
             for name, entries in streams:
                 key = name.decode()
                 if key == self._wake:
-                    woken = entries[-1][0].decode()
+                    last_wake = entries[-1][0].decode()
                     continue
                 for entry, fields in entries:
                     for subscription in followers[key]:
@@ -127,7 +128,7 @@ class _ShardReader:
 
 
 class LogFollower:
-    """What `Bus.follow` reads by."""
+    """Reads run logs for `Bus.follow`."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -136,10 +137,9 @@ class LogFollower:
     async def follow(
         self, run_id: str, after: str, *, fresh: bool = False
     ) -> AsyncGenerator[Event]:
-        """Entries of a run's log behind `after`, without an end: the caller knows the last one. Of
-        a `fresh` run nothing much is there: what there is comes by the shared read.
-        A silence of `LOOK_SECONDS` yields an entry without fields and with the id of the one
-        before."""
+        """Entries of a run's log after `after`, without an end: the caller recognizes the last one.
+        A `fresh` run has few entries, and the shared read delivers them. After `SILENCE_SECONDS`
+        without entries, yields an entry without fields and with the previous entry's id."""
         shard = self._bus.keys.shard_of(run_id)
         key, reader = shard.log(run_id), self._reader(shard)
         while True:
@@ -160,7 +160,7 @@ class LogFollower:
                     if subscription.dropped:
                         break
                     try:
-                        async with asyncio.timeout(LOOK_SECONDS):
+                        async with asyncio.timeout(SILENCE_SECONDS):
                             await subscription.news.wait()
                     except TimeoutError:
                         self._bus.background.check()
@@ -199,7 +199,7 @@ _ENTRY_ID = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
 
 
 def is_entry_id(text: str) -> bool:
-    """Whether Redis takes it as the id of a stream's entry: two numbers of 64 bits."""
+    """Whether Redis accepts the text as a stream entry id: two 64-bit numbers."""
     match = _ENTRY_ID.fullmatch(text)
     return match is not None and all(int(part) < 2**64 for part in match.groups())
 

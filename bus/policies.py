@@ -1,8 +1,8 @@
-"""The weights that serve each policy: its published versions, and the one in use.
+"""The weights of each policy: its published versions, and the version in use.
 
-A policy is a model pool (`slm`), or a pool with an adapter of its own name (`slm/caller`). Version
-0 is the pool's model without an adapter. Publishing, pinning and rolling back change the version
-that new requests get, and notify the workers that serve the policy.
+A policy is a model pool (`slm`), or a pool with a named adapter (`slm/caller`). Version 0 is the
+pool's model without an adapter. Publishing, pinning and rolling back change the version that new
+requests get, and notify the workers that serve the policy.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from loopline.bus.keys import POLICY_LIFE_MS
 from loopline.bus.policy_log import MAX_ENTRIES, LogEntry, PolicyAction, this_process
 
 MAX_VERSIONS = 200
-"""Most versions kept of each policy; the oldest go first."""
+"""Maximum number of versions kept of each policy; the oldest are dropped first."""
 REFRESH_SECONDS = 30.0
-"""Seconds between two reads of all policies, notified or not: a restarted server may have lost a
-notice."""
+"""Seconds between two reads of all policies, with or without a notice: a restarted server may have
+lost one."""
 MAX_SHOWN = 200
-"""Most characters of an invalid name that a message shows."""
+"""Maximum number of characters of an invalid name that an error message shows."""
 MAX_BYTES = 2 * 1024 * 1024
-"""Most bytes of one policy as it is stored: twice what the most versions with the longest paths
-take."""
+"""Maximum size of a stored policy in bytes: twice the size of `MAX_VERSIONS` versions with the
+longest paths."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_.-]{1,64})?")
 _PIN = re.compile(r"(?P<name>.+)@(?P<version>[0-9]{1,16})", re.DOTALL)
 _Version = Annotated[int, Field(ge=0, le=2**53)]
@@ -53,13 +53,13 @@ class PolicyVersion(BaseModel):
 
     version: _Version
     path: str = Field(max_length=4096)
-    """Path of the adapter, as every worker that serves the policy sees it."""
+    """Path of the adapter, as all workers that serve the policy see it."""
     published: float
     """Time of publication, in Unix seconds by the bus's clock."""
 
 
 class Policy(BaseModel):
-    """A policy's versions, and which is in use."""
+    """A policy's versions, and which one is in use."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -67,31 +67,30 @@ class Policy(BaseModel):
     versions: tuple[PolicyVersion, ...] = Field(default=(), max_length=MAX_VERSIONS)
     current: _Version = 0
     earlier: tuple[_Version, ...] = Field(default=(), max_length=MAX_VERSIONS)
-    """Versions that were in use before, the last one last: a rollback returns to it."""
+    """Versions that were in use before, most recent last: a rollback returns to that one."""
     canary: Canary | None = None
-    """A version on trial next to the one in use."""
+    """A version on trial, in addition to the version in use."""
 
     @property
     def pool(self) -> str:
         return pool_of(self.name)
 
     def path_of(self, version: int) -> str | None:
-        """Path of a version's adapter; None for version 0, or one that is not kept."""
+        """Path of a version's adapter; None for version 0, or a version that is no longer kept."""
         return next((entry.path for entry in self.versions if entry.version == version), None)
 
     def published_at(self, version: int) -> float | None:
-        """Time when a version was published, in Unix seconds; None as for `path_of`. Together with
-        its number it identifies a version: after a loss of all data they are counted from 1
-        again."""
+        """Publication time of a version, in Unix seconds; None as for `path_of`. Number and time
+        together identify a version: after a loss of all data, numbers start from 1 again."""
         return next((entry.published for entry in self.versions if entry.version == version), None)
 
     @property
     def newest(self) -> int:
-        """Greatest number of a version; 0 where none was ever published."""
+        """Greatest version number; 0 if no version was ever published."""
         return max((entry.version for entry in self.versions), default=0)
 
     def published(self, path: str, now: float) -> Policy:
-        """The policy with a new version, in use."""
+        """The policy with a new version in use."""
         return self.added(path, now)._with_current(self.newest + 1)
 
     def added(self, path: str, now: float) -> Policy:
@@ -105,8 +104,8 @@ class Policy(BaseModel):
         return self._with_current(version)
 
     def with_canary(self, canary: Canary) -> Policy:
-        """The policy with this version on trial. Raises PolicyError for a version that does not
-        exist or serves already, and if there is a canary already."""
+        """The policy with this version on trial. Raises PolicyError if the version does not exist
+        or already serves, or if there is a canary already."""
         self._require(canary.version)
         if self.canary is not None:
             raise PolicyError(
@@ -121,20 +120,21 @@ class Policy(BaseModel):
             )
         if canary.mode == "share" and canary.share == 1:
             raise PolicyError(
-                "a canary that answers all runs leaves none to compare it with: take a smaller "
-                "share, or `--shadow`; `runtime policies pin` just puts it in use"
+                "a canary that answers all runs leaves none to compare it with: use a smaller "
+                "share or `--shadow`, or put the version in use with `runtime policies pin`"
             )
         new = canary.model_copy(update={"against": self.current})
         return self.model_copy(update={"canary": new})
 
     def promoted(self, canary: Canary) -> Policy:
-        """The policy with that canary in use. Raises PolicyError if it has ended meanwhile."""
+        """The policy with that canary in use. Raises PolicyError if the canary has ended
+        meanwhile."""
         self._require_live(canary)
         return self._with_current(canary.version)
 
     def without_canary(self, canary: Canary | None = None) -> Policy:
-        """The policy without the version on trial, or without this canary. Raises PolicyError if
-        there is none, or if this canary has ended meanwhile."""
+        """The policy without its version on trial, or without this canary. Raises PolicyError if
+        there is no version on trial, or if this canary has ended meanwhile."""
         if self.canary is None or canary is not None:
             self._require_live(canary)
         return self.model_copy(update={"canary": None})
@@ -154,7 +154,7 @@ class Policy(BaseModel):
             )
 
     def rolled_back(self) -> Policy:
-        """The policy with the version in use that was in use before. Raises PolicyError."""
+        """The policy with the previously used version in use. Raises PolicyError."""
         if not self.earlier:
             raise PolicyError(f"policy {self.name!r} had no other version in use before")
         *earlier, before = self.earlier
@@ -162,14 +162,14 @@ class Policy(BaseModel):
         return self.model_copy(update=update)
 
     def without_versions(self, versions: Collection[int]) -> Policy:
-        """The policy without these versions, which nobody can choose any more. These stay: the
-        version in use, the one that a rollback would choose, one on trial, and the newest, whose
-        number is never used again."""
+        """The policy without these versions, which can't be chosen any more. Some versions stay:
+        the one in use, the one that a rollback would choose, one on trial, and the newest, whose
+        number is never reused."""
         trial = () if self.canary is None else (self.canary.version,)
         gone = {*versions} - {0, self.newest, self.current, *self.earlier[-1:], *trial}
         earlier = self.earlier
         if (*earlier, self.current)[:2] == (0, 1) and 1 in gone:
-            # Nobody chose the plain model before the first version, and it must not look so now.
+            # The plain model was not chosen before the first version, and must not appear so now.
             earlier = earlier[1:]
         return self.model_copy(
             update={
@@ -179,7 +179,7 @@ class Policy(BaseModel):
         )
 
     def _with_current(self, version: int) -> Policy:
-        """Put a version in use; this ends a comparison with the version before."""
+        """Put a version in use; this ends a comparison with the previous version."""
         earlier = (*self.earlier, self.current)[-MAX_VERSIONS:]
         return self.model_copy(update={"current": version, "earlier": earlier, "canary": None})
 
@@ -190,7 +190,7 @@ def pool_of(policy: str) -> str:
 
 
 def split_pin(policy: str) -> tuple[str, int | None]:
-    """A policy's name, and the only version that may answer for it where a run names one:
+    """A policy's name and, if a run specifies one, the only version that may answer for it:
     `slm/caller@3`."""
     pin = _PIN.fullmatch(policy)
     return (policy, None) if pin is None else (pin["name"], int(pin["version"]))
@@ -203,11 +203,11 @@ class PolicySnapshot:
     policies: tuple[Policy, ...]
     """Readable policies, by name."""
     unreadable: Mapping[str, str]
-    """Reason why a policy can't be read, by name: another program wrote it, or a newer one."""
+    """Reason why a policy can't be read, by name: another program or a newer version wrote it."""
 
 
 async def load_policies(bus: Bus) -> PolicySnapshot:
-    """All policies that were ever published. One that can't be read hides no other."""
+    """All policies that were ever published. An unreadable policy does not hide others."""
     bodies: dict[bytes, bytes] = await bus.redis.hgetall(bus.keys.policies)  # pyright: ignore
     readable: list[Policy] = []
     unreadable: dict[str, str] = {}
@@ -227,7 +227,7 @@ async def load_policy(bus: Bus, name: str) -> Policy | None:
 
 
 async def policies(bus: Bus) -> list[Policy]:
-    """All policies that were ever published and can be read, by name."""
+    """All published policies that can be read, by name."""
     return [*(await load_policies(bus)).policies]
 
 
@@ -239,10 +239,10 @@ async def change(
     by: str = "",
     evidence: Mapping[str, JsonValue] | None = None,
 ) -> Policy:
-    """Replace a policy's state by what `to` makes of it; returns the new state. The log records who
-    did it (`by`; by default this process) and on which evidence.
+    """Replace a policy's state with the result of `to`; return the new state. The log records who
+    changed it (`by`; by default this process) and the evidence.
 
-    Raises PolicyError for an invalid name, for a policy that can't be read, and what `to` raises.
+    Raises PolicyError for an invalid name or an unreadable policy, and what `to` raises.
     """
     if not _NAME.fullmatch(name):
         raise PolicyError(
@@ -267,12 +267,12 @@ async def change(
 
 
 async def publish(bus: Bus, name: str, path: str) -> Policy:
-    """Let new requests of a policy be answered with the adapter at `path`."""
+    """Answer new requests of a policy with the adapter at `path`."""
     return await change(bus, name, lambda policy: policy.published(path, time.time()))
 
 
 async def publish_first(bus: Bus, name: str, path: str) -> Policy:
-    """Let a policy begin with the adapter at `path`, unless somebody has chosen for it before."""
+    """Start a policy with the adapter at `path`, unless a version was chosen for it before."""
 
     def first(policy: Policy) -> Policy:
         history = policy.versions or policy.earlier
@@ -282,13 +282,13 @@ async def publish_first(bus: Bus, name: str, path: str) -> Policy:
 
 
 async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
-    """All policies now, and again whenever one may have changed. Outlasts outages."""
+    """Yield all policies now, and again whenever one may have changed. Survives outages."""
     last = b"0-0"
     failures = 0
     last_errors: Mapping[str, str] = {}
     while True:
         try:
-            # Before the state is read: a change in between is reported once more, and not missed.
+            # Read before the state: a change in between is reported once too often, never missed.
             newest = await bus.redis.xrevrange(bus.keys.policy_changes, count=1)
             last = newest[0][0] if newest else b"0-0"
             if await bus.redis.pexpire(bus.keys.policies, POLICY_LIFE_MS):
@@ -313,14 +313,14 @@ async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
         except OUTAGE as error:
             failures += 1
             if failures & (failures - 1) == 0:
-                log.warning("policies not followed", error=str(error), tries=failures)
+                log.warning("policies unreadable", error=str(error), tries=failures)
             await asyncio.sleep(pause_before(failures))
 
 
 def _log_entry(
     before: Policy, after: Policy, now: float, by: str, evidence: Mapping[str, JsonValue]
 ) -> LogEntry | None:
-    """The log's entry for a change; None where nothing changed."""
+    """The log entry for a change; None if nothing changed."""
     action: PolicyAction
     version = after.current
     if after.canary is not None and before.canary is None:
@@ -355,8 +355,8 @@ def _log_entry(
 
 
 def _with_publish_times(policy: Policy, before: Policy, now: float) -> Policy:
-    """The policy with its new versions published, and a new canary begun, now: by the bus's clock,
-    whatever machine made them."""
+    """The policy with the publication time of new versions and the start of a new canary set to
+    now, by the bus's clock, whichever machine created them."""
     previous_versions = {entry.version for entry in before.versions}
     versions = tuple(
         entry if entry.version in previous_versions else entry.model_copy(update={"published": now})
@@ -373,17 +373,19 @@ def _read(name: str, body: bytes) -> Policy:
     if not _NAME.fullmatch(name):
         raise PolicyError(f"{name[:MAX_SHOWN]!r} is not a policy's name")
     if len(body) > MAX_BYTES:
-        raise PolicyError(f"policy {name!r} has {len(body):,} bytes; the most is {MAX_BYTES:,}")
+        raise PolicyError(f"policy {name!r} has {len(body):,} bytes; the limit is {MAX_BYTES:,}")
     try:
         policy = Policy.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "all of it"
+        where = ".".join(map(str, first["loc"])) or "the whole policy"
         raise PolicyError(
             f"policy {name!r} can't be read ({where[:MAX_SHOWN]}: {first['msg'][:MAX_SHOWN]}):"
-            " another program wrote it, or a newer one. With HDEL of its name in the hash of"
-            " policies it begins again"
+            " another program or a newer version wrote it. To start over, delete its name from the"
+            " hash of policies (HDEL)"
         ) from error
     if policy.name != name:
-        raise PolicyError(f"what is stored as policy {name!r} is of {policy.name[:MAX_SHOWN]!r}")
+        raise PolicyError(
+            f"the value stored as policy {name!r} is policy {policy.name[:MAX_SHOWN]!r}"
+        )
     return policy

@@ -1,5 +1,5 @@
-"""Changes of policies: what, when, by whom and on which evidence. A log on the bus, written in the
-step that changes the policy."""
+"""Policy changes: what changed, when, by whom and on which evidence. The log is on the bus, written
+atomically with the change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from loopline.bus.bus import Bus
 
 MAX_ENTRIES = 10_000
-"""Approximate number of entries that are kept; the oldest go first."""
+"""Approximate number of entries that are kept; the oldest are dropped first."""
 
 PolicyAction = Literal[
     "publish", "pin", "rollback", "forget", "add",
@@ -32,18 +32,19 @@ class LogEntry(BaseModel):
     policy: str = Field(max_length=200)
     action: PolicyAction
     version: int
-    """Version in use afterwards; for a new canary or a version that was only added, that one."""
+    """Version in use afterwards; for a new canary or a version that was only added, that
+    version."""
     before: int
     """Version in use before."""
     by: str = Field(default="", max_length=200)
     """Author of the change: user and machine, an API key's name, or a worker."""
     evidence: Mapping[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
-    """What the change is based on; empty where somebody just chose so."""
+    """Evidence for the change; empty if a person just decided so."""
 
 
 async def read_log(bus: Bus, policy: str | None = None, count: int = 100) -> list[LogEntry]:
-    """The latest changes, of one policy or of all, the newest first. Entries that another program
-    wrote are left out."""
+    """The latest changes of one policy or of all, newest first. Entries written by other programs
+    are skipped."""
     entries: list[LogEntry] = []
     last = "+"
     while len(entries) < count:
@@ -62,7 +63,7 @@ async def read_log(bus: Bus, policy: str | None = None, count: int = 100) -> lis
 
 
 def this_process() -> str:
-    """Name of this process as an author of changes: user, machine and process."""
+    """This process's name as the author of changes: user, machine and process."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""Presence of workers: each announces itself every two seconds and when it has news, and its
+"""Presence of workers: each announces itself every two seconds and whenever it has news. The
 announcement expires after three beats."""
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from loopline.bus.keys import STREAM_LIFE_MS
 log = structlog.get_logger("loopline.bus.presence")
 
 MAX_SHOWN = 300
-"""Most characters of what is wrong with an unreadable announcement."""
+"""Maximum number of characters of the error shown for an unreadable announcement."""
 BEAT = 2.0
 """Seconds between two beats."""
 
 
 class WorkerPresence(BaseModel):
-    """One worker as it describes itself."""
+    """One worker's description of itself."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -36,10 +36,10 @@ class WorkerPresence(BaseModel):
     pid: int = Field(default_factory=os.getpid)
     version: str = ""
     build: str = ""
-    """The version, and the commit that its program was made from."""
+    """The version, and the commit that the worker's program was built from."""
     started: float = 0.0
-    """Time of its start, in Unix seconds by the bus's clock; that of its first announcement, if not
-    given."""
+    """Start time in Unix seconds by the bus's clock; the time of the first announcement if not
+    specified."""
     state: str = "starting"
     """`starting`, `ready` or `draining`."""
     busy: int = 0
@@ -50,14 +50,14 @@ class WorkerPresence(BaseModel):
     beat: float = 0.0
     """Time of the last announcement, in Unix seconds by the bus's clock."""
     skew: float = 0.0
-    """Seconds that the wall clock of its machine is ahead of the bus's."""
+    """Seconds that the worker machine's wall clock is ahead of the bus's clock."""
 
 
 async def announce(
     bus: Bus, describe: Callable[[], WorkerPresence], news: asyncio.Event | None = None
 ) -> None:
-    """Beat until cancelled; then withdraw the announcement. When `news` is set, beat at once:
-    others may be waiting for it."""
+    """Send beats until cancelled; then withdraw the announcement. When `news` is set, send one at
+    once: others may be waiting for it."""
     news = news or asyncio.Event()
     failing = False
     name, started = describe().name, bus.clock.now()
@@ -81,11 +81,11 @@ async def announce(
             await bus.redis.delete(bus.keys.worker(name))
             await bus.redis.zrem(bus.keys.workers, name)
         except OUTAGE as error:
-            log.warning("presence not withdrawn; it fades by itself", error=str(error))
+            log.warning("presence not withdrawn; it expires by itself", error=str(error))
 
 
 async def beat(bus: Bus, presence: WorkerPresence) -> None:
-    """Announce once that this worker is there."""
+    """Announce this worker once."""
     now = bus.clock.now()
     update = {"beat": now, "skew": round(bus.clock.skew, 3)}
     body = presence.model_copy(update=update).model_dump_json()
@@ -98,8 +98,8 @@ async def beat(bus: Bus, presence: WorkerPresence) -> None:
 
 
 async def live_workers(bus: Bus) -> list[WorkerPresence]:
-    """The workers that are present now, by kind and name. Entries that are not announcements are
-    skipped."""
+    """The workers that are present now, by kind and name. Skips entries that are not
+    announcements."""
     names = [
         name.decode("utf-8", "backslashreplace")
         for name in await bus.redis.zrange(bus.keys.workers, 0, -1)
@@ -108,7 +108,7 @@ async def live_workers(bus: Bus) -> list[WorkerPresence]:
         return []
     bodies = await bus.redis.mget([bus.keys.worker(name) for name in names])
     workers = [worker for body in bodies if body and (worker := _read(body))]
-    # The server's clock may have gone back, and prolonged the life of the announcement.
+    # The server's clock may have gone back and extended the announcement's life.
     now = bus.clock.now()
     workers = [worker for worker in workers if abs(now - worker.beat) <= 3 * BEAT + 1]
     return sorted(workers, key=lambda worker: (worker.kind, worker.name))
@@ -118,5 +118,5 @@ def _read(body: bytes) -> WorkerPresence | None:
     try:
         return WorkerPresence.model_validate_json(body)
     except ValidationError as error:
-        log.warning("a worker's word can't be read", error=str(error)[:MAX_SHOWN])
+        log.warning("a worker's presence can't be read", error=str(error)[:MAX_SHOWN])
         return None

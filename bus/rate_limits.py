@@ -1,7 +1,7 @@
 """Rate limits of an endpoint, shared by all workers: one bucket on the bus (`rate.lua`).
 
-A call takes its turn and sleeps until it comes: nobody polls, and callers are served in the order
-in which they ask. Where an endpoint has no limit that anybody knows of, nothing is asked.
+A call reserves a turn and sleeps until then: there is no polling, and callers are served in order
+of arrival. For an endpoint without a known limit, nothing is sent to the bus.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from loopline.bus.connection import retry_during_outage
 from loopline.bus.errors import BusError
 
 LONGEST_WAIT = 86_400.0
-"""Longest wait in seconds; a run lasts no longer."""
+"""Maximum wait in seconds; a run lasts no longer."""
 
 
 class NoTurn(BusError):
-    """The endpoint's next turn comes later than the caller can wait."""
+    """The endpoint's next turn is later than the caller can wait."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"its rate limit allows the next call in {seconds:.1f} s")
@@ -32,29 +32,29 @@ class RateBucket:
     def __init__(
         self, bus: Bus, endpoint: str, *, requests: int | None, tokens: int | None
     ) -> None:
-        """`endpoint` names whatever has the limit, `requests` and `tokens` are its limits per
-        minute, as far as the settings know them."""
+        """`endpoint` identifies what has the limit; `requests` and `tokens` are its limits per
+        minute, as far as the settings specify them."""
         self._bus = bus
         digest = hashlib.sha256(endpoint.encode()).hexdigest()[:24]
         self._key = bus.keys.rate(digest)
         self._requests = requests or 0
         self._tokens = tokens or 0
-        self._learnt = (0, 0)
-        self._heard = False
+        self._learned_limits = (0, 0)
+        self._saw_limit = False
         """Whether the endpoint has refused a call, or stated a limit."""
 
     @property
     def limited(self) -> bool:
-        """Whether there is a limit that this process knows of."""
-        return self._heard or self._requests > 0 or self._tokens > 0
+        """Whether this process knows of a limit."""
+        return self._saw_limit or self._requests > 0 or self._tokens > 0
 
     @property
     def counts_tokens(self) -> bool:
-        return self._tokens > 0 or self._learnt[1] > 0
+        return self._tokens > 0 or self._learned_limits[1] > 0
 
     async def wait(self, tokens: int, longest: float | None) -> None:
-        """Return when it is the turn of a call for at most this many tokens. Raises `NoTurn` where
-        that is not within `longest` seconds."""
+        """Wait for the turn of a call for at most this many tokens. Raises `NoTurn` if the turn is
+        not within `longest` seconds."""
         left = LONGEST_WAIT if longest is None else longest
         loop = asyncio.get_running_loop()
         ends = loop.time() + left
@@ -63,7 +63,7 @@ class RateBucket:
             if wait == 0:
                 return
             await asyncio.sleep(wait)
-            if await self._stands(ends):
+            if await self._confirm_turn(ends):
                 return
 
     async def _take(self, tokens: int, longest: float) -> float:
@@ -73,11 +73,10 @@ class RateBucket:
             raise NoTurn((-1 - wait) / 1000)
         return wait / 1000
 
-    async def _stands(self, ends: float) -> bool:
-        """Return True when the call of a turn that has come may be sent: not where others that
-        came late make it one too many. False if the endpoint has refused another's
-        call meanwhile: then the turn is over. `ends`: the loop's time at which the caller's
-        patience ends. Raises `NoTurn`."""
+    async def _confirm_turn(self, ends: float) -> bool:
+        """Return True when a call whose turn has come may be sent: later, if late calls have used
+        up the limit. False if the endpoint has refused another call meanwhile: then the turn is
+        lost. `ends`: the loop time at which the caller stops waiting. Raises `NoTurn`."""
         loop = asyncio.get_running_loop()
         while (wait := await self._call(0, 0, waited=True)) < 0:
             seconds = (-1 - wait) / 1000
@@ -93,24 +92,23 @@ class RateBucket:
             tokens,
             longest_ms,
             int(waited),
-            *self._learnt,
+            *self._learned_limits,
         ]
         return await retry_during_outage(
             "rate limit", lambda: scripts.call(self._bus.redis, "rate", [self._key], args)
         )
 
     async def learn(self, requests: int | None, tokens: int | None, pause: float | None) -> None:
-        """Note what the endpoint says: its limits per minute, and that it wants no call for this
-        many seconds. Nothing is sent to the bus that this process has sent before."""
-        limits = (requests or self._learnt[0], tokens or self._learnt[1])
-        if limits == self._learnt and not pause:
+        """Record the endpoint's response: its limits per minute, and that it accepts no call for
+        this many seconds. Sends only news to the bus."""
+        limits = (requests or self._learned_limits[0], tokens or self._learned_limits[1])
+        if limits == self._learned_limits and not pause:
             return
-        self._learnt, self._heard = limits, True
+        self._learned_limits, self._saw_limit = limits, True
         await self._note(pause or 0.0, *limits, unused=0)
 
     async def settle(self, reserved: int, used: int) -> None:
-        """Correct the bucket after a call that took its turn for `reserved` tokens and used
-        `used`."""
+        """Correct the bucket after a call that reserved `reserved` tokens and used `used`."""
         if self.counts_tokens and reserved != used:
             await self._note(0.0, 0, 0, unused=reserved - used)
 

@@ -1,9 +1,9 @@
 """Recovery: expired leases, due retries, overdue runs and dead consumers.
 
-Every worker with a free place sweeps, one at a time per stream (a short lock), at jittered
-intervals. The cursor of the scan is kept, so that entries behind a long list are reached too. A
-worker without one takes nothing that it could not begin, but where a lease has expired it keeps the
-next places that it has for the sweep: under a backlog readers would fill each of them at once.
+Every worker with a free slot sweeps, one at a time per stream (a short lock), at jittered
+intervals. The scan's cursor is kept, so entries at the end of a long list are reached too. A worker
+without a free slot takes no work that it could not start. If a lease has expired, it keeps its next
+slots for the sweep, because under a backlog readers would fill them at once.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from loopline.bus.keys import GROUP, Shard
 log = structlog.get_logger("loopline.bus.recovery")
 
 CONSUMER_LEASES = 4
-"""Leases after which a consumer counts as gone that holds nothing and was silent."""
+"""Number of lease periods after which a silent consumer without deliveries counts as gone."""
 SCAN_MOST, SCAN_LEAST = 5000, 1000
-"""Pending entries looked at in one sweep: about 3 µs of the server's time each. A list of usual
-length is seen whole at every sweep; on a very long one without an expired entry each sweep looks at
-half as many as the last, so that a million idle entries don't keep the server busy."""
+"""Pending entries checked in one sweep: about 3 µs of server time each. Each sweep checks a list of
+normal length completely. On a very long list without an expired entry, each sweep checks half as
+many as the last one, so a million idle entries don't keep the server busy."""
 
 
 class ConsumerState(Protocol):
-    """State of a consumer that sweeping needs."""
+    """Consumer state that sweeping needs."""
 
     @property
     def bus(self) -> Bus: ...
@@ -47,7 +47,7 @@ class ConsumerState(Protocol):
 
     @property
     def free(self) -> int:
-        """Number of deliveries that it can take now."""
+        """Number of deliveries that the consumer can take now."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class ConsumerState(Protocol):
         ...
 
     def keep(self, places: int) -> None:
-        """Leave that many places to the next sweep, instead of reading new work into them."""
+        """Leave this many slots to the next sweep, instead of reading new work into them."""
         ...
 
     def take(self, shard: Shard, stream: str, entry: str, body: bytes, count: int) -> None:
@@ -103,7 +103,7 @@ class Sweeper:
                     log.warning("sweep failed", error=str(error), tries=failures)
 
     async def _sweep(self, shard: Shard, stream: str) -> int:
-        """Sweep one stream; returns how many expired leases had to be left for want of a place."""
+        """Sweep one stream; return the number of expired leases left because no slot was free."""
         if self._consumer.draining:
             return 0
         settings = self._bus.settings
@@ -121,7 +121,7 @@ class Sweeper:
         if not reply:
             return 0
         if len(reply) == 1:
-            # No lease or deadline ends by a time in doubt.
+            # No lease or deadline expires while the time is in doubt.
             await self._bus.clock.measure(self._bus.redis, self._bus.keys)
             return 0
         cursor, promoted, deliveries, overdue, late = reply
@@ -145,7 +145,7 @@ class Sweeper:
             if count < 0:
                 await self._bus.clock.measure(self._bus.redis, self._bus.keys)
             elif count:
-                log.info("waits are over", count=count)
+                log.info("waits expired", count=count)
 
     async def _reap(self) -> None:
         self._next_reap = time.monotonic() + self._silent_ms / 2000

@@ -1,9 +1,9 @@
-"""Versioned payload types: which pydantic model stands behind (`type`, `version`).
+"""Versioned payload types: the pydantic model for each (`type`, `version`).
 
-A consumer may be older or newer than the producer. A payload of an earlier version is lifted
-step by step by registered upcasters; a later one is read where its sender says that this version
-may (`Envelope.readable_from`), and keeps the fields that are not known here. Any other is refused:
-the delivery is handed back for a worker that can read it.
+A consumer may be older or newer than the producer. Registered upcasters convert a payload of an
+earlier version step by step. A later version is read if its sender allows this version to
+(`Envelope.readable_from`), and keeps its unknown fields. Any other payload is refused: the delivery
+is handed back for a worker that can read it.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ class Registry:
         self, name: str, model: type[BaseModel], *, version: int = 1, readable_from: int = 0
     ) -> None:
         """Make `model` the current version of `name`. `readable_from`: the oldest version that
-        differs by optional fields alone. Registering it again is allowed only with the same."""
+        differs only in optional fields. Registering the name again is allowed only with the same
+        values."""
         registration = self._current.get(name)
         if registration is not None and registration != (version, model, readable_from):
             raise ValueError(f"payload type {name!r} is already registered as {registration}")
         self._current[name] = (version, model, readable_from)
 
     def upcast(self, name: str, from_version: int, lift: Upcaster) -> None:
-        """`lift` turns a payload of `from_version` into one of `from_version + 1`."""
+        """`lift` converts a payload of `from_version` into one of `from_version + 1`."""
         self._upcasters[(name, from_version)] = lift
 
     def decode(self, envelope: Envelope) -> BaseModel:
@@ -55,7 +56,7 @@ class Registry:
                     f"payload {envelope.type!r} has version {at}, this process knows {version}: "
                     "upgrade this worker"
                 )
-            # A process that writes it down says so, too.
+            # A process that writes this payload again keeps its versions.
             versions = {"type_version": at, "readable_from": envelope.readable_from}
             payload = {**payload, **versions}
         for below in range(at, version):
@@ -64,7 +65,7 @@ class Registry:
                 payload = lift(payload)
             elif not 0 < readable_from <= below:
                 raise UnknownPayload(
-                    f"no way from version {below} to {version} of {envelope.type!r}"
+                    f"no upgrade from version {below} to {version} of {envelope.type!r}"
                 )
         try:
             return model.model_validate(payload)

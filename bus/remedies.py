@@ -1,4 +1,4 @@
-"""What Redis, or the way to it, says when it can't serve, and what an operator does about that."""
+"""Error texts of Redis, or of the connection to it, and what an operator does about each."""
 
 from __future__ import annotations
 
@@ -16,31 +16,35 @@ _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             r"MISCONF.*(?:No space left|quota)|\bENOSPC\b|No space left on device",
-            "the disk that holds its data is full: free space there; it then takes writes again"
-            " by itself",
+            "the disk that holds its data is full: free space there; it then accepts writes"
+            " again by itself",
         ),
         (
             r"\bMISCONF\b",
-            "it can't write its data to disk: see its own log, and the space and the rights of its"
-            " folder (CONFIG GET dir)",
+            "it can't write its data to disk: check its log, and the free space and the permissions"
+            " of its folder (CONFIG GET dir)",
         ),
         (
             r"\bNOREPLICAS\b",
-            "fewer replicas are connected to it than its min-replicas-to-write asks for: bring them"
+            "fewer replicas are connected to it than its min-replicas-to-write requires: bring them"
             " back, or lower that setting",
         ),
         (
             r"ReadOnlyError|\bREADONLY\b",
             "it is a replica: put the address of its primary into redis_url",
         ),
-        (r"\bMASTERDOWN\b", "it is a replica without its primary: fix that, or name the primary"),
+        (
+            r"\bMASTERDOWN\b",
+            "it is a replica that has lost its primary: restore it, or put the address of the"
+            " primary into redis_url",
+        ),
         (
             r"BusyLoadingError|\bLOADING\b|loading the dataset",
-            "it still reads its data from disk: try again once it has (its log says how far it is)",
+            "it is still loading its data from disk: try again later (its log shows the progress)",
         ),
         (
             r"max number of clients",
-            "it has all the clients that it takes: end some (CLIENT LIST), or raise its maxclients",
+            "it has reached its limit of clients: end some (CLIENT LIST), or raise its maxclients",
         ),
         (
             r"AuthenticationError|\bNOAUTH\b|\bWRONGPASS\b",
@@ -53,28 +57,28 @@ _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             r"\bCLUSTERDOWN\b|\bMOVED\b|\bCROSSSLOT\b",
-            "it is a node of a Redis Cluster: name a single server, or a proxy in front of them",
+            "it is a node of a Redis Cluster: use a single server, or a proxy in front of it",
         ),
         (
             r"\bDENIED\b|protected mode",
-            "it is in protected mode: give it a password (requirepass), and redis_url the same",
+            "it is in protected mode: set a password (requirepass), and put it into redis_url",
         ),
-        (r"\bBUSY\b", "a script blocks it: `redis-cli SCRIPT KILL` ends that"),
+        (r"\bBUSY\b", "a script blocks it: `redis-cli SCRIPT KILL` stops the script"),
         (r"unknown command", "it lacks that command, or has renamed it: see `runtime doctor`"),
         (
             r"FileNotFoundError|No such file or directory",
-            "there is no such socket: is the server running? One whose socket file was deleted"
-            " has to be started again",
+            "there is no such socket: is the server running? If its socket file was deleted,"
+            " restart the server",
         ),
-        (r"PermissionError|Permission denied", "the socket is another user's"),
+        (r"PermissionError|Permission denied", "the socket belongs to another user"),
         (
             r"gaierror|Name or service not known|name resolution",
             "no machine has that name: fix the host in redis_url",
         ),
         (
             r"[Hh]ostname mismatch|IP address mismatch",
-            "its certificate is another host's: say in redis_url a name that the certificate has,"
-            " or give the server one for this name",
+            "its certificate is for another host: put a name from the certificate into redis_url,"
+            " or give the server a certificate for this name",
         ),
         (
             r"certificate|\bSSL\b|\bTLS\b|WRONG_VERSION_NUMBER",
@@ -82,8 +86,8 @@ _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             r"Timeout reading|Timeout connecting|TimeoutError|time-out",
-            "it takes connections and answers none, as a server does that is stopped, overloaded or"
-            " behind a broken network",
+            "it accepts connections but does not answer: it is stopped or overloaded, or the"
+            " network is broken",
         ),
         (
             r"ConnectionRefusedError|Connect call failed|Connection refused",
@@ -94,8 +98,8 @@ _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def remedy(error: BaseException) -> str:
-    """What an operator can do about an outage. The innermost error decides: a client library wraps
-    what a server said in its own errors."""
+    """What an operator can do about an outage. Uses the innermost error, because a client library
+    wraps the server's errors in its own."""
     for text in _cause_messages(error):
         for pattern, words in _REMEDIES:
             if pattern.search(text):
@@ -104,7 +108,7 @@ def remedy(error: BaseException) -> str:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the server answered, and said no; else it is away."""
+    """Whether the server answered with a refusal; otherwise it is unreachable."""
     plain = type(error).__name__ not in ("ConnectionError", "TimeoutError", "BusyLoadingError")
     return isinstance(error, RedisError) and plain
 

@@ -1,7 +1,7 @@
-"""How a reply says that its request failed.
+"""How a reply reports that its request failed.
 
-A mark in front tells an error from an answer, not the answer's content: a tool may well answer with
-an object that has a key `error`. Answers are JSON, and no JSON text begins with the mark.
+A leading mark distinguishes an error from an answer, not the content: a tool may well answer with
+an object that has a key `error`. Answers are JSON, and JSON text never starts with the mark.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ class Reply(NamedTuple):
 
     body: bytes
     record: object = None
-    """The record that it was written from, where that was in this process."""
+    """The record that the answer was serialized from, if that was in this process."""
 
 
 def error_reply(kind: str, message: str, *, retryable: bool) -> bytes:
-    """The reply that says that a request failed; the caller gets it as `RequestError`. Characters
-    of the message that UTF-8 can't hold become question marks, since it goes into records."""
+    """The reply that reports a failed request; the caller gets it as `RequestError`. Characters of
+    the message that UTF-8 can't encode become question marks, since it goes into records."""
     safe_message = message.encode(errors="replace").decode()
     error = {"kind": kind, "message": safe_message, "retryable": retryable}
     return _MARK + json.dumps(error).encode()
 
 
 def answer_of(reply: bytes) -> bytes:
-    """The reply, if it is an answer. Raises the `RequestError` that it says otherwise."""
+    """The reply, if it is an answer. Raises the `RequestError` that it contains otherwise."""
     if not reply.startswith(_MARK):
         return reply
     error = json.loads(reply.removeprefix(_MARK))

@@ -1,6 +1,6 @@
-"""Requests: ask a pool of workers and wait for the answer, paying once.
+"""Requests: ask a pool of workers, wait for the answer, and pay once.
 
-One inbox stream per process and shard takes every reply and every notice that a run has ended. A
+One inbox stream per process and shard receives every reply and every notice that a run has ended. A
 request's idempotency key makes it one piece of work, however often a retried step asks.
 """
 
@@ -27,35 +27,35 @@ from loopline.bus.run_state import RunState
 
 log = structlog.get_logger("loopline.bus.requests")
 
-LOOK_AGAIN = 5.0
+CHECK_SECONDS = 5.0
 """Seconds after which a waiter checks for itself: a notice can be lost with its inbox, in a flush
 or after ten minutes of silence."""
 
 DELETED_AT_ONCE = 32
 MOST_READ_BYTES = 2**20
-"""Bytes of read mail that are deleted at once; less is deleted when no more mail comes."""
+"""Bytes of read mail that are deleted in one batch; fewer if no more mail arrives."""
 
 
 class RunEnd(asyncio.Event):
     """The end of a run."""
 
     state: RunState | None = None
-    """The ended run, where the process that waits has ended it itself."""
+    """The ended run, if the waiting process itself ended it."""
     prepare: Callable[[RunState], Any] | None = None
-    """Makes what its waiter wants of the ended run. It is called while the commit that ends it is
-    on its way, and what it makes is used if that is applied."""
+    """Computes the waiter's result from the ended run. It is called while the commit that ends the
+    run is being sent; the result is used if the commit is applied."""
     _prepared: tuple[RunState, Any] | None = None
 
     def foresee(self, state: RunState) -> None:
-        """It will have ended so, or go on."""
+        """Prepare for the run to end in this state; it may still continue."""
         if self.prepare is not None and not self.is_set():
-            # What it raises, it raises again for who asks without this.
+            # If it raises, it raises again for a caller without a prepared result.
             with contextlib.suppress(Exception):
                 self._prepared = state, self.prepare(state)
 
     @property
     def prepared(self) -> tuple[Any] | None:
-        """What `prepare` has made of the state in which the run ended; None if it has not."""
+        """The result of `prepare` for the state in which the run ended; None if there is none."""
         if self._prepared is None or self._prepared[0] is not self.state:
             return None
         return (self._prepared[1],)
@@ -68,7 +68,7 @@ class Inbox:
         self.bus = bus
         self._replies: dict[str, set[asyncio.Future[Reply]]] = {}
         self._steps: dict[str, int] = {}
-        """Number of waiters by key that are steps, which commit what they are answered."""
+        """Number of waiters by key that are steps, which commit the answers they get."""
         self._ends: WeakValueDictionary[str, RunEnd] = WeakValueDictionary()
         self._readers: list[asyncio.Task[None]] = []
 
@@ -85,7 +85,7 @@ class Inbox:
         self.bus.local.close(self)
         await self.bus.background.stop(self._readers)
         for shard in self.bus.keys.all_shards():
-            with contextlib.suppress(*OUTAGE):  # else it expires by itself
+            with contextlib.suppress(*OUTAGE):  # otherwise it expires by itself
                 await self.bus.redis.delete(self.key(shard))
 
     def key(self, shard: Shard) -> str:
@@ -105,17 +105,17 @@ class Inbox:
         committed_with: bool = False,
         record: BaseModel | None = None,
     ) -> Reply:
-        """Ask a pool. `record`: the payload that the envelope's was written from, for a pool of
-        this process, which need not read it again.
+        """Ask a pool. `record`: the object that the envelope's payload was serialized from, so a
+        pool in this process need not parse it again.
 
-        `committed_with`: the answer leads to nothing but requests and the commit of the step that
-        asks. Then an answer of this process is there before the bus has it, and the commit stores
-        it first: see `Committer.reply_later`.
+        `committed_with`: the answer leads only to requests and the commit of the step that asks.
+        Then an answer from this process arrives before the bus has it, and the commit stores it
+        first: see `Committer.reply_later`.
 
-        Raises `RequestError` if the answer is an error, `DeadlineExceeded` past the envelope's
-        deadline (the work may still end and be stored), `MessageTooLarge`, `RunEnded` for a step
-        that is committed or whose run has ended: nobody needs the answer, `BackgroundEnded` when
-        nobody reads this process's mail any more.
+        Raises `RequestError` if the answer is an error, `DeadlineExceeded` after the envelope's
+        deadline (the work may still finish and be stored), `MessageTooLarge`, `RunEnded` if the
+        step is committed or its run has ended and so needs no answer, `BackgroundEnded` if this
+        process's mail is no longer read.
         """
         body = envelope.to_json()
         limit = self.bus.settings.max_message_bytes
@@ -124,7 +124,8 @@ class Inbox:
         shard = self.bus.keys.shard_of(envelope.run_id)
         key = envelope.reply_key
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        # Two steps of one process may wait for one key: a retry alongside its abandoned first try.
+        # Two steps of one process may wait for one key: a retry alongside its abandoned first
+        # attempt.
         waiting = self._replies.setdefault(key, set())
         waiting.add(future)
         if committed_with:
@@ -151,9 +152,10 @@ class Inbox:
                         f"request {key}: its step is committed, its run has ended, or Redis does"
                         " not have the run"
                     )
-                # Not `wait_for`: on Python 3.11 it loses a cancellation that meets the reply.
+                # Not `wait_for`: on Python 3.11 it loses a cancellation that coincides with the
+                # reply.
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(LOOK_AGAIN, remaining + 0.05)):
+                    async with asyncio.timeout(min(CHECK_SECONDS, remaining + 0.05)):
                         reply = await asyncio.shield(future)
                         answer_of(reply.body)
                         return reply
@@ -189,28 +191,28 @@ class Inbox:
         return answer
 
     def expect_end(self, run_id: str) -> RunEnd:
-        """An event that is set once the run is over, for as long as its caller holds it."""
+        """An event that is set once the run has ended, as long as its caller holds it."""
         end = self._ends.get(run_id)
         if end is None:
             end = self._ends[run_id] = RunEnd()
         return end
 
     async def wait_ended(self, run_id: str, within: float = 0.0) -> None:
-        """Return when the run is over (or unknown), at the latest a moment after its deadline.
-        Admit it with `notify=inbox.key(shard)`.
+        """Return when the run has ended (or is unknown), at the latest shortly after its deadline.
+        Admit the run with `notify=inbox.key(shard)`.
 
-        A caller that has expected the end since before it admitted the run knows that it is active;
-        for the seconds `within` it is only waited for, then looked at. Raises `BackgroundEnded`
-        when nobody reads this process's mail any more.
+        A caller that called `expect_end` before it admitted the run knows that the run is active;
+        for the first `within` seconds this only waits, then it checks the run. Raises
+        `BackgroundEnded` if this process's mail is no longer read.
         """
         end = self.expect_end(run_id)
-        await self._wait_for(end, min(LOOK_AGAIN, within))
+        await self._wait_for(end, min(CHECK_SECONDS, within))
         while not end.is_set():
             if not await self.bus.enforce_deadline(run_id):
                 return
             deadline = await self.bus.deadline_of(run_id)
-            remaining = LOOK_AGAIN if deadline is None else self.bus.clock.left(deadline)
-            await self._wait_for(end, min(LOOK_AGAIN, max(remaining, 0.4) + 0.1))
+            remaining = CHECK_SECONDS if deadline is None else self.bus.clock.left(deadline)
+            await self._wait_for(end, min(CHECK_SECONDS, max(remaining, 0.4) + 0.1))
 
     async def _wait_for(self, end: RunEnd, seconds: float) -> None:
         if seconds > 0:
@@ -231,13 +233,14 @@ class Inbox:
     async def _read(self, shard: Shard) -> None:
         key, last, failures = self.key(shard), "0-0", 0
         read: list[bytes] = []
-        """Entries that are to be deleted."""
+        """Entries to delete."""
         size = 0
         block = int(self.bus.settings.block_seconds * 1000)
         while True:
             try:
                 if failures and read:
-                    # It is read again from the start: answers that were told do not come later.
+                    # The stream is read again from the start: delete entries that were already
+                    # delivered.
                     await self.bus.redis.xdel(key, *read)
                     read, size = [], 0
                 streams = await self.bus.blocking.xread({key: last}, count=500, block=block)
@@ -250,9 +253,10 @@ class Inbox:
                         try:
                             self._deliver(fields)
                         except (KeyError, UnicodeDecodeError) as error:
-                            # Not ours: the mail that follows it must still come.
+                            # Not ours: the mail after it must still arrive.
                             log.warning("unreadable mail", entry=entry, error=repr(error))
-                # Callers that wait for a reply would wait for this, too: so it is done seldom.
+                # Callers that wait for a reply would wait for this, too, so entries are deleted
+                # rarely.
                 if read and (
                     not streams or len(read) >= DELETED_AT_ONCE or size >= MOST_READ_BYTES
                 ):
@@ -265,33 +269,33 @@ class Inbox:
                 failures += 1
                 if failures & (failures - 1) == 0:
                     log.warning("inbox unreadable", error=str(error), tries=failures)
-                # A server that came back without its data starts its ids again.
+                # A server that restarted without its data starts its ids again.
                 last = "0-0"
                 await asyncio.sleep(pause_before(failures))
 
     def _deliver(self, fields: dict[bytes, bytes]) -> None:
         if fields[b"type"] == b"reply":
-            self.told_reply(fields[b"key"].decode(), Reply(fields[b"reply"]))
+            self.on_reply(fields[b"key"].decode(), Reply(fields[b"reply"]))
         elif fields[b"type"] == b"ended":
-            self.told_end(fields[b"run_id"].decode(), None)
+            self.on_end(fields[b"run_id"].decode(), None)
 
     def waits_for(self, key: str) -> bool:
         waiting = self._replies.get(key)
         return bool(waiting) and len(waiting) == self._steps.get(key)
 
-    def told_reply(self, key: str, reply: Reply) -> None:
+    def on_reply(self, key: str, reply: Reply) -> None:
         for future in self._replies.get(key, ()):
             if not future.done():
                 future.set_result(reply)
 
-    def told_coming(self, state: RunState) -> None:
+    def on_expected_end(self, state: RunState) -> None:
         end = self._ends.get(state.run_id)
         if end is not None and end.prepare is not None:
-            # Two turns of the loop from now, when the commit has left.
+            # Two turns of the loop from now, when the commit has been sent.
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, end.foresee, state)
 
-    def told_end(self, run_id: str, state: RunState | None) -> None:
+    def on_end(self, run_id: str, state: RunState | None) -> None:
         end = self._ends.get(run_id)
         if end is not None:
             end.state = end.state or state

@@ -1,8 +1,8 @@
-"""Announcements about runs: that they have ended, or wait for approval. Each at least once.
+"""Announcements, at least once each, that a run has ended or waits for approval.
 
-The script that ends a run, or puts a step aside, puts it here. An announcer claims those that are
-due, for a while, and settles each one after announcing it; if its claim runs out, because the
-announcer was killed, it is due again.
+The script that ends a run, or puts a step aside, adds the announcement. An announcer claims due
+announcements for a limited time, and settles each one after announcing it; if the claim expires
+because the announcer was killed, the announcement is due again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RunEnd:
 
 
 async def claim(bus: Bus, *, seconds: float, count: int) -> list[RunEnd]:
-    """Take up to `count` ends of each shard that are due; nobody else has them for `seconds`."""
+    """Claim up to `count` due ends of each shard; no other announcer gets them for `seconds`."""
     claimed: list[RunEnd] = []
     for shard in bus.keys.all_shards():
         until = bus.clock.now_ms() + int(seconds * 1000)
@@ -46,14 +46,14 @@ async def claim(bus: Bus, *, seconds: float, count: int) -> list[RunEnd]:
 
 
 async def settle(bus: Bus, end: RunEnd) -> None:
-    """Remove an end that was announced, or never will be; unless there is another one by now: the
+    """Remove an end that was announced, or never will be, unless a newer one replaces it: the
     receiver of an announcement may approve the run's step, which then waits with its next call."""
     await _settle(bus, end, "")
 
 
 async def postpone(bus: Bus, end: RunEnd, seconds: float) -> None:
-    """Let an end be due again after a while; one that was settled meanwhile stays so, and another
-    one is due as it is."""
+    """Make an end due again after a while. An end that was settled meanwhile stays settled, and a
+    newer one keeps its due time."""
     await _settle(bus, end, bus.clock.now_ms() + int(seconds * 1000))
 
 

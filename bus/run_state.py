@@ -1,4 +1,4 @@
-"""A run as the bus holds it. The bus does not look inside the run or its steps."""
+"""A run as the bus stores it. The bus does not look inside the run or its steps."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class OpenWait:
-    """What a run waits for."""
+    """The condition that a run waits for."""
 
     guard: str
-    """Guard of the step that is taken afterwards ("turn.branch")."""
+    """Guard of the step that runs after the wait ("turn.branch")."""
     kind: str
-    """`signal`, `approval`, `effect`: what became of a call, or `timer`: it begins later."""
+    """`signal`, `approval`, `effect` (for a call's unknown outcome) or `timer` (for a later
+    start)."""
     name: str
-    """The signal's; of an approval the key of the request; of an effect `effects.wait_name`."""
+    """Name of the signal; for an approval, the request's key; for an effect,
+    `effects.wait_name`."""
     expires: float
-    """Expiry in Unix seconds by the bus's clock, as `since`."""
+    """Expiry in Unix seconds by the bus's clock, like `since`."""
     since: float
     note: bytes
     """A note for readers, JSON."""
@@ -29,7 +31,7 @@ class RunState:
 
     run_id: str
     state: str
-    """`active`, `ended`, or `missing` (never admitted, or its life is over)."""
+    """`active`, `ended`, or `missing` (never admitted, or expired)."""
     run: bytes
     """The run record as it was admitted, JSON."""
     steps: tuple[bytes, ...]
@@ -38,7 +40,7 @@ class RunState:
     answer: str = ""
     reason: str = ""
     failure: str = ""
-    """Why a message of the run is tried again, if no step was committed since."""
+    """Why a message of the run is retried, if no step was committed since."""
     tokens: int = 0
     micro_dollars: int = 0
     deadline: float = 0.0
@@ -46,14 +48,14 @@ class RunState:
     admitted: float = 0.0
     ended: float = 0.0
     waits: tuple[OpenWait, ...] = ()
-    """Waits of an active run, in the order in which they began."""
+    """Waits of an active run, in the order in which they started."""
     decisions: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """Decisions by the key of their request, JSON (`loopline.bus.waits.decide`)."""
     run_record: object = field(default=None, compare=False, repr=False)
-    """The record that `run` was written from, where it was in this process. The bus does not look
+    """The record that `run` was serialized from, if that was in this process. The bus does not look
     inside it, either."""
     step_records: tuple[object, ...] | None = field(default=None, compare=False, repr=False)
-    """The same of all `steps`."""
+    """The same for all `steps`."""
 
     @property
     def active(self) -> bool:

@@ -1,7 +1,7 @@
 """Schedules: runs that are admitted repeatedly, by the deployment's clock.
 
-To the bus a schedule is bytes with the time of its next tick. Any worker may fire a schedule that
-is due: the script that admits the run of a tick advances the schedule, so that each tick has one
+The bus treats a schedule as bytes with the time of its next tick. Any worker may fire a due
+schedule: the script that admits the run of a tick also advances the schedule, so each tick has one
 run. Schedules and their runs are in the first shard, which always exists.
 """
 
@@ -17,7 +17,7 @@ from loopline.bus.connection import retry_during_outage
 from loopline.bus.keys import SIGNAL_NAME, Shard
 
 MAX_SCHEDULES = 1_000
-"""Most schedules of a deployment."""
+"""Maximum number of schedules of a deployment."""
 AT_ONCE = 100
 
 
@@ -27,7 +27,7 @@ class StoredSchedule:
 
     name: str
     tick: float
-    """Time when it is due, in Unix seconds by the bus's clock."""
+    """Due time in Unix seconds by the bus's clock."""
     body: bytes
 
 
@@ -48,12 +48,13 @@ async def put(bus: Bus, name: str, body: bytes, tick: float, *, replace: bool = 
     args: list[scripts.Value] = [name, body, _ms(tick), int(replace), MAX_SCHEDULES]
     answer = await _set(bus, args)
     if answer < 0:
-        raise ValueError(f"there are {MAX_SCHEDULES} schedules, the most that there may be")
+        raise ValueError(f"there are already {MAX_SCHEDULES} schedules, which is the limit")
     return answer == 1
 
 
 async def remove(bus: Bus, name: str) -> bool:
-    """Remove a schedule; False if there is none of the name. Runs that it has started continue."""
+    """Remove a schedule; False if there is none with this name. Runs that it has started
+    continue."""
     return await _set(bus, [name, b"", 0, 0, MAX_SCHEDULES]) == 1
 
 
@@ -72,7 +73,7 @@ async def ls(bus: Bus) -> list[StoredSchedule]:
 
 
 async def due(bus: Bus) -> list[StoredSchedule]:
-    """Schedules whose tick has come. Raises what Redis raises."""
+    """Schedules whose tick is due. Raises what Redis raises."""
     shard = home(bus)
     members: list[tuple[bytes, float]] = await bus.redis.zrange(
         shard.schedule_times,
@@ -94,9 +95,9 @@ async def due(bus: Bus) -> list[StoredSchedule]:
 async def fire(
     bus: Bus, schedule: StoredSchedule, next_tick: float, admission: Admission | None
 ) -> bool:
-    """Admit the run of a tick, or skip it (None); then the schedule waits for `next_tick`. False
-    where another worker has done so, or the time is in doubt. `admission` must belong to the home
-    shard. Raises what `Bus.admit` raises: then the tick is due again."""
+    """Admit the run of a tick, or skip it (None); then the schedule waits for `next_tick`. False if
+    another worker has done so, or the time is in doubt. `admission` must belong to the home shard.
+    Raises what `Bus.admit` raises: then the tick is due again."""
     shard = home(bus)
     keys = (shard.schedule_times, shard.schedules)
     args = (schedule.name, _ms(schedule.tick), _ms(next_tick), bus.clock.now_ms())

@@ -1,14 +1,14 @@
-"""One connection for all scripts of a process, on which nobody waits for another's answer.
+"""One connection for all scripts of a process, on which no caller waits for another's answer.
 
-A command of redis-py's client takes a connection out of the pool, writes under one time-out, waits
-at the connection under another, and gives it back. Scripts are nearly all that a gateway asks of
-Redis on a request's way, twice each. Here they are written as they come, one behind the other, and
-the answers, which come in that order, are handed to those who asked: a fifth of the processor time.
+A command of redis-py's client takes a connection from the pool, writes under one timeout, waits for
+the answer under another, and returns the connection. While a gateway handles a request, it sends
+Redis little else than two scripts. Here scripts are written one after another as they arrive, and
+the answers, which come in the same order, are passed to the callers: this takes a fifth of the CPU
+time.
 
-What holds of a pool's connections holds here (`loopline.bus.connection_pool`): nothing but errors
-of redis-py comes out, a connection that was lost or leads to a server that is not the primary is
-given up, and the next script opens another. Who is cancelled leaves an answer behind that is passed
-over; the others don't notice.
+As with the pool's connections (`loopline.bus.connection_pool`), only redis-py errors are raised; a
+connection that was lost or leads to a server that is not the primary is dropped, and the next
+script opens another. The answer to a cancelled caller is skipped; other callers don't notice.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from loopline.bus.connection_pool import FairPool, Node, OwnConnection, is_not_primary
 
 _MORE = object()
-"""hiredis: the answer is not whole yet."""
+"""hiredis: the answer is still incomplete."""
 
 
 class ScriptingRedis(Redis):
-    """redis-py's client, whose scripts take a wire of their own."""
+    """redis-py's client, with a separate connection for scripts."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -51,7 +51,7 @@ class ScriptingRedis(Redis):
 
 
 class ScriptWire:
-    """Opens its connection when it is first asked, and again whenever it is gone."""
+    """Opens its connection on first use, and again whenever it is lost."""
 
     def __init__(self, pool: FairPool) -> None:
         """The wire's connection is made like the pool's but does not belong to it."""
@@ -61,7 +61,7 @@ class ScriptWire:
         self._closings = 0
 
     async def ask(self, *command: str | bytes | int | float) -> Any:
-        """What Redis answers. Raises its errors, and redis-py's for a connection that failed."""
+        """Redis's answer. Raises its errors, and redis-py's for a connection that failed."""
         try:
             packed = hiredis.pack_command(command)  # pyright: ignore[reportArgumentType]
         except TypeError as error:
@@ -84,7 +84,7 @@ class ScriptWire:
             await connection.connect()
             if closings != self._closings:
                 connection.leave()
-                raise RedisConnectionError("closed while it was opened")
+                raise RedisConnectionError("closed while it was being opened")
             self._line = line = _Line(connection)
             return line
 
@@ -104,7 +104,7 @@ class _Line(asyncio.Protocol):
         assert connection.socket_timeout is not None
         self._seconds: float = connection.socket_timeout
         self._connection = connection
-        """Kept: its writer closes the transport when it goes."""
+        """Kept because its writer closes the transport when it is deleted."""
         self._transport = connection.take_over(self)
         self._answers = hiredis.Reader(
             protocolError=InvalidResponse, replyError=BaseParser.parse_error, notEnoughData=_MORE
@@ -119,7 +119,7 @@ class _Line(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Open, and to the server that the address leads to."""
+        """Whether the line is open, and leads to the current server of its address."""
         return (
             not (self._closed or self._retired or self._transport.is_closing())
             and self._generation == self._node.generation
@@ -134,7 +134,7 @@ class _Line(asyncio.Protocol):
         future: asyncio.Future[Any] = loop.create_future()
         self._waiting.append((future, loop.time() + self._seconds))
         if self._timer is None:
-            self._timer = loop.call_later(self._seconds, self._look)
+            self._timer = loop.call_later(self._seconds, self._check_overdue)
         try:
             self._transport.write(packed)
         except Exception as error:  # noqa: BLE001 - a broken transport may raise anything
@@ -150,13 +150,13 @@ class _Line(asyncio.Protocol):
             raise RedisTimeoutError("time-out while writing to Redis") from None
 
     def retire(self) -> None:
-        """Nothing more is written; who waits gets an answer still."""
+        """Write nothing more; waiting callers still get their answers."""
         self._retired = True
         if not self._waiting:
             self.fail(RedisConnectionError, "given up")
 
     def fail(self, kind: type[RedisError], why: str) -> None:
-        """Close, and tell everybody who waits."""
+        """Close, and notify all waiting callers."""
         if not self._closed:
             self._closed = True
             self._connection.leave()
@@ -169,17 +169,17 @@ class _Line(asyncio.Protocol):
             if not future.done():
                 future.set_exception(kind(why))
 
-    def _look(self) -> None:
-        """Whether the oldest command is overdue: one timer for all of them."""
+    def _check_overdue(self) -> None:
+        """Check whether the oldest command is overdue: one timer serves all commands."""
         self._timer = None
         if not self._waiting:
             return
         loop = asyncio.get_running_loop()
         left = self._waiting[0][1] - loop.time()
         if left <= 0:
-            self.fail(RedisTimeoutError, f"no answer of Redis within {self._seconds:g} s")
+            self.fail(RedisTimeoutError, f"no answer from Redis within {self._seconds:g} s")
         else:
-            self._timer = loop.call_later(left, self._look)
+            self._timer = loop.call_later(left, self._check_overdue)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -193,7 +193,7 @@ class _Line(asyncio.Protocol):
 
     def _hand_over(self, answer: Any) -> None:
         if not self._waiting:
-            raise InvalidResponse("an answer that nobody has asked for")
+            raise InvalidResponse("an answer without a request")
         future, _ = self._waiting.popleft()
         if not isinstance(answer, Exception):
             if not future.done():

@@ -1,4 +1,4 @@
-"""Loads the Lua scripts and runs them by hash; sends them again to a server that has lost them."""
+"""Load the Lua scripts and run them by hash; send them again to a server that has lost them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def source(name: str) -> str:
     """The text of `lua/<name>.lua`, ready to send.
 
     A line `-- include: PART.lua` stands for `lua/parts/PART.lua`, which may include others; each
-    part is inserted once, where it is first named. A line `-- function: SCRIPT.lua` stands for that
-    script as a function of KEYS and ARGV: it does within another script what it does alone.
+    part is inserted once, where it is first included. A line `-- function: SCRIPT.lua` stands for
+    that script as a function of KEYS and ARGV: it does the same within another script as on its
+    own.
     """
     folder = files("loopline.bus") / "lua"
     inserted: set[str] = set()

@@ -1,4 +1,4 @@
-"""Background tasks that can't end unnoticed; reliable ways to end tasks and to finish work."""
+"""Background tasks that can't end unnoticed; reliable ways to cancel tasks and to finish work."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ AGAIN = 0.5
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks and wait until each is done, whatever it raised.
 
-    One cancellation is not enough: code in between that is just leaving its own time-out can take
-    it for that time-out and swallow it, and a loop that outlasts errors would then run for ever.
-    For the same reason it may be the caller that is cancelled again: that is raised when all tasks
-    are done.
+    One cancellation is not enough: code that is just leaving its own timeout can mistake the
+    cancellation for that timeout and swallow it, and a loop that survives errors would then run
+    forever. The caller may be cancelled repeatedly for the same reason: this is raised when all
+    tasks are done.
     """
     everyone = list(tasks)
     remaining = {task for task in everyone if not task.done()}
@@ -39,14 +39,14 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
         remaining = {task for task in remaining if not task.done()}
     for task in everyone:
         if not task.cancelled():
-            task.exception()  # so that none is "never retrieved"
+            task.exception()  # so that no exception is "never retrieved"
     if cancelled is not None:
         raise cancelled
 
 
 async def finish(work: Coroutine[Any, Any, None]) -> None:
-    """Do all of `work` even if the caller is cancelled meanwhile, however often (`end` cancels
-    repeatedly); the cancellation is raised when it is done."""
+    """Complete all of `work` even if the caller is cancelled meanwhile, however often (`end`
+    cancels repeatedly); the cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -60,10 +60,11 @@ async def finish(work: Coroutine[Any, Any, None]) -> None:
 
 
 class Background:
-    """Tasks that others rely on without waiting for them: if one ends by itself, by an exception or
-    a return, it ends what runs within `run`.
+    """Tasks that others rely on without waiting for them: if one ends by itself, with an exception
+    or a return, the work within `run` is cancelled.
 
-    Without it a worker whose sweeper or heartbeat has died would report itself ready for ever.
+    Without this class, a worker whose sweeper or heartbeat has died would report itself ready
+    forever.
     """
 
     def __init__(self) -> None:
@@ -77,15 +78,16 @@ class Background:
     def start(
         self, work: Coroutine[Any, Any, None], *, name: str, may_end: bool = False
     ) -> asyncio.Task[None]:
-        """Start a task. With `may_end` it may return when its work is done; it may never raise."""
+        """Start a task. With `may_end`, it may return when its work is done; it must never
+        raise."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(lambda task: self._on_task_done(task, may_end))
         return task
 
     def fail(self, name: str, error: BaseException | None = None) -> None:
-        """Report the failure of something that is not a task here, such as a thread; call it in the
-        event loop. The first failure counts."""
+        """Report the failure of something that is not a task here, such as a thread; call this in
+        the event loop. The first failure counts."""
         if self._error is not None:
             return
         reason = "it returned" if error is None else f"{type(error).__name__}: {error}"
@@ -102,12 +104,12 @@ class Background:
             raise self._error
 
     def on_end(self, listener: Callable[[BackgroundEnded], None]) -> None:
-        """Call the listener, in the event loop, when a task has ended by itself."""
+        """Call the listener in the event loop once a task has ended by itself."""
         self._listeners.append(listener)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run the work, and return or raise what it does; it is cancelled, and `BackgroundEnded`
-        raised, when a task ends by itself meanwhile, or has before."""
+        """Run the work, and return its result or raise its exception. If a task ends by itself
+        meanwhile, or has ended before, the work is cancelled and `BackgroundEnded` is raised."""
         working = asyncio.create_task(work)
         broken = asyncio.create_task(self._broken.wait())
         try:
@@ -120,7 +122,7 @@ class Background:
         raise AssertionError("set without an error")
 
     async def stop(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
-        """End some of them: nobody relies on these any more."""
+        """Stop some of the tasks, which are no longer needed."""
         task_list = list(tasks)
         self._asked.update(task_list)
         try:

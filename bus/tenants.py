@@ -1,18 +1,19 @@
 """Tenants decide which runs work at the same time, and which run is next.
 
-Every run belongs to a tenant. Where the deployment bounds the runs at work (`bus.max_working`), or
-those of a tenant, a run beyond that is admitted and waits: its first messages are published, and
-its time begins, when another run ends (`start_next` in end_run.lua). The next one belongs to the
-tenant with the highest priority, and among those to the one that has had the least for its weight.
-So streams never hold more than the runs at work, and a tenant with thousands of runs delays nobody
-else by more than a run's turn.
+Every run belongs to a tenant. If the deployment limits the working runs (`bus.max_working`), or
+those of a tenant, a run beyond the limit is admitted and waits: its first messages are published,
+and its time starts, when another run ends (`start_next` in end_run.lua). The next run belongs to
+the tenant with the highest priority; among equals, to the tenant that has received the least
+relative to its weight. So streams never contain more than the working runs, and a tenant with
+thousands of runs delays other tenants by at most one run's turn.
 
-Places are bounded, too: of runs in flight (`bus.max_runs`) and of those that wait for their turn
-(`bus.max_queued`). Where more than one tenant has asked within a day, a tenant is admitted while it
-holds less than nine times its weight times what is free: dynamic thresholds, as switches share the
-memory of their ports (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). One
-tenant that takes all it can leaves a tenth free; two of equal weight come to hold 9/19 each. Nobody
-who runs is put out, so what one tenant took before any other asked is free again as its runs end.
+Places are limited, too, for runs in flight (`bus.max_runs`) and for runs that wait for their turn
+(`bus.max_queued`). If more than one tenant has asked within a day, a tenant is admitted while it
+holds fewer places than nine times its weight times the free places. These are dynamic thresholds,
+as network switches use to share port memory (Choudhury and Hahne, IEEE/ACM Transactions on
+Networking 6(2), 1998). A single tenant that takes all it can leaves a tenth free; two of equal
+weight end up with 9/19 each. No running run is evicted: places that one tenant took before others
+asked become free as its runs end.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from loopline.bus.bus import Bus
 
 ANYBODY = "default"
-"""The tenant of runs that name none."""
+"""The tenant of runs that specify none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,9 @@ class Tenant:
 
     name: str = ANYBODY
     weight: float | None = None
-    """Weight of the tenant's turns, relative to others'."""
+    """Weight of the tenant's turns relative to other tenants."""
     max_working: int | None = None
-    """Most runs of the tenant that may be at work at once; 0 means no limit."""
+    """Maximum number of the tenant's runs that may work at the same time; 0 means no limit."""
     priority: int | None = None
     """Tenants with a higher priority always come first."""
 
@@ -53,9 +54,9 @@ NO_TENANT = Tenant()
 
 
 async def tenant_of(bus: Bus, run_id: str) -> str:
-    """The tenant of a run that is admitted."""
+    """The tenant of an admitted run."""
     key = bus.keys.shard_of(run_id).run(run_id)
-    # admit.lua notes any other than `ANYBODY`.
+    # admit.lua records any tenant except `ANYBODY`.
     name: bytes | None = await retry_during_outage(
         "tenant",
         lambda: bus.redis.hget(key, "tenant"),  # pyright: ignore

@@ -1,7 +1,7 @@
-"""Generated text on its way to followers: appended at its place or not at all.
+"""Publish generated text to followers: appended at the right offset or not at all.
 
-The log of a run outlives the client that reads it and the worker that writes it. A second worker
-that takes over a request reads what its predecessor published and continues from there.
+A run's log outlives the client that reads it and the worker that writes it. A worker that takes
+over a request reads its predecessor's published text and continues from there.
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ from loopline.bus.errors import BusError, LeaseLost
 
 
 class Weights(NamedTuple):
-    """The weights that sampled the ids of a text. Under other weights they have other
-    log-probabilities."""
+    """The weights that sampled a text's ids. Other weights give the ids other log-probabilities."""
 
     base: str
     adapter: str | None
     version: int
-    """Version of the adapter; 0 without one."""
+    """Version of the adapter; 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerPosition:
-    """What followers of one request have received so far."""
+    """Ids and text that followers of one request have received so far."""
 
     ids: tuple[int, ...]
     text: str
     weights: Weights | None
-    """Weights that sampled the ids; None where the writer did not say, or where nothing is
+    """Weights that sampled the ids; None if the writer did not specify them, or nothing is
     published."""
 
 
@@ -57,11 +56,11 @@ class TokenWriter:
         self._offset = 0
 
     async def published(self) -> FollowerPosition:
-        """What an earlier worker has published of this request; the writer continues after it."""
+        """What an earlier worker has published for this request; the writer continues after it."""
         ids: list[int] = []
         text = ""
         weights: Weights | None = None
-        if self._delivery.state is not None:  # it was asked a moment ago, by this process
+        if self._delivery.state is not None:  # this process asked it a moment ago
             return FollowerPosition((), "", None)
         entries = await retry_during_outage(
             "token log", lambda: self._bus.redis.xrange(self._keys[0])
@@ -73,7 +72,7 @@ class TokenWriter:
                 ids, text = [], ""
             ids += json.loads(fields[b"ids"])
             text += fields[b"text"].decode()
-            # An older writer's entry has none.
+            # An older writer's entry has no weights.
             drawn_by = json.loads(fields.get(b"weights", b"null"))
             weights = None if drawn_by is None else Weights(*drawn_by)
         self._offset = len(ids)
@@ -87,14 +86,14 @@ class TokenWriter:
         weights: Weights | None = None,
         restart: bool = False,
     ) -> None:
-        """Publish a piece. Engines without ids pass one made-up id per piece, to count places.
+        """Publish a piece. Engines without ids pass one made-up id per piece, to count offsets.
 
         `weights` are those that sampled the ids, if a successor may continue from them. `restart`
-        takes back what was published: followers begin this call's text again. Raises `LeaseLost`
-        when another worker holds the request now.
+        revokes the published text: followers start this call's text again. Raises `LeaseLost` if
+        another worker holds the request now.
         """
         if text and not ids:
-            raise ValueError("a piece of text needs at least one id: ids count its place")
+            raise ValueError("a piece of text needs at least one id: offsets count ids")
         await self._delivery.held()
         at, lease = 0 if restart else self._offset, self._delivery.lease
         args: list[scripts.Value] = [
@@ -120,6 +119,6 @@ class TokenWriter:
         if result[0] == b"stale":
             raise LeaseLost(f"request {self._call}: taken over, another writes its tokens")
         if result[0] == b"gap" and int(result[1]) != at + len(ids):
-            # An offset just past our piece means that it arrived and only the answer was lost.
+            # An offset just after our piece means that it arrived and only the answer was lost.
             raise BusError(f"request {self._call}: log is at {int(result[1])}, writer at {at}")
         self._offset = at + len(ids)

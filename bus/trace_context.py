@@ -1,7 +1,7 @@
 """W3C trace contexts of runs, their steps and their requests.
 
-Every span id is derived from what the span stands for, so any process can name the span of another
-as its parent, and a span that is exported twice is the same span.
+Every span id is derived from the span's subject, so any process can use another process's span as a
+parent, and a span that is exported twice is the same span.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Self
 
 TRACEPARENT_TAG = "traceparent"
-"""Tag of a run whose client brought its own trace."""
+"""Tag of a run whose client sent its own trace context."""
 TRACEPARENT_HEADER = "traceparent"
 """Header of HTTP requests, and the key in MCP's `_meta`."""
 MAX_TRACEPARENT_CHARS = 256
@@ -34,7 +34,7 @@ class TraceContext:
 
     @classmethod
     def parse(cls, traceparent: str) -> Self | None:
-        """A W3C `traceparent`; None for what is not a valid one."""
+        """A W3C `traceparent`; None if it is invalid."""
         match = _TRACEPARENT.fullmatch(traceparent[: MAX_TRACEPARENT_CHARS + 1])
         if match is None or len(traceparent) > MAX_TRACEPARENT_CHARS:
             return None
@@ -52,19 +52,19 @@ class TraceContext:
 
 
 def trace_id_of(run_id: str, traceparent: str = "") -> str:
-    """The trace of a run: 32 hexadecimal digits, those of the W3C `traceparent` that its client has
-    brought, else those of the run's id. An id that is not a UUID has no trace: "".
+    """The trace of a run: the 32 hexadecimal digits of its client's W3C `traceparent`, or else of
+    the run's id. An id that is not a UUID has no trace: "".
     """
-    brought = TraceContext.parse(traceparent) if traceparent else None
-    if brought is not None:
-        return brought.trace_id
+    client = TraceContext.parse(traceparent) if traceparent else None
+    if client is not None:
+        return client.trace_id
     trace = run_id.replace("-", "")
     return trace if _TRACE_ID.fullmatch(trace) else ""
 
 
 def span_id_of(name: str) -> str:
-    """The span of a run (its id), of a step (`step_name`), of a request (its key), or of another
-    part of one of them: 16 hexadecimal digits."""
+    """The span id of a run (its id), of a step (`step_name`), of a request (its key), or of another
+    part of these: 16 hexadecimal digits."""
     return blake2b(name.encode(), digest_size=8).hexdigest()
 
 
@@ -72,13 +72,13 @@ def step_name(run_id: str, turn: int, branch: int) -> str:
     return f"{run_id}/{turn}.{branch}"
 
 
-def traceparent_of(run_id: str, name: str, brought: str = "") -> str:
-    """W3C `traceparent` of a span in the run's trace, for those whose parent it is; `name` as in
-    `span_id_of`. `brought`: the one that the run's client came with, which also says whether anyone
-    records the trace."""
-    client = TraceContext.parse(brought) if brought else None
+def traceparent_of(run_id: str, name: str, client_context: str = "") -> str:
+    """W3C `traceparent` that makes a span of the run's trace the parent of other spans; `name` as
+    in `span_id_of`. `client_context`: the context that the run's client sent, which also states
+    whether the trace is recorded."""
+    client = TraceContext.parse(client_context) if client_context else None
     if client is not None:
         return str(TraceContext(client.trace_id, span_id_of(name), client.sampled))
-    # The usual case, in which nothing is parsed and no object made.
+    # The usual case: no parsing and no extra object.
     trace = trace_id_of(run_id)
     return f"00-{trace}-{span_id_of(name)}-01" if trace else ""

@@ -1,5 +1,5 @@
-"""What happens to a delivery that its handler did not settle: another try, another worker, or a
-worker of another version."""
+"""Decides what happens to a delivery that its handler did not settle: another attempt, another
+worker, or a worker of another version."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from loopline.bus.lease import Lease
 log = structlog.get_logger("loopline.bus.consumer")
 
 HAND_BACK_SECONDS, MAX_HAND_BACK_SECONDS = 0.2, 5.0
-"""Seconds between two deliveries of a message that waits for a worker of another version: at first,
-at most."""
+"""Seconds between two deliveries of a message that waits for a worker of another version: initial
+and maximum value."""
 ROOM_SECONDS = 5.0
-"""Seconds after which a call that waits for a budget's room is tried again even if no call has
-ended: its limits may have been raised, or a new day may have begun. The same for all, since they
-come back in the order of these times."""
+"""Seconds after which a call that waits for budget is retried even if no call has ended: its limits
+may have been raised, or a new day may have started. Equal for all calls, which come back in the
+order of these times."""
 MAX_REASON_CHARS = 1_000
-"""Most characters of its last failure that a run stores."""
+"""Maximum number of characters of its last failure that a run stores."""
 
 
 async def give_back(
-    bus: Bus, consumer: str, leases: Iterable[tuple[Shard, str, Lease]], *, let_go: bool
+    bus: Bus, consumer: str, leases: Iterable[tuple[Shard, str, Lease]], *, release: bool
 ) -> None:
-    """Give leases back: see give_back.lua. What was begun and not yet published belongs to
-    nobody."""
+    """Give leases back: see give_back.lua. A message that was started early and is not yet
+    published has no lease."""
     by_stream: dict[tuple[Shard, str], list[scripts.Value]] = {}
     for shard, stream, lease in leases:
         if lease.entry != UNKNOWN_ENTRY:
@@ -45,7 +45,7 @@ async def give_back(
     for (shard, stream), deliveries in by_stream.items():
         await scripts.call(
             bus.redis, "give_back", [shard.work(stream), shard.begun(stream)],
-            [GROUP, consumer, lease_ms, int(let_go), *deliveries],
+            [GROUP, consumer, lease_ms, int(release), *deliveries],
         )  # fmt: skip
 
 
@@ -58,15 +58,15 @@ async def hand_back(
     body: bytes,
     reason: str,
 ) -> None:
-    """Leave a delivery to a worker of another version. It comes back to the stream in a moment,
-    later each time: the longer nobody could take it, the less likely it is that somebody can now.
+    """Leave a delivery to a worker of another version. The message returns to the stream after a
+    pause that grows: the longer no worker could take it, the less likely it is that one can now.
     After `version_seconds` it becomes a dead letter."""
     now = bus.clock.now()
     since = envelope.handed_back or now
     if now - since >= bus.settings.version_seconds:
         await add_dead_letter(
             bus, shard, stream, lease, body,
-            f"no worker of a version that can take it within {bus.settings.version_seconds:g} s "
+            f"no worker with a suitable version took it within {bus.settings.version_seconds:g} s "
             f"(version_seconds): {reason}",
             envelope=envelope,
         )  # fmt: skip
@@ -86,7 +86,7 @@ async def _put_aside(
     delay: float,
     reason: str,
 ) -> None:
-    """Put a delivery aside for a while: see retry.lua."""
+    """Defer a delivery for a while: see retry.lua."""
     keys = [lease.stream, shard.delayed(stream), shard.run(again.run_id)]
     why = reason[:MAX_REASON_CHARS].encode(errors="replace")
     args: list[scripts.Value] = [
@@ -97,7 +97,7 @@ async def _put_aside(
 
 
 async def wait_for_room(delivery: Delivery, error: NoRoom, attempt: int) -> None:
-    """Put a delivery aside until a budget has room for its call: see wait_for_room.lua."""
+    """Defer a delivery until a budget has room for its call: see wait_for_room.lua."""
     bus, shard, lease, envelope = delivery.bus, delivery.shard, delivery.lease, delivery.envelope
     keys = [
         lease.stream, shard.delayed(delivery.stream), shard.run(envelope.run_id),
@@ -110,7 +110,7 @@ async def wait_for_room(delivery: Delivery, error: NoRoom, attempt: int) -> None
         str(error)[:MAX_REASON_CHARS].encode(errors="replace"), envelope.guard, *error.most,
     ]  # fmt: skip
     bus.observer.retried(delivery.stream)
-    log.debug("waits for room", reason=str(error))
+    log.debug("waiting for room in a budget", reason=str(error))
     await retry_during_outage(
         "wait for room", lambda: scripts.call(bus.redis, "wait_for_room", keys, args)
     )
@@ -124,8 +124,8 @@ async def schedule_retry(
     delay: float | None,
     attempt: int,
 ) -> None:
-    """Schedule another attempt: see retry.lua. `attempt`: failures so far, including those of
-    killed workers, or a retry would forget them."""
+    """Schedule another attempt: see retry.lua. `attempt`: number of failures so far, including
+    those of killed workers, which a retry would otherwise forget."""
     bus, settings, lease = delivery.bus, delivery.bus.settings, delivery.lease
     envelope = delivery.envelope
     if attempt >= settings.max_attempts:

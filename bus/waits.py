@@ -1,10 +1,10 @@
-"""Runs that wait: for a signal, for an approval, for a person's word on what became of a call, or
-until a given time.
+"""Runs that wait for a signal, for an approval, for a person to enter a call's outcome, or until a
+given time.
 
-A waiting run has no message on a stream and no lease, and its time stands still. Its hash holds the
-wait, a sorted set the timer (`open_wait` in parts/waits.lua). Each wait ends once: a signal
-(`send_signal`), a decision (`decide`), an outcome (`effects.resolve`) and the sweep after its
-expiry (`expire`) each remove it by a script.
+A waiting run has no message on a stream and no lease, and its clock is stopped. Its hash contains
+the wait, a sorted set contains the timer (`open_wait` in parts/waits.lua). Each wait ends once: a
+signal (`send_signal`), a decision (`decide`), an outcome (`effects.resolve`) and the sweep after
+its expiry (`expire`) each remove it in a script.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from loopline.bus.run_state import OpenWait, open_wait_of
 MAX_SIGNAL_BYTES = 65_536
 MAX_SIGNAL_ID = 128
 MAX_KEPT = 16
-"""Most signals of one run that nobody has waited for yet."""
+"""Maximum number of signals of one run that it has not waited for yet."""
 MAX_SIGNALS = 1_000
-"""Most signals of one run in all."""
+"""Maximum total number of signals of one run."""
 AT_ONCE = 100
 
 
@@ -36,15 +36,15 @@ class SignalSent(Enum):
     """Result of sending a signal."""
 
     WOKEN = "woken"
-    """The run waited for it, and continues."""
+    """The run was waiting for it, and continues."""
     KEPT = "kept"
-    """The run does not wait for it yet; it will find it."""
+    """The run does not wait for it yet, but will find it."""
     ALREADY = "already"
-    """A signal with this id was sent before: nothing was done."""
+    """A signal with this id was sent before: nothing was changed."""
     FULL = "full"
-    """The run has not waited for `MAX_KEPT` signals yet: nothing was done."""
+    """`MAX_KEPT` signals already wait for the run: nothing was changed."""
     MANY = "many"
-    """The run has had `MAX_SIGNALS`: nothing was done."""
+    """The run has already received `MAX_SIGNALS`: nothing was changed."""
     ENDED = "ended"
     MISSING = "missing"
 
@@ -54,7 +54,7 @@ class Decided(Enum):
 
     OK = "ok"
     DECIDED = "decided"
-    """Another caller, or the clock, was faster."""
+    """Another caller was faster, or the wait has expired."""
     CHANGED = "changed"
     """The waiting call is not the one that the caller has seen."""
     MISSING = "missing"
@@ -71,14 +71,15 @@ class WaitingRun:
 async def send_signal(
     bus: Bus, run_id: str, name: str, value: bytes, signal_id: str, by: str = ""
 ) -> SignalSent:
-    """Send a run a signal, only once however often it is sent with its id. `value` is JSON. Raises
-    ValueError for an invalid name or id, `MessageTooLarge`, and `BusUnavailable`."""
+    """Send a signal to a run. It is delivered once, however often it is sent with the same id.
+    `value` is JSON. Raises ValueError for an invalid name or id, `MessageTooLarge`, and
+    `BusUnavailable`."""
     check_signal_name(name)
     if not 0 < len(signal_id) <= MAX_SIGNAL_ID or not signal_id.isprintable():
         raise ValueError(f"a signal's id has 1 to {MAX_SIGNAL_ID} printable characters")
     if len(value) > MAX_SIGNAL_BYTES:
         raise MessageTooLarge(f"a signal of {len(value)} bytes; the limit is {MAX_SIGNAL_BYTES}")
-    # On one line, as the scripts store it; whatever whitespace its sender wrote.
+    # On one line, as the scripts store it, whatever whitespace the sender wrote.
     outcome = json.dumps(
         {"kind": "signalled", "value": json.loads(value), "id": signal_id, "by": by,
          "at": round(bus.clock.now(), 3)}
@@ -110,10 +111,10 @@ async def park(
     *,
     unfinished: str | None = None,
 ) -> None:
-    """Put a step aside until somebody decides on what the wait's `name` stands for; then it is
-    taken again. `note` is JSON with the `digest` of what is to be approved. `unfinished`: the key
+    """Defer a step until someone decides on the subject of the wait's `name`; then the step is
+    executed again. `note` is JSON with the `digest` of the call to approve. `unfinished`: the key
     of a request whose call has no outcome, so that `effects.resolve` ends the wait. Raises
-    `LeaseLost`, or `RunEnded` where the run is over or the step committed."""
+    `LeaseLost`, or `RunEnded` if the run has ended or the step is committed."""
     lease, shard, envelope = delivery.lease, delivery.shard, delivery.envelope
     await delivery.held()
     request = shard.request(unfinished or name)
@@ -166,8 +167,8 @@ async def decide(bus: Bus, waiting: WaitingRun, digest: str, decision: bytes) ->
 
 
 async def expire(bus: Bus, shard: Shard) -> int:
-    """End the waits of a shard whose time is over, a batch of them; returns how many. -1 where this
-    process and the server disagree about the time."""
+    """End a batch of a shard's waits that have expired; return how many. -1 if this process and the
+    server disagree about the time."""
     args: list[scripts.Value] = [
         _retention_ms(bus),
         int(bus.settings.history),
@@ -179,8 +180,8 @@ async def expire(bus: Bus, shard: Shard) -> int:
 
 
 async def waiting_runs(bus: Bus, kind: str = "") -> AsyncIterator[WaitingRun]:
-    """Every wait, or those of one kind, in the order in which they end within their shard. Raises
-    what Redis raises."""
+    """All waits, or those of one kind, in order of expiry within each shard. Raises what Redis
+    raises."""
     for shard in bus.keys.all_shards():
         start = 0
         while True:
@@ -205,7 +206,7 @@ async def count_waits(bus: Bus) -> int:
 
 
 async def read_decision(bus: Bus, run_id: str, key: str) -> bytes | None:
-    """The decision on a run's request; None where there is none."""
+    """The decision on a run's request; None if there is none."""
     name = bus.keys.shard_of(run_id).run(run_id)
     return await retry_during_outage(
         "decision",

@@ -1,4 +1,4 @@
-"""Ask a running deployment from Python, with a budget, and print the tokens that it used.
+"""Ask a running deployment a question from Python, with a budget, and print the tokens used.
 
 runtime up --detach
 python examples/ask.py "What is 17 * 23?"
@@ -15,8 +15,8 @@ from loopline.runtime.client.client import Client, ask
 
 
 async def answer(question: str) -> tuple[Trajectory, int]:
-    """The finished run, and the tokens of its calls. Where models have prices, a budget may be in
-    `micro_dollars`, too."""
+    """Return the finished run, and the tokens of its calls. If the models have prices, a budget may
+    also be in `micro_dollars`."""
     settings = deployment.find().settings
     async with Client.of(settings) as client:
         run = client.new_run(

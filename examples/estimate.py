@@ -1,5 +1,5 @@
-"""An environment of a package of yours: three agents work out a product. A generator proposes it, a
-verifier says how much is missing of the proposal, a refiner has the last word.
+"""An environment in a package of your own: three agents compute a product. A generator proposes it,
+a verifier says how much the proposal is short of it, and a refiner has the last word.
 
     bench puzzles --game examples.estimate:ESTIMATE
     train grpo loop OUTPUT --game examples.estimate:ESTIMATE --weights lora --policies per-role

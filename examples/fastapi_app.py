@@ -1,4 +1,4 @@
-"""A web service that asks an app: `uvicorn --app-dir examples fastapi_app:web`."""
+"""A web service that sends questions to an app: `uvicorn --app-dir examples fastapi_app:web`."""
 
 from fastapi import FastAPI
 from shop_app import Quote, app

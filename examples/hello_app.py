@@ -1,4 +1,4 @@
-"""One file is an application: `runtime up --app examples/hello_app.py`, then run it."""
+"""An application in one file: `runtime up --app examples/hello_app.py`, then run it."""
 
 from loopline import App
 

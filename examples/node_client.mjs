@@ -1,5 +1,5 @@
 // OpenAI's client for Node, unmodified, against a running deployment: OPENAI_BASE_URL and
-// OPENAI_API_KEY lead it there.
+// OPENAI_API_KEY point to it.
 import OpenAI from "openai";
 
 const client = new OpenAI();

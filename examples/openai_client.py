@@ -1,6 +1,6 @@
 """OpenAI's own client, unmodified, against a running deployment.
 
-OPENAI_BASE_URL and OPENAI_API_KEY lead it there: the key is in `.loopline/gateway.key`.
+OPENAI_BASE_URL and OPENAI_API_KEY point to the deployment; the key is in `.loopline/gateway.key`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ def main() -> None:
     question = sys.argv[1]
     client = OpenAI()
     print("models:", ", ".join(model.id for model in client.models.list()))
-    # One model, its text as it is written.
+    # One model, with its text streamed.
     stream = client.chat.completions.create(
         model="slm", messages=[{"role": "user", "content": question}], stream=True
     )
@@ -22,7 +22,7 @@ def main() -> None:
     for chunk in stream:
         print(chunk.choices[0].delta.content or "", end="", flush=True)
     print()
-    # A whole team behind a model's name.
+    # A whole team behind a model name.
     answer = client.chat.completions.create(
         model="workflow/solo", messages=[{"role": "user", "content": question}]
     )

@@ -16,7 +16,7 @@ from loopline.bench.text_answers import text_benchmark
 
 
 def load(request: Request) -> Dataset:
-    """Sums of two numbers, the same ones for the same seed."""
+    """Generate sums of two numbers; the same seed yields the same sums."""
     rng = random.Random(request.seed)
     items: list[Item] = []
     for number in range(request.samples or 20):

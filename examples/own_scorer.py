@@ -8,7 +8,7 @@ from loopline.bench.judgement import Question
 
 
 def score(item: Question, answer: str) -> float:
-    """1 for the right number at the end, a half for the right number anywhere."""
+    """Return 1 if the right number comes last, 0.5 if it is anywhere else, and otherwise 0."""
     numbers = re.findall(r"-?\d+", answer)
     if item.gold not in numbers:
         return 0.0

@@ -1,6 +1,6 @@
-"""Two roles and a workflow of your own: a proposer answers, a reviewer has the last word.
+"""Two roles and a workflow of your own: a proposer answers, and a reviewer has the last word.
 
-docs/build/roles.md shows how to install and ask them.
+docs/build/roles.md shows how to install and use them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from loopline.agents.workflows.routing import Continue, Finish, Handoff, Options
 
 
 class Writer:
-    """Asks its model once. A reviewer sees what the proposer wrote."""
+    """Asks its model once. The reviewer also sees the text of the proposer."""
 
     version = 1
     prompts: tuple[Prompt, ...] = ()
@@ -36,7 +36,7 @@ class Writer:
 
 
 class Reviewed:
-    """A proposer answers, a reviewer has the last word."""
+    """A proposer answers, and a reviewer has the last word."""
 
     name = "reviewed"
     roles = ("proposer", "reviewer")

@@ -2,7 +2,7 @@
 
     python examples/own_tool.py
 
-The entry point in `examples/pyproject.toml` makes it known to every worker of a deployment.
+The entry point in `examples/pyproject.toml` makes it available to every worker of a deployment.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A tool whose large calls a person must approve: `runtime up --app examples/refund_app.py`.
 
-docs/build/waiting.md shows how to approve them.
+docs/build/waiting.md shows how to approve such calls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ app.agent("support", instructions="You pay money back.", tools=[refund], model="
 
 
 async def main() -> None:
-    # As long as somebody may take to decide.
+    # Time for a person to decide.
     print(await app.ask("Refund 20 euros for order A7.", timeout=3_600))
 
 

@@ -1,4 +1,4 @@
-"""Record runs, train an adapter on them, and let the running deployment answer with it.
+"""Record runs, train an adapter on them, and make the running deployment answer with it.
 
 runtime up --profile umi_micro --detach
 python examples/train_and_swap.py
@@ -14,7 +14,7 @@ from loopline.runtime.config.state import StateDirectory
 
 
 def run(*command: str) -> None:
-    """Run one of the programs of this installation; stop with its exit code if it fails."""
+    """Run a program of this installation; if it fails, exit with its exit code."""
     program = Path(sys.executable).with_name(command[0])
     print("$", *command, flush=True)
     done = subprocess.run([program, *command[1:]], check=False)
@@ -23,7 +23,7 @@ def run(*command: str) -> None:
 
 
 def main(samples: int = 500, tokens: int = 2_000_000) -> None:
-    """500 runs and 2 million tokens take about 20 minutes on two cores; fewer show the way only."""
+    """500 runs and 2 million tokens take about 20 minutes on two cores; a quick try needs less."""
     store = StateDirectory.from_environment().path / "store"
     run("bench", "tools", "--split", "train", "--samples", str(samples))
     training = ["--from-store", str(store), "--base", "micro:umi"]

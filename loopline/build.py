@@ -1,4 +1,4 @@
-"""The build of Loopline: its version, and the commit that it was made from."""
+"""Loopline's build: its version and the commit that it was made from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECORDED = "build.json"
 
 @dataclass(frozen=True)
 class Build:
-    """A commit, and whether files differed from it."""
+    """A commit, and whether the working tree had changes."""
 
     commit: str
     modified: bool
@@ -24,7 +24,7 @@ class Build:
 
 @cache
 def build() -> Build | None:
-    """Commit of this code; None where neither git nor the wheel names one."""
+    """Commit of this code; None if neither git nor the wheel specifies one."""
     recorded = files("loopline").joinpath(RECORDED)
     if recorded.is_file():
         return Build(**json.loads(recorded.read_text()))

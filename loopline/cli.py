@@ -1,4 +1,4 @@
-"""The `loopline` command: everything of `runtime`, `improve`, and `bench` and `train` as groups."""
+"""The `loopline` command: `runtime`'s commands, `improve`, and the groups `bench` and `train`."""
 
 from __future__ import annotations
 

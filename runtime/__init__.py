@@ -1,7 +1,7 @@
-"""One machine's Loopline: configuration, supervisor, embedded Redis, client and command line.
+"""Loopline on one machine: configuration, supervisor, embedded Redis, client and command line.
 
-This floor joins `bus`, `agents` and `workers` into running processes. Workers never import it:
-what they need reaches them as plain values.
+This layer joins `bus`, `agents` and `workers` into running processes. Workers never import it: they
+receive what they need as plain values.
 """
 
 __version__ = "0.1.0"

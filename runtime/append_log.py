@@ -1,9 +1,9 @@
 """An append-only file of JSON lines that survives kill -9.
 
-A line is written by one `write` and ends in a newline. A process that dies in between leaves a
-last line without one: `open` drops it and says so, because its writer never learned that it was
-kept. Anything else that cannot be read is damage that nobody should overlook: an error naming
-file and line. The error is of the kind that the caller's own commands know.
+Each line is written by one `write` and ends with a newline. A process that dies during the write
+leaves a last line without a newline: `open` drops that line and reports it, because its writer
+never got a confirmation. Any other unreadable line is damage that must not be overlooked: it raises
+an error with the file and the line. The caller chooses the type of the error.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from pathlib import Path
 from typing import Any, Self
 
 Failure = Callable[[str], Exception]
-"""Makes the error to raise from a description of the fault."""
+"""Builds the error to raise from a description of the fault."""
 
 
 class AppendLog:
-    """One writer at a time; the output directory's lock sees to that."""
+    """A log with one writer at a time, which the output directory's lock ensures."""
 
     def __init__(self, path: Path, *, go_on: str, failure: Failure) -> None:
-        """Create a log; `go_on` says what to do when there is room again."""
+        """Create a log. `go_on`: what the user should do once there is space again."""
         self.path = path
         self._go_on = go_on
         self._failure = failure
         self.notice: str | None = None
-        """Description of what `open` had to drop; None when the file was whole."""
+        """Describes what `open` dropped; None if the file was whole."""
         self._descriptor: int | None = None
 
     def open(self) -> Self:
-        """Open for appending, after dropping a torn last line."""
+        """Open the file for appending, after dropping a torn last line."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         torn = _torn_bytes(self.path)
         if torn:
@@ -45,7 +45,7 @@ class AppendLog:
         return self
 
     def append(self, record: Mapping[str, Any], *, sync: bool = False) -> None:
-        """Add one record; with `sync` it is on the disk when this returns. Raises a failure."""
+        """Append a record; with `sync`, return once it is on disk. Raises `failure`."""
         if self._descriptor is None:
             raise ValueError(f"{self.path} is not open")
         line = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
@@ -53,7 +53,7 @@ class AppendLog:
             whole = os.fstat(self._descriptor).st_size
             written = os.write(self._descriptor, line)
             if written != len(line):
-                # Else the next record would be glued to this half of one.
+                # Otherwise the next record would be appended to this partial line.
                 os.ftruncate(self._descriptor, whole)
                 raise OSError(f"{written} of {len(line)} bytes were written")
         except OSError as error:
@@ -62,7 +62,7 @@ class AppendLog:
             self.sync()
 
     def sync(self) -> None:
-        """Return when everything appended so far is on the disk. Raises a failure."""
+        """Return once everything appended so far is on disk. Raises `failure`."""
         if self._descriptor is None:
             return
         try:
@@ -91,7 +91,7 @@ class AppendLog:
 
 def read_log(path: Path, failure: Failure) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the line number and record of every whole line; nothing for a missing file. A torn last
-    line is skipped (`torn_notice` describes it). Raises a failure for any other line that is not a
+    line is skipped (`torn_notice` describes it). Raises `failure` for any other line that is not a
     JSON object.
     """
     if not path.is_file():
@@ -110,7 +110,7 @@ def read_log(path: Path, failure: Failure) -> Iterator[tuple[int, dict[str, Any]
 
 
 def damaged_line_message(path: Path, number: int, why: str) -> str:
-    """Message about a line that should have been whole."""
+    """Return the error message for a damaged line that is not the torn last line."""
     return (
         f"{path}:{number}: the line is damaged ({why}). It was not torn by a crash, which only "
         "ever cuts the last line; restore the file from a copy, or remove this line knowingly"
@@ -118,13 +118,13 @@ def damaged_line_message(path: Path, number: int, why: str) -> str:
 
 
 def torn_notice(path: Path) -> str | None:
-    """Description of what a reader skips at the end of the file; None if the file is whole."""
+    """Describe what a reader skips at the end of the file; None if the file is whole."""
     torn = _torn_bytes(path) if path.is_file() else 0
     return f"{path}: passed over a torn last line of {torn} bytes" if torn else None
 
 
 def _torn_bytes(path: Path) -> int:
-    """Bytes after the last newline."""
+    """Count the bytes after the last newline."""
     size = path.stat().st_size
     with path.open("rb") as file:
         end = size

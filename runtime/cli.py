@@ -1,6 +1,6 @@
 """The `runtime` command. Commands live in `runtime/commands/`, one file each.
 
-Their modules import nothing heavy at the top: `runtime --help` must not wait for pydantic.
+Their modules import nothing heavy at module level: `runtime --help` must not wait for pydantic.
 """
 
 from __future__ import annotations

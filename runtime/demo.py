@@ -1,11 +1,11 @@
-"""`make demo`: the whole thing once, in about a minute, on a machine with nothing but Python.
+"""`make demo`: a tour of everything in about a minute, on a machine that has only Python.
 
-Starts the `micro` profile with a Redis of its own in a state directory that is thrown away, asks
-three generated word problems, and runs two benchmarks whose reports say in dollars whether
-delegation pays: letting the small model answer whole word problems does not, letting it
-answer single steps does. Then it starts the `umi_micro` profile and gives its three models an
-instruction of the API simulator. Everything is shut down again, also after Ctrl-C. Every step is an
-ordinary command, printed as one, so that a reader can go on by hand.
+The demo starts the `micro` profile with its own Redis in a temporary state directory, asks three
+generated word problems, and runs two benchmarks whose reports state in dollars whether delegation
+pays: it does not when the small model answers whole word problems, it does when the small model
+answers single steps. Then the demo starts the `umi_micro` profile and gives its three models an
+instruction of the API simulator. It shuts everything down at the end, also after Ctrl-C. Every step
+is an ordinary command and is printed as one, so that a reader can continue by hand.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from loopline.workers.isolated_python import OWN_PYTHON
 
 QUESTIONS = 3
 SAMPLES = 40
-"""Questions of each benchmark."""
+"""Number of questions in each benchmark."""
 PRICES = {
     "LOOPLINE_MODELS__LLM__PRICE__PROMPT": "2.50",
     "LOOPLINE_MODELS__LLM__PRICE__COMPLETION": "10.00",
@@ -38,13 +38,13 @@ PRICES = {
 """US dollars per million tokens: GPT-4o's list prices for the large model, GPT-4o mini's for the
 small one. The micro models cost nothing; the demo shows what their tokens would cost."""
 SEED = 7
-"""Seed of the questions and of the benchmark, so that every demo shows the same."""
+"""Seed of the questions and of the benchmarks: every demo shows the same results."""
 WORLD = 5
-"""Number of an instruction that takes two tools and that the micro models solve."""
+"""Number of an instruction that needs two tools and that the micro models solve."""
 
 
 class StepFailed(Exception):
-    """A command of the demo ended with an error, which it has printed itself."""
+    """Raised when a command of the demo failed; the command has printed the error."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"exit code {code}")
@@ -52,12 +52,12 @@ class StepFailed(Exception):
 
 
 def main() -> int:
-    """The exit code of the first command that failed, else 0."""
+    """Run the demo and return the exit code of the first command that failed, or 0."""
     began = time.monotonic()
     state = Path(tempfile.mkdtemp(prefix="loopline-demo-"))
     results = Path("results") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
     environment = {
-        "LOOPLINE_GATEWAY__PORT": "0",  # another deployment of the machine may have the usual one
+        "LOOPLINE_GATEWAY__PORT": "0",  # another deployment may use the default port
         **os.environ,
         "LOOPLINE_STATE": str(state),
         "PYTHONUNBUFFERED": "1",
@@ -96,7 +96,7 @@ def main() -> int:
 
 
 def _write_steps(path: Path) -> None:
-    """Single steps of word problems, as questions with their answers."""
+    """Write single steps of word problems as questions with their answers."""
     problems = generate(Split.NEW_NUMBERS, 3 * SAMPLES, seed=SEED)
     answers = {step.problem: step.answer for problem in problems for step in problem.sub_tasks}
     rows = [
@@ -117,7 +117,7 @@ def _step(environment: dict[str, str], *command: str, may_fail: bool = False) ->
         try:
             code = process.wait()
         except KeyboardInterrupt:
-            # The command gets the same Ctrl-C, and ends what it began.
+            # The command receives the same Ctrl-C and stops what it started.
             process.wait()
             raise
     if code != 0 and not may_fail:
@@ -131,7 +131,7 @@ def _down(environment: dict[str, str], state: Path) -> None:
 
 
 def _show_logs(state: Path) -> None:
-    """Print the last log lines of a failure, before the state directory is deleted."""
+    """Print the last lines of each log before the state directory is deleted."""
     for log in sorted((state / "logs").glob("*.log")):
         print(f"\n--- {log.name}", *tail(log, 5), sep="\n", file=sys.stderr)
 

@@ -1,5 +1,5 @@
-"""Single requests to the bus of a deployment, for commands. Heavy modules are imported on first
-use: a command's help needs none of them."""
+"""Single requests from commands to the bus of a deployment. Heavy modules are imported on first
+use: the help of a command needs none of them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 def query_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) -> T:
-    """Return the answer of the bus. Raises `InputError` for what the bus refuses, `BusUnavailable`,
-    `Unreachable`."""
+    """Return the bus's answer. Raises `InputError` if the bus refuses the request,
+    `BusUnavailable`, `Unreachable`."""
     from loopline.bus import CLIENT_PATIENCE, Bus, BusError, BusUnavailable
     from loopline.runtime.client.deployment import find
     from loopline.runtime.errors import InputError
@@ -36,8 +36,8 @@ def query_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) ->
 
 
 def run_with_client(redis_url: str | None, do: Callable[[Client, Deployment], Awaitable[T]]) -> T:
-    """Return the result of `do`, called with a client of the deployment. Raises `Unreachable` where
-    there is none, and what `do` raises."""
+    """Call `do` with a client of the deployment and return its result. Raises `Unreachable` if
+    there is no deployment, and whatever `do` raises."""
     from loopline.runtime.client.client import Client
     from loopline.runtime.client.deployment import find
 

@@ -1,8 +1,7 @@
-"""Runner for the project's programs: output that a terminal can trust, and errors that are
-messages.
+"""Runner for the project's programs: output that is safe for a terminal, and errors as messages.
 
-What the user can fix is one message and an exit code; everything else is a defect and keeps its
-traceback.
+An error that the user can fix becomes one message and an exit code; any other error is a defect and
+keeps its traceback.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from loopline.runtime.errors import (
     EXIT_INTERRUPTED,
     EXIT_OVERLOADED,
     EXIT_UNREACHABLE,
-    MendableError,
+    FixableError,
 )
 from loopline.runtime.terminal.safe_text import Guarded, guard_output, sanitize
 from loopline.workers.gc_tuning import skip_final_collection
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
 
 EXIT_BROKEN_PIPE = 141
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
-"""Errors that the user can fix though they name no file. Any other keeps its traceback."""
+"""Errors that the user can fix even if they name no file. Any other error keeps its traceback."""
 SUMMARY = 64
-"""Most characters of a command's summary that fit next to its name in 80 columns."""
+"""Maximum characters of a command's summary that fit next to its name in 80 columns."""
 
 
 class _GroupedHelp(TyperGroup):
@@ -83,11 +82,11 @@ def add_command(
 ) -> None:
     """Add a command whose options are the fields of a model: see `loopline.runtime.config.options`.
 
-    `run` is called with the model, which is named by `package.module:Class`, or got by a function:
-    it is imported when the command runs or its own help is shown, so that a list of commands
-    doesn't wait for pydantic. `about` is the help, without it the docstring of `run`; `details`
-    makes what else the command's own help says. With a `preview`, whose lines say what would run,
-    the command has `--dry-run`."""
+    `run` is called with an instance of the model. `model` is `package.module:Class` or a function
+    that returns the class: the class is imported when the command runs or its own help is shown, so
+    that a list of commands doesn't wait for pydantic. `about` is the help text (default: the
+    docstring of `run`); `details` returns further text for the command's own help. With a
+    `preview`, whose lines describe what would run, the command has `--dry-run`."""
 
     @cache
     def built() -> TyperCommand:
@@ -110,7 +109,7 @@ def add_command(
         return cast(TyperCommand, typer.main.get_command(inner))
 
     class Deferred(_Panelled):
-        """Command that is listed by name and help only; the rest is loaded when it is needed."""
+        """Command that is listed by name and help; the rest is loaded on demand."""
 
         @property
         def params(self) -> Any:
@@ -140,7 +139,7 @@ def add_command(
 
 
 def program(name: str, about: str) -> typer.Typer:
-    """Return a command line without commands yet."""
+    """Create a command line that has no commands yet."""
     app = typer.Typer(
         name=name,
         cls=_GroupedHelp,
@@ -179,7 +178,7 @@ def run(app: typer.Typer) -> None:
         except BrokenPipeError:
             _end_unread()
         except SystemExit as end:
-            # typer answers a closed pipe with 1, the code of a failure, and a stream of its own.
+            # On a closed pipe, typer exits with 1, the code of a failure, and replaces the stream.
             if end.code == 1 and not isinstance(sys.stdout, Guarded):
                 _end_unread()
             raise
@@ -195,19 +194,20 @@ def run(app: typer.Typer) -> None:
 
 
 def _end_unread() -> NoReturn:
-    """End after `loopline logs | head`: the reader has seen enough."""
-    # Python would complain once more when it flushes at exit.
+    """Exit after `loopline logs | head`: the reader has closed the pipe."""
+    # Otherwise Python would complain again when it flushes stdout at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise SystemExit(EXIT_BROKEN_PIPE) from None
 
 
 def explain_error(error: Exception) -> tuple[str, int | None]:
-    """Return the message for the user, and the exit code; `None` for a defect.
+    """Return the message for the user and the exit code; `None` for a defect.
 
-    Modules that were never imported raised nothing: help and completion do not wait for them.
+    A module that was never imported can't have raised the error, so help and completion do not wait
+    for its import.
     """
     message = sanitize(str(error))
-    if isinstance(error, MendableError):
+    if isinstance(error, FixableError):
         return message, error.exit_code
     for module, name, code in (
         ("loopline.bus.errors", "BusUnavailable", EXIT_UNREACHABLE),
@@ -225,7 +225,7 @@ def explain_error(error: Exception) -> tuple[str, int | None]:
         from loopline.bus.connection import is_outage
         from loopline.bus.remedies import remedy
 
-        if is_outage(error):  # and no script or argument of ours
+        if is_outage(error):  # not a script or an argument of ours
             message = f"Redis refused this, or went away meanwhile ({error}): {remedy(error)}"
             return sanitize(message), EXIT_UNREACHABLE
     if isinstance(error, ModuleNotFoundError) and (advice := missing_package_hint(error)):

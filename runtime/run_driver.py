@@ -1,7 +1,7 @@
-"""A run from its submission to its end, whatever the bus does meanwhile: full, or away for a while.
+"""Drives a run from its submission to its end, even if the bus is full or down for a while.
 
-Who drives runs notes a run's id before it submits it, and submits what it has noted again after a
-crash: the same id is the same run to the bus, so nothing that exists is paid for twice.
+A caller that drives runs records a run's id before it submits the run, and submits recorded runs
+again after a crash. The bus treats the same id as the same run, so no run is paid for twice.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from loopline.bus import BusUnavailable, Overloaded
 from loopline.runtime.client.run_client import RunClient
 
 FIRST_SECONDS = 10.0
-"""Seconds of refusals before a notice: short ones are usual while other runs end."""
+"""Seconds of refusals before a notice. Short refusals are normal while other runs end."""
 FURTHER_SECONDS = 60.0
 
 
 class AdmissionNotice:
-    """Notice for all runs that one command submits."""
+    """One notice about refusals for all runs that a command submits."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -32,7 +32,7 @@ class AdmissionNotice:
         self._next = None
 
     def refused(self, error: Overloaded) -> None:
-        """Note another refusal without an admission since the last one."""
+        """Record another refusal without an admission since the last one."""
         now = time.monotonic()
         if self._next is None:
             self._next = now + FIRST_SECONDS
@@ -45,10 +45,10 @@ class AdmissionNotice:
 
 
 PAUSE_SECONDS = 0.2
-"""First pause after a refused admission or an outage; doubles up to `MAX_PAUSE_SECONDS`."""
+"""First pause after a refused admission or an outage; it doubles up to `MAX_PAUSE_SECONDS`."""
 MAX_PAUSE_SECONDS = 5.0
 OUTAGE_TRIES = 12
-"""Tries on an unreachable bus: about a minute. The client itself outlasts shorter outages."""
+"""Attempts on an unreachable bus, about a minute. The client itself survives shorter outages."""
 
 
 class Stopped(Exception):
@@ -64,8 +64,9 @@ class RunDriver:
         say: Callable[[str], None],
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Create a driver. `say` receives why nothing proceeds: an outage once for each run, a full
-        bus now and then. A run that the bus refuses while `stopped()` is given up."""
+        """Create a driver. `say` receives the reasons for a delay: an outage once per run, a full
+        bus now and then. If the bus refuses a run while `stopped()` is true, the driver gives the
+        run up."""
         self._client = client
         self._say = say
         self._stopped = stopped
@@ -74,13 +75,13 @@ class RunDriver:
     async def finish(
         self, make: Callable[[], Run], admitted: Callable[[], None] = lambda: None
     ) -> tuple[Trajectory, list[UsageEntry]]:
-        """Submit a run and wait for its end; its trajectory and what its calls used.
+        """Submit a run, wait for its end, and return its trajectory and the usage of its calls.
 
-        `make` makes the run again for each try, by the same id: its time runs from when it is made,
-        and what it waits for admission is none of it, or a full bus would count against the model.
-        `admitted` is called each time the bus has taken it.
+        `make` creates the run for each attempt, with the same id: the run's time starts when it is
+        created, so that a wait for admission on a full bus does not count against the model.
+        `admitted` is called each time the bus has accepted the run.
 
-        Raises `BusUnavailable` when the bus stays away, and `Stopped`.
+        Raises `BusUnavailable` if the bus stays unreachable, and `Stopped`.
         """
         pause, outages = PAUSE_SECONDS, 0
         while True:
@@ -101,7 +102,7 @@ class RunDriver:
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
     async def admit(self, make: Callable[[], Run]) -> None:
-        """Submit a run, made as for `finish`, and return when the bus has taken it. Raises
+        """Submit a run, created as for `finish`, and return when the bus has accepted it. Raises
         `BusUnavailable` at once, and `Stopped`."""
         pause = PAUSE_SECONDS
         while True:
@@ -124,16 +125,17 @@ class RunDriver:
 
 
 def lapsed(trajectory: Trajectory, since: float) -> bool:
-    """Whether the run's time ran out before `since` (Unix seconds), when nobody waited for it (a
-    reboot, a long pause): that says nothing of the model, so the question is to be asked again.
+    """Whether the run's time ran out before `since` (Unix seconds), when no process waited for it
+    (a reboot, a long pause). Such a time-out is not the model's fault, so the question has to be
+    asked again.
 
-    Where no worker was there either, the run is ended later, when one is back: its deadline counts.
+    If no worker was running either, a worker ends the run later: the deadline counts, not that end.
     """
     over = min(trajectory.run.deadline, trajectory.ended)
     return trajectory.outcome is Outcome.DEADLINE and over < since
 
 
 def seed_of(seed: int, name: str) -> int:
-    """Return the seed of every run on an item of that name: the same question has the same random
-    numbers, whatever is compared on it. Below 2³²."""
+    """Return the seed (below 2³²) of every run on the item `name`, so that all arms of a comparison
+    use the same random numbers for a question."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:4])

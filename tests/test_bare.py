@@ -22,7 +22,7 @@ def test_a_test_sees_neither_programs_nor_data_of_the_machine() -> None:
 
 
 @pytest.mark.system
-def test_a_test_that_is_marked_sees_all_that_is_there() -> None:
+def test_a_marked_test_sees_the_whole_machine() -> None:
     assert os.environ["PATH"] == bare.FULL["PATH"]
     assert os.environ.get(bare.DATA) == bare.FULL[bare.DATA]
 
@@ -33,7 +33,7 @@ def test_a_test_that_is_skipped_without_data_is_marked(request: pytest.FixtureRe
     assert os.environ["PATH"] == bare.FULL["PATH"]
 
 
-def test_what_is_named_as_missing_though_it_is_here_is_found(
+def test_a_skip_reason_that_names_an_installed_program_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(bare.FULL, "PATH", str(tmp_path))
@@ -45,7 +45,9 @@ def test_what_is_named_as_missing_though_it_is_here_is_found(
     assert bare.hidden_by_us("Skipped: needs a CUDA GPU") == ""
 
 
-def test_a_folder_with_such_programs_is_replaced_by_one_with_all_others(tmp_path: Path) -> None:
+def test_a_folder_with_hidden_programs_is_replaced_by_links_to_its_other_programs(
+    tmp_path: Path,
+) -> None:
     programs = {"a": ("sh", "redis-cli", "apt-get", "notes"), "b": ("sh", "make")}
     for folder, names in programs.items():
         (tmp_path / folder).mkdir()

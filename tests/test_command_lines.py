@@ -30,7 +30,7 @@ def helps(app: typer.Typer) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_each_command_has_one_whole_line(name: str) -> None:
+def test_each_command_has_a_one_line_summary(name: str) -> None:
     for text in helps(PROGRAMS[name]):
         _, _, lines = text.partition("Show this message and exit.\n")
         listed = [line for line in lines.splitlines() if line.startswith("  ")]
@@ -39,7 +39,7 @@ def test_each_command_has_one_whole_line(name: str) -> None:
         assert [line for line in listed if line.startswith("   ")] == [], "a summary of two lines"
 
 
-def test_bench_lists_what_users_run_before_what_repeats_and_proves() -> None:
+def test_bench_lists_user_commands_before_reproduction_commands() -> None:
     text = next(helps(bench))
     places = [text.index(f"\n{group}:\n") for group in GROUPS]
     assert places == sorted(places)
@@ -48,7 +48,7 @@ def test_bench_lists_what_users_run_before_what_repeats_and_proves() -> None:
 
 
 @pytest.mark.parametrize("command", ["up", "ask", "status"])
-def test_the_umbrella_has_the_commands_of_runtime_at_its_top(command: str) -> None:
+def test_loopline_offers_the_runtime_commands_at_its_top_level(command: str) -> None:
     runner = CliRunner()
     output = runner.invoke(loopline, [command, "--help"]).output
     assert "Usage:" in output
@@ -59,7 +59,7 @@ def test_the_umbrella_has_the_commands_of_runtime_at_its_top(command: str) -> No
 
 
 @pytest.mark.parametrize("words", [("bench", "gsm8k"), ("train", "grpo")])
-def test_the_umbrella_has_bench_and_train_as_groups(words: tuple[str, str]) -> None:
+def test_loopline_offers_bench_and_train_as_groups(words: tuple[str, str]) -> None:
     assert "Usage:" in CliRunner().invoke(loopline, [*words, "--help"]).output
 
 
@@ -73,7 +73,7 @@ def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any
 
 
 @pytest.mark.parametrize("name", ["runtime", "train", "bench"])
-def test_each_help_text_can_be_read_alone(name: str) -> None:
+def test_each_help_text_is_understandable_alone(name: str) -> None:
     """None begins as an answer to the line before it."""
     help_count = 0
     for words, command in leaves(typer.main.get_command(PROGRAMS[name])):
@@ -91,7 +91,7 @@ def test_each_help_text_can_be_read_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["train", "bench"])
-def test_each_command_has_its_options_before_it_is_run(name: str) -> None:
+def test_every_command_builds_its_options_without_running(name: str) -> None:
     """Their models are imported by name: one that isn't there would only be missed at the door."""
     for words, command in leaves(typer.main.get_command(PROGRAMS[name])):
         assert command.params, words

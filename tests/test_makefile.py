@@ -72,7 +72,7 @@ def made_anew(lines: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("remnant", ["nothing", "an empty folder", "a python without pip"])
-def test_an_environment_that_is_missing_or_half_made_is_made_anew(
+def test_install_recreates_a_missing_or_incomplete_environment(
     checkout: Checkout, remnant: str
 ) -> None:
     if remnant == "an empty folder":
@@ -84,13 +84,13 @@ def test_an_environment_that_is_missing_or_half_made_is_made_anew(
     assert installed(lines)
 
 
-def test_an_environment_with_pip_is_kept_and_brought_up_to_date(checkout: Checkout) -> None:
+def test_install_keeps_and_updates_an_environment_that_has_pip(checkout: Checkout) -> None:
     checkout.program(".venv/bin/python", HAS_PIP)
     lines = checkout.install()
     assert not made_anew(lines)
     assert installed(lines)
 
 
-def test_what_is_installed_is_not_installed_again(checkout: Checkout) -> None:
+def test_an_installed_tree_is_not_installed_again(checkout: Checkout) -> None:
     checkout.install()
     assert checkout.install() == []

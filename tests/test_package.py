@@ -105,14 +105,14 @@ def folder_of_the_user(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_part_has_no_second_name(part: str) -> None:
+def test_a_part_cannot_be_imported_without_the_package_name(part: str) -> None:
     process = subprocess.run(
         [sys.executable, "-c", f"import {part}"], cwd=ROOT, capture_output=True, text=True
     )
     assert f"ImportError: import loopline.{part}: {part!r} is not its name" in process.stderr
 
 
-def test_an_editable_install_offers_the_package_alone(tmp_path: Path) -> None:
+def test_an_editable_install_exposes_only_the_package(tmp_path: Path) -> None:
     program = f"import importlib.util as u; print([p for p in {PARTS} if u.find_spec(p)])"
     assert run([sys.executable, "-c", program], tmp_path).strip() == "[]"
 
@@ -122,7 +122,9 @@ def test_a_checkout_runs_without_being_installed(tmp_path: Path) -> None:
     assert "Usage" in run([bare / "python", "-m", "loopline", "--help"], ROOT)
 
 
-def test_a_wheel_holds_the_package_and_that_it_is_typed(wheels: Path, tmp_path: Path) -> None:
+def test_a_wheel_contains_only_the_package_and_marks_it_as_typed(
+    wheels: Path, tmp_path: Path
+) -> None:
     (wheel,) = wheels.glob("loopline*.whl")
     shutil.unpack_archive(wheel, tmp_path, "zip")
     top = {path.name for path in tmp_path.iterdir() if not path.name.endswith(".dist-info")}
@@ -134,7 +136,7 @@ def test_a_wheel_holds_the_package_and_that_it_is_typed(wheels: Path, tmp_path: 
     assert not any(path.is_symlink() for path in tmp_path.rglob("*"))
 
 
-def test_a_wheel_holds_every_file_of_the_parts(wheels: Path, tmp_path: Path) -> None:
+def test_a_wheel_contains_every_file_of_the_parts(wheels: Path, tmp_path: Path) -> None:
     """Texts, templates, scripts and models, which packaging must be told of."""
     if not (ROOT / ".git").exists():
         pytest.skip("only a checkout knows its files")
@@ -150,7 +152,9 @@ def test_a_wheel_holds_every_file_of_the_parts(wheels: Path, tmp_path: Path) -> 
     assert missing == []
 
 
-def test_programs_tell_version_and_commit_and_whether_files_differ_from_it(tmp_path: Path) -> None:
+def test_programs_report_their_version_and_commit_and_whether_files_are_modified(
+    tmp_path: Path,
+) -> None:
     output = run([Path(sys.executable).with_name("loopline"), "--version"], tmp_path)
     if not (ROOT / ".git").exists():
         assert "(unknown build)" in output
@@ -175,14 +179,14 @@ import loopline.agents
 
 
 @pytest.mark.slow
-def test_beside_openai_agents_every_file_of_both_is_as_it_was_packed(
+def test_installing_alongside_openai_agents_overwrites_no_file_of_either(
     installed: Path, tmp_path: Path
 ) -> None:
     assert run([installed / "python", "-P", "-c", CHANGED], tmp_path) == ""
 
 
 @pytest.mark.slow
-def test_from_a_folder_with_modules_of_the_same_names_a_deployment_starts_answers_and_ends(
+def test_a_deployment_works_in_a_folder_with_modules_named_like_its_parts(
     installed: Path, folder_of_the_user: Path
 ) -> None:
     def loopline_command(*words: str) -> str:
@@ -195,6 +199,6 @@ def test_from_a_folder_with_modules_of_the_same_names_a_deployment_starts_answer
         loopline_command("down")
 
 
-def test_the_package_says_what_it_is() -> None:
+def test_the_package_docstring_describes_every_part() -> None:
     assert loopline.__doc__ is not None
     assert all(f"`{part}`" in loopline.__doc__ for part in PARTS)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.skips import summary
 
 
-def test_nothing_is_said_where_every_test_ran() -> None:
+def test_a_run_without_skips_prints_no_summary() -> None:
     assert summary([]) == ""
 
 
-def test_packages_of_the_system_are_one_command() -> None:
+def test_missing_system_packages_are_combined_into_one_command() -> None:
     reasons = [
         "Skipped: no redis server on this machine (install redis-server)",
         "Skipped: no redis server on this machine (install redis-server)",
@@ -20,7 +20,7 @@ def test_packages_of_the_system_are_one_command() -> None:
     )
 
 
-def test_data_a_gpu_and_other_reasons_are_counted_apart() -> None:
+def test_skips_for_data_a_gpu_and_other_reasons_are_counted_separately() -> None:
     reasons = [
         "Skipped: LOOPLINE_DATA is not set",
         "Skipped: needs a CUDA GPU",

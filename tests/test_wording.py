@@ -85,7 +85,7 @@ def place(path: Path, line: int) -> str:
     return f"{path.relative_to(ROOT)}:{line}"
 
 
-def test_no_more_variables_are_named_by_a_pronoun_or_a_past_participle() -> None:
+def test_the_number_of_variables_named_by_a_pronoun_or_participle_does_not_grow() -> None:
     places = [
         f"{place(path, line)}: {name}"
         for path in sources()

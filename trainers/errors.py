@@ -1,12 +1,12 @@
-"""What can go wrong in a training command, said so that the user knows what to do."""
+"""Errors of training commands, with messages that tell the user what to do."""
 
 from __future__ import annotations
 
-from loopline.runtime.errors import MendableError
+from loopline.runtime.errors import FixableError
 
 
-class TrainingError(MendableError):
-    """A training command can't do what its options ask."""
+class TrainingError(FixableError):
+    """A training command can't do what its options request."""
 
 
 class UnknownModel(TrainingError):
@@ -34,6 +34,6 @@ class UnreadableModel(TrainingError):
 
 
 class UnreadableData(TrainingError):
-    """Training data that are not there, or not where they were looked for."""
+    """Training data that do not exist, or not in the expected place."""
 
     exit_code = 6

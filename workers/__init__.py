@@ -1,4 +1,4 @@
-"""Processes that join the bus and the agents."""
+"""Processes that connect the agents to the bus."""
 
 from loopline import require_full_name
 

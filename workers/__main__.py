@@ -1,4 +1,4 @@
-"""`python -m loopline.workers SETTINGS.json`: one worker by a settings file (`-`: stdin)."""
+"""`python -m loopline.workers SETTINGS.json`: runs one worker from a settings file (`-`: stdin)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loopline.workers.process import Worker
 from loopline.workers.settings import worker_settings
 
 JOIN_SECONDS = 60.0
-"""A Redis that was restarted reads its log first."""
+"""Longest wait for Redis: after a restart it first reads its log."""
 
 
 def main() -> int:
@@ -31,7 +31,7 @@ def main() -> int:
         print(f"{source}: {error}", file=sys.stderr)
         return 2
     except ValidationError as error:
-        # Without the values: one of them is the URL with the password of Redis.
+        # Omit the values: one of them is the Redis URL, which contains the password.
         errors = error.errors(include_url=False, include_input=False, include_context=False)
         for detail in errors:
             place = ".".join(map(str, detail["loc"])) or "settings"
@@ -43,7 +43,7 @@ def main() -> int:
                 uvloop.run(Worker(settings, join_seconds=JOIN_SECONDS).run())
                 break
             except DeploymentChanged:
-                continue  # It joins again, with what the deployment has now.
+                continue  # Join again with the deployment's current settings.
     except (BusUnavailable, DeploymentMismatch, EngineError) as error:
         print(f"{settings.kind} worker: {error}", file=sys.stderr)
         return 1

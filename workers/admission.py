@@ -1,7 +1,8 @@
-"""Admits runs: of clients, of schedules, and those that try a version of a policy.
+"""Admits runs of clients and schedules, and runs that try a version of a policy.
 
-What the bus holds for it follows from the run alone: which budgets it shares, whose turn it takes,
-and that its prompts are where a worker of another version finds them.
+Everything that the bus stores for a run's admission follows from the run: the budgets that it
+shares, the tenant whose turns it takes, and its prompts, which a worker of another version finds on
+the bus.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from loopline.bus.tenants import ANYBODY, Tenant
 from loopline.workers.routing import outgoing
 
 TENANT_TAG = "tenant"
-"""Names the tenant that a run belongs to; of a run by HTTP, that of its caller's key."""
+"""Name of the tag with a run's tenant; over HTTP, the tenant of the caller's key."""
 THREAD_TAGS = ("thread", "session")
-"""Name the conversation that it belongs to: an app's, or a session of the gateway."""
+"""Names of the tags with a run's conversation: an app's thread, or a session of the gateway."""
 BUDGET_TAG = "budget"
-"""Names a budget that holds for runs with the same name, once for all."""
+"""Name of the tag with a budget that all runs with the same value share, without a time limit."""
 NO_LIMITS = Limits()
 
 
@@ -36,8 +37,8 @@ def admission_of(
     delay: float = 0.0,
     idempotency: str = "",
 ) -> Admission:
-    """`key_limits` are those of the day of the run's account; without a `tenant` it is the run's
-    own, as the bus has it."""
+    """`key_limits` are the daily limits of the run's account. Without a `tenant`, the run's own
+    tenant applies, as stored on the bus."""
     return Admission(
         run_id=run.id,
         run=run.model_dump_json().encode(),
@@ -59,7 +60,7 @@ def admission_of(
 
 
 def scopes_of(run: Run, key_limits: Limits = NO_LIMITS) -> tuple[Scope, ...]:
-    """What a run belongs to."""
+    """Scopes whose budgets the run shares."""
     scopes = [Scope(DAY)]
     if run.account:
         scopes.append(Scope(f"key:{run.account}", key_limits))
@@ -68,7 +69,7 @@ def scopes_of(run: Run, key_limits: Limits = NO_LIMITS) -> tuple[Scope, ...]:
             scopes.append(Scope(f"tenant:{value}"))
         elif name in (*THREAD_TAGS, BUDGET_TAG):
             kind = BUDGET_TAG if name == BUDGET_TAG else "thread"
-            # Callers share neither sessions nor budgets.
+            # Different callers never share sessions or budgets.
             scopes.append(
                 Scope(f"{kind}:{run.account}/{value}" if run.account else f"{kind}:{value}")
             )
@@ -84,8 +85,8 @@ def tenant_name(run: Run) -> str:
 
 
 async def publish_prompts(bus: Bus, writer: ContentWriter, run: Run) -> None:
-    """Put what a run's prompts say on the bus before the run is admitted, unless the run brings
-    them itself or they were put there a moment ago. Raises `BusUnavailable`."""
+    """Put the contents of a run's prompts on the bus before the run is admitted, unless the run
+    contains them itself or they were put there a moment ago. Raises `BusUnavailable`."""
     shared = {file: digest for file, digest in run.prompts.items() if file not in run.prompt_files}
     if not writer.missing(shared):
         return

@@ -1,7 +1,8 @@
-"""Files and folders that are there whole, or not at all, whenever a process or the machine dies.
+"""Atomic files and folders: complete or absent, even if the process or the machine dies.
 
-Each is written under another name alongside its own, flushed to the disk and renamed. That name
-holds the writer's process id, so two processes may write the same file: the last one holds.
+Each is written under a temporary name in the same folder, flushed to disk and renamed. The
+temporary name contains the writer's process id, so two processes may write the same file; the last
+one wins.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _RENAME_SWAP = 2
 
 
 def write_atomic(path: Path, content: str | bytes, *, private: bool = False) -> None:
-    """Write a file, text as UTF-8, so that a reader, or a crash, sees the old one or the new one.
+    """Write a file (text as UTF-8) so that readers, even after a crash, see the old or the new one.
 
-    A `private` one has the mode 0600 from its first byte on. Raises OSError.
+    A `private` file has mode 0600 from its first byte on. Raises OSError.
     """
     with atomic_file(path, private=private) as partial:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -38,8 +39,8 @@ def write_atomic(path: Path, content: str | bytes, *, private: bool = False) -> 
 
 @contextmanager
 def atomic_file(path: Path, *, private: bool = False) -> Generator[Path]:
-    """The path of a file for the block to write, which takes the name `path` at the end; after an
-    error nothing of it is left. Raises OSError."""
+    """Yield the path of a temporary file for the block to write, which is renamed to `path` at the
+    end. After an error the temporary file is removed. Raises OSError."""
     partial = _partial(path)
     try:
         if private:
@@ -54,11 +55,11 @@ def atomic_file(path: Path, *, private: bool = False) -> Generator[Path]:
 
 @contextmanager
 def atomic_folder(folder: Path, *, replace: bool = False) -> Generator[Path]:
-    """An empty folder to write into, which takes its name at the end; after an error nothing of it
-    is left, and what killed processes left of earlier ones is removed.
+    """Yield an empty temporary folder to write into, which is renamed to `folder` at the end.
 
-    With `replace` a folder of that name gives way; a crash in that instant leaves neither. Raises
-    OSError, also where without `replace` one that isn't empty has the name by then.
+    After an error it is removed, as are leftovers of killed processes. With `replace`, an existing
+    folder of that name is removed first; a crash between the two steps leaves neither. Raises
+    OSError, also if without `replace` a folder of that name that isn't empty exists by then.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(folder)
@@ -78,10 +79,11 @@ def atomic_folder(folder: Path, *, replace: bool = False) -> Generator[Path]:
 
 
 def exchange(first: Path, second: Path) -> None:
-    """Give two files or folders each other's name in one step, so that anyone who looks sees both
-    as they were or both exchanged. Flushes neither.
+    """Swap the names of two files or folders in one step, so that readers see either both as they
+    were or both exchanged. Flushes neither.
 
-    Raises OSError; with `errno.ENOTSUP` where the system or its file system has no such step.
+    Raises OSError; with `errno.ENOTSUP` where the operating system or the file system has no such
+    operation.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     paths = os.fsencode(first), os.fsencode(second)
@@ -103,14 +105,14 @@ def exchange(first: Path, second: Path) -> None:
 
 
 def flush_all(folder: Path) -> None:
-    """The folder and all that is in it: see `flush`. Raises OSError."""
+    """Flush the folder and everything in it: see `flush`. Raises OSError."""
     for path in (*folder.rglob("*"), folder):
         flush(path)
 
 
 def flush(path: Path) -> None:
-    """A file, or the names in a folder, onto the disk: what was renamed before it is safe could be
-    found empty after a power cut. Raises OSError."""
+    """Flush a file, or the names in a folder, to disk. A file renamed before it is flushed could be
+    empty after a power failure. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -123,8 +125,8 @@ def _partial(path: Path) -> Path:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Folders can be large, so what a killed process left of one must not stay for ever. One of
-    our own process id was left by a dead process as well."""
+    """Remove temporary folders of killed processes, since folders can be large. A leftover with our
+    own process id also belongs to a dead process."""
     for leftover in folder.parent.glob(f".{glob.escape(folder.name)}.*{PARTIAL}"):
         pid = leftover.name.split(".")[-2]
         if pid.isdecimal() and (int(pid) == os.getpid() or not psutil.pid_exists(int(pid))):

@@ -1,8 +1,8 @@
-"""Processes untrusted input in a child process, which may die of it.
+"""Processes untrusted input in a child process, which may die from it.
 
-A parser in C can crash, recurse without end, or take hours and all memory, and nothing in the same
-process can stop it. A child of ours limits itself before it reads its input, has nothing of this
-process's environment, dies with it, and is killed when the caller waits no longer.
+A parser in C can crash, recurse without end, or use hours and all memory, and nothing in the same
+process can stop it. Our child limits itself before it reads its input, inherits only a few
+environment variables, dies with this process, and is killed when the caller stops waiting.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.process_lifetime import dies_with_parent
 from loopline.workers.stop_signals import send
 
-_HANDED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH")
-"""Variables that an interpreter may need to start as this one did."""
+_INHERITED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH")
+"""Environment variables that an interpreter may need to start the way this one did."""
 _READ_BYTES = 1 << 16
-_SAID_BYTES = 2_000
+_ERROR_BYTES = 2_000
 _ROOT = str(Path(__file__).parents[2])
 
 
 class ChildFailed(Exception):
-    """A child that gave no result, and why."""
+    """A child that returned no result, and why."""
 
 
 async def ask_child(module: str, request: bytes, *, max_answer_bytes: int) -> bytes:
-    """The output of one of our modules for this input. Raises `ChildFailed`.
+    """Run one of our modules on this input and return its output.
 
-    The child is killed if the caller is cancelled, as by a deadline.
+    Raises `ChildFailed`. The child is killed if the caller is cancelled, for example by a deadline.
     """
     child = await asyncio.create_subprocess_exec(
         *OWN_PYTHON, "-m", module,
@@ -67,8 +67,8 @@ async def _kill_at_exit(child: Process) -> None:
 
 
 def _environment() -> dict[str, str]:
-    variables = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
-    # With -P the folder in which this process runs is not imported from, as it should be.
+    variables = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    # -P keeps this process's current folder out of the import path.
     places = [place for place in (variables.get("PYTHONPATH"), _ROOT) if place]
     return {**variables, "PYTHONPATH": os.pathsep.join(places)}
 
@@ -78,7 +78,7 @@ def _exit_reason(number: int) -> str:
         case signal.SIGXCPU:
             return "reading it takes too long"
         case signal.SIGKILL:
-            return "reading it was ended by the system: for its time or its memory"
+            return "its parser was killed for using too much time or memory"
         case _:
             return f"its parser crashed ({signal.Signals(number).name})"
 
@@ -89,7 +89,7 @@ async def _read(output: asyncio.StreamReader | None, limit: int) -> bytes:
     while chunk := await output.read(_READ_BYTES):
         answer += chunk
         if len(answer) > limit:
-            raise ChildFailed(f"what was read of it has more than {limit} bytes")
+            raise ChildFailed(f"its parsed form has more than {limit} bytes")
     return bytes(answer)
 
 
@@ -97,7 +97,7 @@ async def _read_last_bytes(output: asyncio.StreamReader | None) -> bytes:
     assert output is not None
     tail = b""
     while chunk := await output.read(_READ_BYTES):
-        tail = (tail + chunk)[-_SAID_BYTES:]
+        tail = (tail + chunk)[-_ERROR_BYTES:]
     return tail
 
 
@@ -107,5 +107,5 @@ async def _write(child: Process, data: bytes) -> None:
         child.stdin.write(data)
         await child.stdin.drain()
         child.stdin.close()
-    except (OSError, RuntimeError):  # it is dead already, of which its status tells
+    except (OSError, RuntimeError):  # it is already dead; its exit status says why
         return

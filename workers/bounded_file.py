@@ -1,4 +1,4 @@
-"""A file that somebody else wrote, read up to a limit: a huge one is not read to its end."""
+"""Reads an untrusted file up to a size limit, so that a huge file is never read to its end."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 class FileTooLarge(ValueError):
-    """The file has more bytes than may be read."""
+    """The file is larger than the limit."""
 
 
 def read_bounded_file(path: Path, limit: int) -> bytes:
-    """The whole file. Raises OSError, and `FileTooLarge` for one with more than `limit` bytes."""
+    """The whole file. Raises OSError, and `FileTooLarge` for a file of more than `limit` bytes."""
     with path.open("rb") as file:
         raw = file.read(limit + 1)
     if len(raw) > limit:

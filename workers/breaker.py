@@ -1,7 +1,7 @@
-"""Circuit breakers: an endpoint that has failed again and again is not asked for some time.
+"""Circuit breakers: after repeated failures, an endpoint gets no requests for some time.
 
-All workers share the state of an endpoint (`loopline.bus.circuits`). A model in this process, and
-an endpoint while Redis is away, have that of this process alone.
+All workers share an endpoint's state (`loopline.bus.circuits`). For a model in this process, and
+for an endpoint while Redis is down, the process uses only its own state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from loopline.bus.tasks import end
 log = structlog.get_logger("loopline.workers.breaker")
 
 FAILURES = frozenset({"unavailable", "timeout"})
-"""Kinds of errors that say nothing of the request: another endpoint may answer it."""
+"""Kinds of errors that are not caused by the request: another endpoint may answer it."""
 
 
 class Breaker:
@@ -34,8 +34,8 @@ class Breaker:
     def __init__(
         self, failures: int, seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Open after `failures` failures in a row. After `seconds` one request may pass: if it is
-        answered, the breaker closes."""
+        """Open after `failures` consecutive failures. After `seconds`, let one request through: if
+        it is answered, the breaker closes."""
         self._most = failures
         self._seconds = seconds
         self._clock = clock
@@ -48,7 +48,7 @@ class Breaker:
 
     @property
     def failures(self) -> int:
-        """Number of failures in a row."""
+        """Number of consecutive failures."""
         return self._failures
 
     def allows(self) -> bool:
@@ -58,7 +58,7 @@ class Breaker:
             return True
         if self._clock() - self._opened < self._seconds:
             return False
-        self._opened = self._clock()  # the others wait for what this one finds
+        self._opened = self._clock()  # the others wait for the result of this one
         return True
 
     def answered(self) -> None:
@@ -70,7 +70,7 @@ class Breaker:
             self._opened = self._clock()
 
     def opened_elsewhere(self) -> None:
-        """Open, because another process has found that the endpoint fails."""
+        """Open the breaker because another process has found that the endpoint fails."""
         if self._opened is None:
             self._opened = self._clock()
 
@@ -81,12 +81,12 @@ class Attempt:
 
     token: str
     verdict: Verdict | None
-    """Verdict of the bus; None if the process decided alone."""
+    """Verdict of the bus; None if the process decided without the bus."""
     forced: bool = False
-    """Whether it goes out although the breaker is open: no other endpoint is left."""
+    """Whether it is sent although the breaker is open, because no other endpoint is left."""
     outcome: str | None = None
-    """Result that the sender sets: the kind of the error, empty for an answer; None if it was not
-    sent, or the result is unknown."""
+    """Result, set by the sender: the kind of the error, empty for an answer; None if the request
+    was not sent, or the result is unknown."""
 
     @property
     def probes(self) -> bool:
@@ -110,20 +110,20 @@ class EndpointBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the breaker is open, by the bus's last verdict or else by this process's own
-        failures."""
+        """Whether the breaker is open, according to the bus's last verdict, or else to this
+        process's own failures."""
         if self.is_shared and self._verdict is not None:
             return self._verdict.word != "closed"
         return self._local.is_open
 
     @property
     def is_shared(self) -> bool:
-        """Whether all workers' requests count; otherwise only this process's own do, for a local
-        model or while the bus is away."""
+        """Whether all workers' requests count. Otherwise only this process's requests do: for a
+        local model, or while the bus is down."""
         return self.circuit is not None and not self._trouble
 
     def state(self) -> dict[str, Any]:
-        """State for the worker's presence; empty where there is nothing to report."""
+        """State for the worker's presence; empty if there is nothing to report."""
         if not self.is_open and not self._trouble:
             return {}
         shared = self._verdict if self.is_shared else None
@@ -133,7 +133,7 @@ class EndpointBreaker:
     @asynccontextmanager
     async def attempt(self, *, forced: bool = False) -> AsyncGenerator[Attempt | None]:
         """Ask whether one request may be sent; yields None if not. The sender sets the attempt's
-        `outcome` within the block; a probe is renewed meanwhile."""
+        `outcome` within the block. A probe is renewed while the block runs."""
         attempt = await self._ask(forced=forced)
         if attempt is None:
             yield None
@@ -164,27 +164,27 @@ class EndpointBreaker:
             await self._on_bus(lambda circuit: circuit.renew(attempt.token))
 
     async def _settle(self, attempt: Attempt) -> None:
-        """Report the result of a request. An answer from an endpoint that never failed is not
-        news."""
+        """Report the result of a request. An answer is only reported if the endpoint had failed
+        before."""
         heard = attempt.verdict
         if attempt.outcome in FAILURES:
             before = self.is_open
             self._local.failed()
             await self._on_bus(lambda circuit: circuit.failed(attempt.token))
             if self.is_open and not before:
-                log.warning("endpoint is not asked", pool=self._pool, **self.state())
+                log.warning("breaker opened: endpoint skipped", pool=self._pool, **self.state())
         elif attempt.outcome == "":
             self._local.answered()
             if heard is not None and (heard.failures or heard.word != "closed"):
                 forced = attempt.forced
                 await self._on_bus(lambda circuit: circuit.answered(attempt.token, forced=forced))
                 if heard.word != "closed":
-                    log.info("endpoint answers again", pool=self._pool)
+                    log.info("breaker closed: endpoint answers again", pool=self._pool)
         elif attempt.probes:
             await self._on_bus(lambda circuit: circuit.release(attempt.token))
 
     async def _on_bus(self, operation: Callable[[Circuit], Awaitable[Verdict]]) -> Verdict | None:
-        """Run an operation on the bus; None while this process is on its own."""
+        """Run an operation on the bus; None without a shared circuit or while the bus is down."""
         if self.circuit is None:
             return None
         try:
@@ -193,7 +193,7 @@ class EndpointBreaker:
             if not self._trouble:
                 log.warning(
                     "breaker is not shared", pool=self._pool, error=str(error) or "no answer",
-                    effect="this worker goes by its own requests",
+                    effect="this worker counts only its own requests",
                 )  # fmt: skip
             self._trouble = str(error) or "Redis did not answer in time"
             return None

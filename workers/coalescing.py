@@ -1,10 +1,11 @@
-"""Equal requests that are under way at the same time become one call to the endpoint.
+"""Merges equal requests that are in progress at the same time into one call to the endpoint.
 
-The first to ask makes the call, and its run pays for it. The others wait, with their leases
-renewed, and are given the same answer as a call of their own that used nothing: their ledger names
-the call that was paid for. They are of one tenant, unless the pool lets tenants share. Where the
-first one fails each asks for itself; where its run ends, or its worker dies, the next one asks. An
-answer that has come is given to nobody who asks later.
+The first request makes the call, and its run pays for it. The others wait, with their leases
+renewed, and get the same answer as a call of their own with zero usage; their ledger entries name
+the call that was paid for. Only requests of one tenant are merged, unless the pool allows sharing
+between tenants. If the first call fails, each of the others makes its own; if the first request's
+run ends or its worker dies, the next request makes the call. Later requests never get an answer
+that has already arrived.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _ASKED = {
     "messages", "tools", "tool_choice", "parallel_tool_calls", "token_texts", "top_logprobs",
     "sampling", "json_schema", "template_options",
 }  # fmt: skip
-"""What the answer depends on; the rest says who asks, and until when."""
+"""Fields that determine the answer. The other fields identify the caller and its deadline."""
 NOTHING_USED = Usage(prompt=0, completion=0, source="provider")
 
 
@@ -37,8 +38,8 @@ class Coalescer:
         self._flights = flights
 
     async def flight_of(self, request: GenerateRequest, delivery: Delivery) -> str | None:
-        """Return the name that requests with the same answer share; None if this request goes by
-        itself. Raises `NotDelivered`."""
+        """Return the name that requests with the same answer share; None if this request is not
+        merged. Raises `NotDelivered`."""
         deterministic = request.sampling.temperature == 0
         if request.stream or not (deterministic or self._settings.coalesce == "same_body"):
             return None
@@ -47,7 +48,7 @@ class Coalescer:
             parts["sampling"]["seed"] = None
         tenant = ""
         if not self._settings.coalesce_tenants:
-            await delivery.held()  # until its run is admitted nobody knows whose it is
+            await delivery.held()  # the tenant is unknown until its run is admitted
             tenant = await tenant_of(delivery.bus, delivery.envelope.run_id)
         body = json_bytes(parts, sort_keys=True)
         return flight_name((self._settings.endpoint or "").encode(), body, tenant.encode())
@@ -55,15 +56,15 @@ class Coalescer:
     async def answer(
         self, flight: str, alone: Callable[[], Awaitable[Sequence[Call]]], left: float
     ) -> Sequence[Call] | None:
-        """The calls that another request of the flight was answered with; None where this one has
-        been made, by `alone`, which gives its calls. Raises what that does, and EngineDeadline
-        after `left` seconds of waiting."""
+        """The calls by which another request of the flight was answered; None if this request has
+        made its own call, by `alone`, which returns its calls. Raises the errors of `alone`, and
+        EngineDeadline after `left` seconds of waiting."""
         try:
             async with asyncio.timeout(left):
                 seat, landing = await self._board(flight)
         except TimeoutError:
             raise EngineDeadline(
-                "its deadline passed while an equal request was under way"
+                "its deadline passed while it waited for an equal request"
             ) from None
         if landing.kind is Landed.ANSWERED:
             return calls.validate_json(landing.answer)
@@ -74,14 +75,14 @@ class Coalescer:
             try:
                 answer = await alone()
             except EngineError as error:
-                if error.kind not in ("deadline", "cancelled"):  # those are this request's own
+                if error.kind not in ("deadline", "cancelled"):  # those concern only this request
                     lead.landing = Landing(Landed.FAILED)
                 raise
             lead.landing = Landing(Landed.ANSWERED, calls.dump_json(tuple(answer)))
         return None
 
     async def _board(self, flight: str) -> tuple[Seat, Landing]:
-        """A seat that leads, or one of a flight that has landed."""
+        """A leading seat, or a seat of a flight that has landed."""
         while True:
             seat = await self._flights.board(flight)
             if seat.leads:
@@ -92,8 +93,8 @@ class Coalescer:
 
 
 def as_shared(call: Call, key: str, index: int, *, queued: float, at: float) -> Call:
-    """Return another request's call as the candidate of that index for the request of this key,
-    with no usage."""
+    """Return another request's call, without usage, as the candidate with that index for the
+    request with this key."""
     return call.model_copy(
         update={
             "id": key if index == 0 else f"{key}#{index}",
@@ -101,7 +102,7 @@ def as_shared(call: Call, key: str, index: int, *, queued: float, at: float) -> 
             "cost_micro_dollars": 0,
             "latency": Latency(queue=queued),
             "answered_at": at,
-            # It was drawn once: learned from twice it would count twice.
+            # It was sampled once: training on it twice would count it twice.
             "trainable": False,
         }
     )

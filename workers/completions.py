@@ -1,4 +1,4 @@
-"""The request and the record of a completion, wherever the model is: behind the bus
+"""The request and the record of a completion, wherever the model runs: behind the bus
 (`loopline.workers.host`, `loopline.workers.gpu`) or in the same process
 (`loopline.workers.engine_runner`)."""
 
@@ -23,16 +23,16 @@ from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars
 
 
 def agent_seed(run: Run, agent: str) -> int:
-    """The agent's seed in this run: the same for each of its requests, so that a conversation is
-    sampled from one stream of chance, and for a step that is tried again."""
+    """The agent's seed in this run. It is the same for each of its requests, so that a conversation
+    is sampled from one random stream, and for a retried step."""
     return zlib.crc32(f"{run.seed}/{agent}".encode())
 
 
 def sampling_of(
     settings: ModelSettings, sampling: SamplingParams | None, options: GenerationOptions, seed: int
 ) -> SamplingParams:
-    """How to sample: what the run's caller set, over what the role asks for, over the pool's
-    defaults; the seed, where none of them has one, is the agent's."""
+    """Sampling parameters: the run caller's values take precedence over the role's, and those over
+    the pool's defaults. If none of them has a seed, the agent's seed is used."""
     resolved = options.sampling(sampling or settings.sampling())
     return resolved if resolved.seed is not None else resolved.model_copy(update={"seed": seed})
 
@@ -53,14 +53,14 @@ def call_of(
     worker: str = "",
     answered_at: float | None = None,
 ) -> Call:
-    """The record of one finished completion; `queued` is in seconds, `worker` and `answered_at` are
+    """The record of one finished completion. `queued` is in seconds; `worker` and `answered_at` are
     as in `Call`."""
     return Call(
         id=request.id if completion.index == 0 else f"{request.id}#{completion.index}",
         policy=PolicyRef(
             name=pool,
             base=engine.base,
-            # A version on trial has a name of its own in the engine.
+            # The engine has a separate name for a version on trial.
             adapter=None if completion.adapter is None else split_pin(completion.adapter)[0],
             version=completion.adapter_version,
         ),
@@ -95,7 +95,7 @@ def call_of(
 def usage_entry(
     run_id: str, agent: str, turn: int, branch: int, call: Call, *, sent_as: str = ""
 ) -> UsageEntry:
-    """The ledger's line for a call that was just paid for."""
+    """The ledger entry for a call that was just paid for."""
     return UsageEntry(
         run_id=run_id,
         call_id=call.id,

@@ -1,4 +1,4 @@
-"""What the workers that call one endpoint share: its rate limits, whether it answers, and the
+"""State shared by the workers that call one endpoint: its rate limits, its circuit breaker, and the
 answers to equal requests."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from loopline.workers.gpu import Pool
 
 
 def share_endpoint(pool: Pool, bus: Bus) -> None:
-    """Give a pool its part in what is on the bus; a model in this process has none."""
+    """Connect a pool to its endpoint's state on the bus; a model in this process has none."""
     model, endpoint = pool.settings, pool.settings.endpoint
     if endpoint is None:
         return

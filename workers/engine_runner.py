@@ -1,10 +1,11 @@
-"""Plays runs on engines in this process: what role workers, gpu workers and the tool worker do to a
-run, in one event loop and without a bus. For rollouts and benches on local models.
+"""Plays runs on engines in this process, for rollouts and benches on local models.
 
-A trajectory is the one that the bus would have recorded, but for times and workers. What only
-the bus can give is not here: nothing outlives the process, no other worker tries a failed step
-again, no budget of tokens or money is settled, and the steps that a run hands out at once are taken
-one after the other. Runs share the engines, which decode many of them together.
+It does the work of role workers, gpu workers and the tool worker, in one event loop and without a
+bus. The resulting trajectory equals the one that the bus would have recorded, except for times and
+workers. Features that only the bus provides are missing: nothing outlives the process, no other
+worker retries a failed step, budgets of tokens or money are not settled, and steps that a run hands
+out at the same time are executed one after the other. Runs share the engines, which decode many of
+them together.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ CallTool = Callable[[str, JsonObject], Awaitable[JsonObject]]
 
 @dataclass(frozen=True)
 class EnginePool:
-    """A started engine, and what it was built from. It may serve several policies: `pool` is the
-    model itself, `pool/adapter` one of the adapters that are loaded under their policy's name."""
+    """A started engine and the settings it was built from. It may serve several policies: `pool` is
+    the model itself, `pool/adapter` an adapter loaded under its policy's name."""
 
     settings: ModelSettings
     engine: Engine
@@ -57,18 +58,18 @@ class EngineRunner:
     def __init__(
         self, pools: Mapping[str, EnginePool], call_tool: CallTool = registered_tool
     ) -> None:
-        """`call_tool` answers calls of tools by name and arguments; without it those that are
-        registered are known."""
+        """`call_tool` answers tool calls by name and arguments; by default the registered tools
+        do."""
         self._pools = dict(pools)
         self._call_tool = call_tool
 
     async def play(self, run: Run) -> Trajectory:
-        """Play to the end. What a role can't fix by another try (an engine's refusal, the run's
-        deadline) ends the run, as it does on the bus.
+        """Play a run to its end. An error that a role can't fix by retrying (an engine's refusal,
+        the run's deadline) ends the run, as it does on the bus.
 
-        Raises a retryable `RequestFailed` that names its pool for an engine that is broken or out
-        of reach, `UnknownName` for a policy that no pool serves, `InvalidOptions` for a run with a
-        budget of tokens or money.
+        Raises a retryable `RequestFailed` that names its pool if an engine is broken or
+        unreachable, `UnknownName` for a policy that no pool serves, `InvalidOptions` for a run with
+        a budget of tokens or money.
         """
         self._require_playable(run)
         return await run_locally(
@@ -78,10 +79,11 @@ class EngineRunner:
         )
 
     async def play_all(self, runs: Iterable[Run], *, together: int) -> AsyncGenerator[Trajectory]:
-        """Trajectories in the order in which their runs end; `together` runs are played at once,
-        each taken from `runs` when there is a place for it.
+        """Trajectories in the order in which their runs end. `together` runs are played
+        concurrently; the next is taken from `runs` when one ends.
 
-        Raises what `play` raises, and then closes the other runs, as when it is closed itself.
+        Raises the errors of `play`. After an error, or when the generator is closed, the remaining
+        runs are cancelled.
         """
         left, working = iter(runs), set[asyncio.Task[Trajectory]]()
         try:
@@ -102,8 +104,8 @@ class EngineRunner:
     def _require_playable(self, run: Run) -> None:
         if run.budget.tokens is not None or run.budget.micro_dollars is not None:
             raise InvalidOptions(
-                f"run {run.id} has a budget of tokens or money, which only the bus settles: submit "
-                "it to a deployment, or give it none"
+                f"run {run.id} has a budget of tokens or money, which only the bus enforces: "
+                "submit it to a deployment, or remove the budget"
             )
         policies = policies_for(run.workflow, run.policies, run.task.environment, run.options)
         for policy in policies.values():
@@ -113,13 +115,13 @@ class EngineRunner:
 
 @dataclass
 class _Count:
-    """Number of a step's requests so far, those for other agents included."""
+    """Number of requests that a step has made so far, including those for other agents."""
 
     number: int = 0
 
 
 class _StepHost:
-    """The host of one step, as `loopline.workers.host.BusHost` is on the bus."""
+    """The host of one step, the counterpart of `loopline.workers.host.BusHost` without a bus."""
 
     def __init__(
         self, pools: Mapping[str, EnginePool], run: Run, handoff: Handoff, call_tool: CallTool

@@ -1,5 +1,5 @@
-"""A lock on a file or a folder. The kernel releases it when its process dies, however it dies, so
-it can't become stale as a file with a process id could."""
+"""A lock on a file or a folder. When a process dies, however it dies, the kernel releases its lock.
+So the lock can't become stale, as a file with a process id could."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 
 class FileLock:
-    """An exclusive lock by flock(2): of all processes on this machine, and of all `FileLock`s, one
-    holds it."""
+    """An exclusive flock(2) lock: of all processes on this machine and all `FileLock`s, only one
+    can have it."""
 
     def __init__(self, path: Path, mode: int = 0o644) -> None:
-        """`path`: a folder that is there, or a file, which is made with that mode if missing."""
+        """`path`: an existing folder, or a file, which is created with that mode if missing."""
         self.path = path
         self._mode = mode
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock. Raises BlockingIOError at once where another one holds it, and OSError
-        for a file that can't be opened."""
+        """Take the lock. Raises BlockingIOError at once if another holder has it, and OSError for a
+        file that can't be opened."""
         while True:
             descriptor = self._open()
             try:
@@ -31,15 +31,15 @@ class FileLock:
             except BaseException:
                 os.close(descriptor)
                 raise
-            # Its holder removed the file between the two: another one may hold the new file.
+            # Its holder removed the file between the two calls: the new file may be locked.
             os.close(descriptor)
 
     def release(self, *, remove: bool = False) -> None:
-        """Release it; with `remove` the file is deleted. Does nothing if it is not held."""
+        """Release the lock, if it is held; with `remove`, delete the file."""
         if self._descriptor is None:
             return
         if remove:
-            # While it is held: removed afterwards, it could be the file of the next holder.
+            # Remove it while the lock is held: later, it could be the next holder's file.
             self.path.unlink(missing_ok=True)
         os.close(self._descriptor)
         self._descriptor = None
@@ -50,11 +50,8 @@ class FileLock:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds a `FileLock` on the file; False for a file that is missing. Raises
-    OSError.
-
-    The look shares the lock for an instant, in which `acquire` finds it taken.
-    """
+    """Whether any process has a `FileLock` on the file; False if the file is missing. Raises
+    OSError. The check itself shares the lock for an instant, during which `acquire` fails."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

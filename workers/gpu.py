@@ -1,8 +1,8 @@
-"""The gpu worker: takes completion requests from the bus, lets an engine answer, replies.
+"""The gpu worker: takes completion requests from the bus, lets an engine answer, and replies.
 
-Every completion that was paid for is entered in the ledger in the same step as its reply; one
-whose lease was lost meanwhile is entered as discarded. What is sent to an endpoint is written down
-before, so that a call that dies with its worker is not forgotten.
+A paid completion's ledger entry is written in the same step as its reply; if the lease was lost
+meanwhile, the entry is marked as discarded. Each call to an endpoint is recorded before it is sent,
+so that a call that dies with its worker is not forgotten.
 """
 
 from __future__ import annotations
@@ -46,30 +46,30 @@ log = structlog.get_logger("loopline.workers.gpu")
 
 
 class PoolObserver(Protocol):
-    """Observer of what a pool does."""
+    """Observer of a pool's events."""
 
     def answered(self, pool: str, calls: Sequence[Call]) -> None: ...
 
     def failed(self, pool: str, kind: str) -> None: ...
 
     def shared(self, pool: str) -> None:
-        """An equal request's call has answered."""
+        """An equal request's call has answered this one."""
         ...
 
     def hedged(self, pool: str, winner: str) -> None:
-        """A second request was sent; `winner` is `first`, `second`, or empty: both failed."""
+        """A second request was sent; `winner` is `first`, `second`, or empty if both failed."""
         ...
 
 
 @dataclass(frozen=True)
 class _Query:
-    """A request, and what it has paid for."""
+    """A request and its paid calls."""
 
     delivery: Delivery
     payload: CompletionPayload
     deadline: float
     queued: float
-    """Seconds."""
+    """Seconds that the request waited on its stream."""
     paid: PaidCalls
 
     def lane(self, pool: Pool, *, hedges: Lane | None = None) -> Lane:
@@ -79,7 +79,7 @@ class _Query:
 
 @dataclass(frozen=True)
 class _Draft:
-    """What an engine has made of a request."""
+    """An engine's completions for a request."""
 
     pool: Pool
     lane: Lane
@@ -89,16 +89,16 @@ class _Draft:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a pool has to say to a request."""
+    """A pool's answer to a request."""
 
     reply: bytes
     store: bool
     calls: tuple[Call, ...] = ()
     lane: Lane | None = None
-    """Lane of the calls."""
+    """Lane whose calls produced the answer."""
     sendings: Sequence[int] = ()
     shared_with: str = ""
-    """Call of another request that these candidates are of."""
+    """Id of another request's call, if the candidates come from that call."""
     error: str = ""
     """Kind of the error."""
 
@@ -109,7 +109,7 @@ class Pool:
     def __init__(
         self, name: str, settings: ModelSettings, engine: Engine, worker: str = ""
     ) -> None:
-        """`worker` is what logs call the process."""
+        """`worker` is the process's name in logs."""
         self.name = name
         self.worker = worker
         self.settings = settings
@@ -125,9 +125,9 @@ class Pool:
         self.coalescer: Coalescer | None = None
 
     async def handle(self, delivery: Delivery) -> None:
-        """Answer one request. An engine's error becomes an error reply: the role decides.
+        """Answer one request. An engine's error becomes an error reply, and the role decides.
 
-        Raises `EngineBroken`: the request is for another worker to answer.
+        Raises `EngineBroken`: another worker must answer the request.
         """
         payload = delivery.payload
         assert isinstance(payload, CompletionPayload)
@@ -147,8 +147,8 @@ class Pool:
         )
 
     def _is_meant(self, payload: CompletionPayload) -> bool:
-        """Whether the request is for the pool, and not for a version or an adapter of it, which no
-        other has."""
+        """Whether the request is for the pool itself, not for a version or an adapter of it, which
+        no other pool has."""
         return payload.policy in ("", self.name)
 
     async def _answer_by_any(self, query: _Query) -> _Answer:
@@ -164,7 +164,7 @@ class Pool:
                 attempt.outcome = answer.error
             if answer.error not in FAILURES or query.payload.stream:
                 return answer
-        if answer is None:  # none of them may be asked: better this one than nobody
+        if answer is None:  # none of them may be asked: asking this one is better than no answer
             async with self.breaker.attempt(forced=True) as attempt:
                 answer = await self._answer(query)
                 if attempt is not None:
@@ -187,7 +187,7 @@ class Pool:
             return _Answer(reply, store=not error.retryable, error=error.kind)
 
     async def _answer_once(self, query: _Query) -> _Answer:
-        """Answer by a separate call, or by that of an equal request in progress."""
+        """Answer by a separate call, or by the call of an equal request in progress."""
         flight, result = None, _Answer(b"", store=False)
         if self.coalescer is not None and self._is_meant(query.payload):
             request = await self._request(query.delivery, query.payload, query.deadline)
@@ -244,7 +244,7 @@ class Pool:
         )
 
     async def _draft(self, query: _Query) -> _Draft:
-        """Draft an answer by this pool, or by another that is asked as well if this one is slow."""
+        """Draft an answer by this pool, or also by another one if this pool is slow."""
         race, lane, stream = Race(), query.lane(self), query.payload.stream
         after = self.slow.seconds(stream=stream) if self._is_meant(query.payload) else None
         first = self._lead(query, lane, race, 0)
@@ -267,32 +267,32 @@ class Pool:
         other = self.hedge_with
 
         async def second() -> _Draft:
-            beside = query.lane(other, hedges=lane)
+            hedge_lane = query.lane(other, hedges=lane)
             if other is self:
-                return await other._lead(query, beside, race, 1)
+                return await other._lead(query, hedge_lane, race, 1)
             async with other.breaker.attempt() as attempt:
                 if attempt is None:
-                    raise EngineError(f"{other.name} is not asked now", kind="unavailable")
+                    raise EngineError(f"{other.name}: its breaker is open", kind="unavailable")
                 try:
-                    draft = await other._lead(query, beside, race, 1)
+                    draft = await other._lead(query, hedge_lane, race, 1)
                 except EngineError as error:
                     attempt.outcome = error.kind
                     raise
                 attempt.outcome = ""
                 return draft
 
-        def is_passing(number: int, error: BaseException) -> bool:
+        def is_tolerated(number: int, error: BaseException) -> bool:
             if isinstance(error, EngineBroken):
                 return False
             if number == 1:
-                # Without a hedge no harm is done; for example, the budget has no room for both.
+                # A missing hedge does no harm; for example, the budget has no room for both calls.
                 log.info("hedge failed", pool=other.name, error=str(error))
                 return isinstance(error, EngineError | BudgetExceeded | Retry)
             return isinstance(error, EngineError) and error.kind in {*FAILURES, "rate_limited"}
 
         try:
             return await hedging.run(
-                race, first, second, sent=lane.sent, after=after, is_passing=is_passing
+                race, first, second, sent=lane.sent, after=after, is_tolerated=is_tolerated
             )
         finally:
             if lane.hedge:
@@ -302,7 +302,7 @@ class Pool:
                     self.observer.hedged(self.name, winner)
 
     async def _lead(self, query: _Query, lane: Lane, race: Race, number: int) -> _Draft:
-        """What this pool's engine makes of a request, the race's of that number."""
+        """Draft an answer by this pool's engine, as the race's entrant of that number."""
         delivery, payload = query.delivery, query.payload
         request = await self._request(delivery, payload, query.deadline)
         if not self.engine.capabilities.announces_calls:
@@ -317,7 +317,7 @@ class Pool:
             again = await self._request(delivery, payload, query.deadline)
             if again.adapter == request.adapter:
                 raise
-            # The trial of a version ended before the engine had the request: nothing was drawn.
+            # The version's trial ended before the engine got the request: nothing was sampled.
             request = again
             completions = await self._complete(request, delivery, payload, lane, claim)
         return _Draft(self, lane, request, completions)
@@ -338,7 +338,7 @@ class Pool:
         self, delivery: Delivery, payload: CompletionPayload, deadline: float
     ) -> GenerateRequest:
         if not self.settings.images and any(message.parts for message in payload.messages):
-            raise EngineError(f"the pool {self.name!r} takes text alone", kind="bad_request")
+            raise EngineError(f"the pool {self.name!r} accepts only text", kind="bad_request")
         name, version = split_pin(self._policy_of(payload))
         try:
             adapter = self.policies.adapter(name, version, delivery.envelope.run_id)
@@ -360,7 +360,7 @@ class Pool:
             json_schema=payload.json_schema,
             adapter=adapter,
             adapter_version=version,
-            # Of the step, not of the entry: one that is cut off and asked again is answered once.
+            # The key is the step's, not the entry's: a request that is sent again is answered once.
             idempotency_key=delivery.envelope.reply_key,
             deadline=time.time() + delivery.bus.clock.left(deadline),
             stream=payload.stream,
@@ -368,20 +368,20 @@ class Pool:
         )
 
     def _policy_of(self, payload: CompletionPayload) -> str:
-        """Return the requested policy, or the pool's own where the request was handed on to this
+        """Return the requested policy, or the pool's own if the request was passed on to this
         pool."""
         return payload.policy if pool_of(payload.policy) == self.name else self.name
 
     async def _judge_lag(self, bus: Bus, error: OtherVersion) -> OtherVersion:
-        """The error of a version that is not served here: it may pass where it was published, or
-        chosen, a moment ago."""
+        """Return the error for a version that is not served here, retryable if the version was
+        published or chosen only a moment ago."""
         try:
             policy = await load_policy(bus, error.policy)
         except PolicyError:
             return error
         trial = None if policy is None or policy.canary is None else policy.canary.version
-        comes = policy is not None and error.wanted in (policy.current, trial)
-        lags = comes and self.policies.may_serve(error.policy, error.wanted)
+        is_in_use = policy is not None and error.wanted in (policy.current, trial)
+        lags = is_in_use and self.policies.may_serve(error.policy, error.wanted)
         return error.lagging() if lags else error
 
     async def _generate_streamed(
@@ -392,15 +392,15 @@ class Pool:
         lane: Lane,
         claim: Callable[[], None],
     ) -> list[Completion]:
-        # Of several completions only the first is published: the others have nothing to go on from.
+        # Only the first of several completions is published; the others have no ids to continue.
         continues = self.engine.capabilities.continuation and request.sampling.n == 1
         stream = TokenStream(delivery, agent, self.engine.base, continues)
         try:
             return await self._generate(await stream.resume(request), stream, lane, claim)
         except CannotContinue as error:
-            # For example, a newer version of its adapter was published since another worker began.
-            log.warning("begun again", pool=self.name, error=str(error))
-            stream.begin_anew()
+            # For example, a newer adapter version was published after the text was started.
+            log.warning("generation restarted", pool=self.name, error=str(error))
+            stream.restart()
             return await self._generate(request, stream, lane, claim)
 
     async def _generate(
@@ -410,10 +410,11 @@ class Pool:
         lane: Lane,
         claim: Callable[[], None],
     ) -> list[Completion]:
-        """Tells `lane` what is about to be sent, before it is, and what can't be used. Raises
-        `Beaten`: the answer has come from elsewhere."""
+        """Generate the completions of a request. Calls are reported to `lane` before they are sent,
+        and so is the usage of unusable answers. Raises `Beaten` if another request was answered
+        first."""
         completions: list[Completion] = []
-        # Closing the iterator is what cancels the engine's work when this task is cancelled.
+        # Closing the iterator cancels the engine's work when this task is cancelled.
         async with aclosing(self.engine.submit(request)) as events:
             async for event in events:
                 if isinstance(event, Delta):
@@ -436,14 +437,14 @@ class Pool:
             try:
                 await stream.finish()
             except LeaseLost as error:
-                # The reply says so too, and enters in the ledger what was paid for.
-                log.warning("its text's end is not published", pool=self.name, error=str(error))
+                # The reply fails in the same way, and its ledger entries record the paid calls.
+                log.warning("end of the text not published", pool=self.name, error=str(error))
         return sorted(completions, key=lambda completion: completion.index)
 
 
 def _as_hedge(request: GenerateRequest) -> GenerateRequest:
-    """Return the request as a separate one, for an endpoint that answers a repeated request with
-    the one in progress."""
+    """Return the request as a separate one, for an endpoint that answers a repeated request by the
+    one in progress."""
     return request.model_copy(
         update={
             "id": f"{request.id}/hedge",

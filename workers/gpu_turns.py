@@ -1,10 +1,9 @@
-"""Turns on one GPU: servers have it together until a training wants it, then the training has it
-alone.
+"""GPU turns: servers share a GPU until a training job wants it exclusively.
 
-Two files of this user on this machine stand for a GPU. A server shares the lock on `NAME.turn`
-while it has memory there. A training locks `NAME.wanted`, which servers look at, and then waits
-until nobody shares `NAME.turn`. The kernel takes both locks back when a process dies, however it
-dies: no turn outlives who had it.
+Two files represent a GPU for this user on this machine. A server holds a shared lock on `NAME.turn`
+while it has GPU memory. A training job locks `NAME.wanted`, which servers poll, and then waits
+until no server shares `NAME.turn`. When a process dies, however it dies, the kernel releases both
+locks: no turn outlives its process.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ POLL_SECONDS = 0.05
 
 def turns_folder() -> Path:
     """Folder that only this user can read and write. Raises PermissionError if another user has
-    taken its place."""
+    created it instead."""
     folder = Path(tempfile.gettempdir()) / f"loopline-gpu-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to somebody else: remove it, or set TMPDIR")
+        raise PermissionError(f"{folder} belongs to another user: remove it, or set TMPDIR")
     return folder
 
 
 class _Lock:
-    """flock(2) on a file, shared or not."""
+    """flock(2) on a file, shared or exclusive."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
 
-    def take(self, how: int) -> bool:
-        """Whether it could be taken, at once."""
+    def take(self, operation: int) -> bool:
+        """Try to take the lock without waiting; returns whether that succeeded."""
         if self._descriptor is None:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._descriptor, how | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor, operation | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
@@ -57,23 +56,23 @@ class ServerTurn:
     """A server's share of a GPU."""
 
     def __init__(self, name: str) -> None:
-        """`name`: of the GPU. Raises OSError."""
+        """`name`: the GPU's name. Raises OSError."""
         folder = turns_folder()
         self._turn = _Lock(folder / f"{name}.turn")
         self._wanted = _Lock(folder / f"{name}.wanted")
 
     def is_wanted(self) -> bool:
-        """Whether a training has the GPU, or waits for it."""
+        """Whether a training job has the GPU or waits for it."""
         free = self._wanted.take(fcntl.LOCK_SH)
         self._wanted.close()
         return not free
 
     def take(self) -> bool:
-        """Whether the server may have memory there now; else a training has its turn."""
+        """Take a share of the GPU; returns False if a training job has or wants it."""
         return not self.is_wanted() and self._turn.take(fcntl.LOCK_SH)
 
     def give(self) -> None:
-        """The server has no memory there any more."""
+        """Give up the share, after the server has freed its GPU memory."""
         self._turn.close()
 
 
@@ -81,8 +80,8 @@ class ServerTurn:
 def training_turn(
     name: str | None, raise_if_stopped: Callable[[], None] = lambda: None
 ) -> Generator[float]:
-    """The block has the GPU of this name alone; it is given the seconds that it waited. None: no
-    GPU is shared. `raise_if_stopped` is called while it waits. Raises OSError."""
+    """Give the block exclusive use of the named GPU; yields the seconds that it waited. If the name
+    is None, no GPU is shared. `raise_if_stopped` is called during the wait. Raises OSError."""
     if name is None:
         yield 0.0
         return

@@ -1,4 +1,4 @@
-"""Starts a program under `loopline.workers.guardian`: its process family ends with this process."""
+"""Starts a program under `loopline.workers.guardian`: its process tree dies with this process."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ async def start_guarded(
     limit: int,
     cwd: Path | None = None,
 ) -> tuple[Process, int]:
-    """The guardian's process, and the end of the pipe that keeps the program alive: the caller
-    closes it to kill what is left of the program; the kernel does so if this process dies.
+    """Start the program; returns the guardian's process, and the end of the pipe that keeps the
+    program alive.
 
-    `limit`: bytes of a line of its output. Raises `OSError` if no process can be started.
+    When the caller closes the pipe, or this process dies, all that is left of the program is
+    killed. `limit`: maximum bytes in one line of its output. Raises `OSError` if no process can be
+    started.
     """
     watched, write_end = os.pipe()
     try:

@@ -1,15 +1,15 @@
-"""A process between a worker and a program of strangers, whose whole family ends with the worker.
+"""Runs between a worker and an untrusted program, whose process tree dies with the worker.
 
     guardian.py FD COMMAND…
 
-The worker holds the other end of FD, a pipe: when that end closes, be it that the worker was
-killed with -9, every descendant of COMMAND is killed. Process groups can't do that (`npx` and
-shells start groups of their own), nor can a signal at the parent's death (it reaches children, and
-not theirs). On Linux this process adopts whatever of the family loses its parent, so that it finds
-all of it; elsewhere it ends the group of COMMAND. SIGTERM is handed on, and COMMAND's own end ends
-what it left behind.
+The worker has the other end of FD, a pipe. When that end closes, even because the worker was killed
+with -9, every descendant of COMMAND is killed. Process groups can't do that (`npx` and shells
+create their own groups), nor can a signal at the parent's death (it reaches only direct children).
+On Linux this process adopts all orphaned descendants, so that it finds all of them; elsewhere it
+kills COMMAND's process group. SIGTERM is passed on, and when COMMAND exits, its remaining
+descendants are killed.
 
-It is run as a file with `-I -S`: nothing of a user's folder and no package may be imported here.
+It is run as a file with `-I -S`, so it must not import packages or code from a user's folder.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ def main() -> int:
     libc = ctypes.CDLL(None) if _LINUX else None
     if libc is not None:
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    woken, wakes = os.pipe()
-    for end in (woken, wakes):
+    wake_read, wake_write = os.pipe()
+    for end in (wake_read, wake_write):
         os.set_blocking(end, False)
-    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, _ignore_signal)
     parent = os.getpid()
     child = os.fork()
     if child == 0:
         _exec_command(command, watched, parent, libc)
-    # The pipes of the program are its own: their ends must be seen while this process lives.
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(nothing, standard)
-    return _guard(child, watched, woken)
+    # The pipes belong to the program: their end must be visible while this process lives.
+    devnull = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(devnull, descriptor)
+    return _guard(child, watched, wake_read)
 
 
 def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the number comes through the pipe of `set_wakeup_fd`."""
+    """Do nothing: the signal number arrives through the pipe of `set_wakeup_fd`."""
 
 
 def _exec_command(command: list[str], watched: int, parent: int, libc: ctypes.CDLL | None) -> None:
@@ -64,7 +64,7 @@ def _exec_command(command: list[str], watched: int, parent: int, libc: ctypes.CD
             libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
             if os.getppid() != parent:
                 os._exit(_NOT_STARTED)
-        # As subprocess has them, whatever Python has set for itself.
+        # The defaults that subprocess restores as well, since Python changes them.
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.execvp(command[0], command)
@@ -75,13 +75,13 @@ def _exec_command(command: list[str], watched: int, parent: int, libc: ctypes.CD
         os._exit(_NOT_STARTED)
 
 
-def _guard(child: int, watched: int, woken: int) -> int:
+def _guard(child: int, watched: int, wake_read: int) -> int:
     while True:
-        ready, _, _ = select.select([watched, woken], [], [])
+        ready, _, _ = select.select([watched, wake_read], [], [])
         if watched in ready:
             _end_all(child)
             return 128 + signal.SIGKILL
-        if signal.SIGTERM in os.read(woken, 1_024):
+        if signal.SIGTERM in os.read(wake_read, 1_024):
             _signal(os.killpg, child, signal.SIGTERM)
         for pid, status in _reap_children():
             if pid == child:
@@ -99,7 +99,7 @@ def _reap_children() -> Iterator[tuple[int, int]]:
 
 
 def _end_all(child: int) -> None:
-    """Kill all children again and again: those of one that dies become children of this process."""
+    """Kill all children repeatedly: a dead child's children become children of this process."""
     _signal(os.killpg, child, signal.SIGKILL)
     while True:
         killed = [_signal(os.kill, pid, signal.SIGKILL) for pid in _children()]
@@ -120,7 +120,7 @@ def _children() -> list[int]:
             continue
         try:
             with open(f"/proc/{name}/stat", "rb") as file:
-                # The name in brackets may hold anything; after it: state, parent.
+                # The name in parentheses may contain anything; state and parent follow it.
                 after = file.read().rpartition(b")")[2].split()
         except OSError:
             continue

@@ -1,10 +1,9 @@
-"""Hedged requests: where one is slow a second is sent, the first answer wins, and the other is
-cancelled.
+"""Hedged requests: if a request is slow, a second one is sent, and the first answer wins.
 
-An endpoint's slowest answers are often slow by chance: the same request, sent again, is answered
-sooner (Dean and Barroso, "The Tail at Scale", Communications of the ACM 56(2), 2013). It costs a
-second call, which may be billed though nobody reads its answer. With a percentile of the pool's
-own times as the limit, about that share of requests costs it.
+The loser is cancelled. An endpoint's slowest answers are often slow by chance: the same request,
+sent again, is answered sooner (Dean and Barroso, "The Tail at Scale", Communications of the ACM
+56(2), 2013). The price is a second call, which may be billed although its answer is not used. If
+the limit is a percentile of the pool's own times, about that share of requests pays it.
 """
 
 from __future__ import annotations
@@ -20,25 +19,28 @@ from loopline.bus.tasks import end
 T = TypeVar("T")
 
 MEASURED = 200
-"""Number of the latest requests whose times make a percentile."""
+"""Number of most recent requests from whose times the percentile is computed."""
 LEAST = 20
-"""Fewest times from which a percentile is taken."""
+"""Minimum number of times for a percentile."""
 
 
 class SlowAfter:
-    """How long requests of one pool may take until they are slow."""
+    """Time after which a request to one pool is considered slow."""
 
     def __init__(self, after: float | str | None) -> None:
-        """Seconds, or a percentile of what they took: `p95`; None: they never are."""
+        """`after`: seconds, or a percentile of the measured times (`p95`); None: never slow."""
         self._after = after
         self._times: dict[bool, deque[float]] = {
             streamed: deque(maxlen=MEASURED) for streamed in (False, True)
         }
 
     def seconds(self, *, stream: bool) -> float | None:
-        """Seconds from sending a request to its answer, or to the first text of a stream, after
-        which it is slow. None where no limit is set, or too little was measured. The percentile is
-        the nearest rank: the least time that this share of all requests did not exceed."""
+        """Seconds after which a request is slow, from sending it to its answer, or to the first
+        text of a stream.
+
+        None if no limit is set or too few times were measured. The percentile is the nearest rank:
+        the smallest time that this share of all requests did not exceed.
+        """
         if not isinstance(self._after, str):
             return self._after
         times = sorted(self._times[stream])
@@ -48,8 +50,9 @@ class SlowAfter:
         return times[max(0, math.ceil(share * len(times)) - 1)]
 
     def add(self, seconds: float, *, stream: bool) -> None:
-        """A request took so long; at least so long, where another was quicker. As those lie above
-        the limit, the percentile is the same as if they had been waited for."""
+        """Record a request's time; if another request was faster, the time is only a lower bound.
+        Such bounds are above the limit, so the percentile is the same as if the answers had been
+        awaited."""
         self._times[stream].append(seconds)
 
 
@@ -67,7 +70,7 @@ class Race:
         """Time of the decision by the event loop's clock."""
 
     def claim(self, number: int) -> None:
-        """Note that the request of this number has an answer, or the first of its text. Raises
+        """Record that the request with this number has an answer, or the first text of one. Raises
         `Beaten`."""
         if self.winner is None:
             self.winner = number
@@ -84,12 +87,15 @@ async def run(
     *,
     sent: asyncio.Event,
     after: float,
-    is_passing: Callable[[int, BaseException], bool],
+    is_tolerated: Callable[[int, BaseException], bool],
 ) -> T:
-    """What the winner returns; each claims the race, as 0 or 1, before it returns. The second is
-    begun this many seconds `after` the first was `sent`, if the race is open then. An error that
-    `is_passing`, of the request of that number, leaves it to the other; where none is left, the
-    first one's error is raised. Nothing is at work any more at the end."""
+    """Run the race and return the winner's result.
+
+    Each request claims the race, as number 0 or 1, before it returns. The second one starts `after`
+    seconds after the first was `sent`, if the race is still open. If a request fails with an error
+    that `is_tolerated` accepts, the other one may still win; if none is left, the first one's error
+    is raised. No task is running on return.
+    """
     tasks = [asyncio.create_task(first)]
     deciding = asyncio.create_task(race.decided.wait())
     sending = asyncio.create_task(sent.wait())
@@ -111,7 +117,7 @@ async def run(
                 if task in done and task in pending:
                     pending.discard(task)
                     error = task.exception()
-                    if error is None or not is_passing(number, error):
+                    if error is None or not is_tolerated(number, error):
                         return task.result()
         return tasks[0].result()
     finally:

@@ -60,7 +60,7 @@ from loopline.workers.messages import (
 
 @dataclass
 class _Count:
-    """Number of a step's requests so far, those for other agents included."""
+    """Number of requests that a step has made so far, including those for other agents."""
 
     number: int = 0
 
@@ -68,9 +68,9 @@ class _Count:
 class BusHost:
     """The host of one step. Its requests are numbered in the order in which the role makes them.
 
-    A role is deterministic given its journal and the answers it gets, so a step that is tried
-    again makes the same requests in the same order, and finds the stored answers under the
-    same keys: nothing is paid for twice.
+    A role is deterministic given its journal and the answers it receives. A retried step therefore
+    makes the same requests in the same order and finds the stored answers under the same keys:
+    nothing is paid for twice.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class BusHost:
         clock: Callable[[], float] = time.time,
         decisions: Mapping[str, bytes] | None = None,
     ) -> None:
-        """`clock` gives Unix seconds; `decisions` are those of `RunState`."""
+        """`clock` returns Unix seconds; `decisions` are those of `RunState`."""
         self.approvals: list[Approval] = []
         """Decisions about the step's calls and answers."""
         self._decisions = decisions or {}
         self.timings: list[RequestTiming] = []
-        """Timings of the requests that have ended."""
+        """Timings of the finished requests."""
         self._clock = clock
         self._inbox = inbox
         self._run = run
@@ -221,7 +221,7 @@ class BusHost:
             if error.kind == APPROVAL_ERROR:
                 raise ApprovalNeeded(ApprovalRequest.model_validate_json(str(error))) from None
             if error.kind == "budget":
-                # No role may go on without what it asked for: its run ends.
+                # No role may continue without the answer to its request: its run ends.
                 raise BudgetExceeded(str(error)) from error
             raise RequestFailed(error.kind, str(error), retryable=error.retryable) from error
         except DeadlineExceeded as error:

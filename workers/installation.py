@@ -13,14 +13,14 @@ DISTRIBUTIONS = {
     "mcp_types": "mcp-types",
     "yaml": "pyyaml",
 }
-"""Modules whose distribution has another name, apart from `_` and `-`."""
+"""Modules whose distribution has a different name, apart from `_` and `-`."""
 _FIRST = ("torch", "bench", "tools", "gguf", "train")
-"""Extras to name before others that bring the same package."""
+"""Extras to suggest before others that contain the same package."""
 
 
 def install_hint(extra: str) -> str:
     """Return the command that installs an extra of `pyproject.toml`: from this checkout with the
-    tested versions, else from the package index."""
+    tested versions, or from the package index."""
     if not is_checkout():
         return f"pip install 'loopline[{extra}]'"
     if extra == "gguf":  # It is compiled, which takes a while and has a separate target.
@@ -29,33 +29,33 @@ def install_hint(extra: str) -> str:
 
 
 def is_checkout() -> bool:
-    """Whether this code is read from a checkout of the project, not from an installed wheel."""
+    """Whether this code runs from a checkout of the project, not from an installed wheel."""
     return (Path(__file__).resolve().parents[1] / "pyproject.toml").is_file()
 
 
 def require(*modules: str) -> None:
-    """Raise ModuleNotFoundError, in place of a child process in which an import would fail."""
+    """Raise ModuleNotFoundError here rather than let an import fail in a child process."""
     for module in modules:
         if find_spec(module) is None:
             raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
 
 def missing_package_hint(error: ModuleNotFoundError) -> str | None:
-    """The message for the user about a missing package; None for one of our modules, or one that no
-    extra brings, which is a bug."""
+    """The user's message about a missing package. None for one of our own modules or a package that
+    no extra contains: both are bugs."""
     module = (error.name or "").partition(".")[0]
     name = DISTRIBUTIONS.get(module, module.replace("_", "-")).lower()
-    brought_by = [extra for extra, names in extras().items() if name in names]
-    if not brought_by:
+    matching = [extra for extra, names in extras().items() if name in names]
+    if not matching:
         return None
-    wanted = [_extra_of(error), *_FIRST, *brought_by]
-    extra = next(requirement for requirement in wanted if requirement in brought_by)
+    wanted = [_extra_of(error), *_FIRST, *matching]
+    extra = next(requirement for requirement in wanted if requirement in matching)
     return f"this needs the package {name}, which is not installed; {install_hint(extra)}"
 
 
 def extras() -> dict[str, frozenset[str]]:
-    """The packages that each extra brings, by the installed distribution's own metadata; those of
-    extras within it as well."""
+    """Packages of each extra according to the installed distribution's metadata, including those of
+    nested extras."""
     try:
         lines = requires("loopline") or []
     except PackageNotFoundError:
@@ -81,7 +81,7 @@ def _flatten_extra(extra: str, brought: dict[str, set[str]]) -> set[str]:
 
 
 def _extra_of(error: BaseException) -> str:
-    """The extra of the package whose code failed: `train` for `loopline.trainers`, say."""
+    """The extra of the package whose code failed: `train` for `loopline.trainers`, for example."""
     part, trace = "", error.__traceback__
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__", ""))

@@ -1,7 +1,8 @@
-"""How we start our own processes.
+"""Options for starting our own Python processes.
 
-Python imports from the current folder, too, when it runs a module or a line. There a user's
-`platform.py` or `agents/` would be ours. With -P it isn't (Python 3.11).
+When Python runs a module or a line of code, it also imports from the current folder. A user's
+`platform.py` or `agents/` there would be imported instead of ours. The option -P prevents that
+(Python 3.11).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JSON of values that models and foreign servers wrote."""
+"""JSON encoding of values that models and third-party servers wrote."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import orjson
 
 
 def json_bytes(value: object, *, sort_keys: bool = False) -> bytes:
-    """JSON in UTF-8 as orjson writes it, also with what a model's arguments and a tool's schema may
-    have and orjson refuses: integers of more than 64 bits, and halves of surrogate pairs, which are
-    escaped. Raises TypeError for what JSON does not have."""
+    """UTF-8 JSON as orjson writes it, but also for values that orjson refuses and that a model's
+    arguments or a tool's schema may contain: integers of more than 64 bits, and unpaired
+    surrogates, which are escaped. Raises TypeError for values that JSON can't represent."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
     except TypeError:
@@ -21,7 +21,7 @@ def json_bytes(value: object, *, sort_keys: bool = False) -> bytes:
 
 
 def _finite(value: object) -> object:
-    """The value with null for NaN and infinities, as orjson writes them."""
+    """The value with null in place of NaN and infinities, as orjson writes them."""
     match value:
         case dict():
             return {name: _finite(part) for name, part in value.items()}

@@ -1,4 +1,4 @@
-"""The payload types that travel on the bus here, and the names of the streams."""
+"""Payload types of the messages on the bus, and the names of the streams."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from loopline.bus import Bus, Registry, live_workers
 
 TOOL_STREAM = "tools"
 JUDGE_STREAM = "judge"
-"""Stream of requests from `loopline.agents.judging`, for separate workers that alone have the
-problems."""
+"""Stream of requests from `loopline.agents.judging`, served by separate workers, the only ones with
+the problems."""
 OFFERED_TOOLS = "offered_tools"
-"""Key in the details of a tool worker's presence: specs of the tools that its sources offer now."""
+"""Key in a tool worker's presence details: specs of the tools that its sources offer now."""
 BREAKERS = "breakers"
-"""Key in the details of a gpu worker's presence: `EndpointBreaker.state` by pool."""
+"""Key in a gpu worker's presence details: `EndpointBreaker.state` by pool."""
 METRICS_ADDRESS = "metrics"
-"""Key in the details of a worker's presence: host:port of its `/metrics`, where it has one."""
+"""Key in a worker's presence details: host:port of its `/metrics`, if it has one."""
 
 
 async def offered_tools_on(bus: Bus) -> dict[str, ToolSpec]:
@@ -47,7 +47,7 @@ def role_stream(role: str) -> str:
 
 
 def role_of(stream: str) -> str:
-    """The role whose stream this is."""
+    """The role that this stream belongs to."""
     return stream.removeprefix("role:")
 
 
@@ -57,12 +57,12 @@ def inference_stream(pool: str) -> str:
 
 
 class CompletionPayload(StoredRecord):
-    """A role asks its model for completions."""
+    """Completion request of a role to its model."""
 
     agent: str
     pool: str
     policy: str = ""
-    """The pool, or pool/adapter. Empty, from an older sender: the pool."""
+    """The pool, or pool/adapter. Empty from an older sender: the pool."""
     messages: tuple[Message, ...] = Field(min_length=1)
     tools: tuple[ToolSpec, ...] = ()
     sampling: SamplingParams | None = None
@@ -71,13 +71,13 @@ class CompletionPayload(StoredRecord):
     previous_ids: tuple[int, ...] = ()
     json_schema: JsonObject | None = None
     options: GenerationOptions | None = None
-    """What the run's caller set, over `sampling` or the pool's defaults."""
+    """Options of the run's caller, which override `sampling` and the pool's defaults."""
     stream: bool = False
-    """Publish the text in the run's log while it is generated."""
+    """Whether to publish the text in the run's log during generation."""
 
 
 class ToolPayload(StoredRecord):
-    """A role asks for a tool."""
+    """Tool call request of a role."""
 
     agent: str
     name: str
@@ -89,7 +89,7 @@ calls: TypeAdapter[tuple[Call, ...]] = TypeAdapter(tuple[Call, ...])
 
 
 def answered(record: object) -> tuple[Call, ...]:
-    """The same, as the record that it was written from."""
+    """The call, as the record from which it was encoded."""
     assert isinstance(record, tuple)
     return cast("tuple[Call, ...]", record)
 
@@ -99,7 +99,7 @@ tool_result: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
 
 
 def registry() -> Registry:
-    """Every payload type that this process understands, those of plug-ins included."""
+    """Every payload type that this process understands, including those of plug-ins."""
     message_registry = Registry()
     for name, payload in payload_types().items():
         message_registry.register(

@@ -1,8 +1,8 @@
-"""The figures of one worker process, which it serves to Prometheus on a separate port.
+"""Prometheus metrics of one worker process, served on a separate port.
 
 Names have base units and end as Prometheus expects (`_total`, `_seconds`). Labels have few values:
 streams, pools, workflows, outcomes; never a run, a caller or a text. This module is imported only
-where metrics are wanted.
+if metrics are enabled.
 """
 
 from __future__ import annotations
@@ -38,51 +38,51 @@ from loopline.workers.settings import MetricsSettings
 SECONDS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
 )  # fmt: skip
-"""Upper bounds of what is counted in seconds."""
+"""Upper bounds of the buckets for times in seconds."""
 TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""The same of one token."""
+"""Upper bounds of the buckets for seconds per token."""
 MICRO_DOLLARS = 1_000_000
 
-# They double our series, each with the time at which it began: nobody asks for them.
+# They double our series with the time at which each one started, which nobody queries.
 disable_created_metrics()
 
 Row = Mapping[str, Any]
-"""Row of the store."""
+"""A row of the store."""
 
 
 class ProcessMetrics(Observer):
-    """What one process has counted since it started. Scrapes are answered by a thread, also while
-    the event loop is busy."""
+    """Counts of one process since it started. A thread answers scrapes, so they work even if the
+    event loop is busy."""
 
     def __init__(self, settings: MetricsSettings, *, kind: str, version: str) -> None:
         self._settings = settings
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
-        Info("loopline_worker", "What this process is.", registry=registry).info(
+        Info("loopline_worker", "Kind and version of this process.", registry=registry).info(
             {"kind": kind, "version": version}
         )
         self._in_hand: Count[str] = Count()
         self._queued = Histogram(
-            "loopline_message_queue_seconds", "Time of messages on their stream.", ["stream"],
-            buckets=SECONDS, registry=registry,
+            "loopline_message_queue_seconds", "Time that messages waited on their stream.",
+            ["stream"], buckets=SECONDS, registry=registry,
         )  # fmt: skip
         self._handled = Histogram(
-            "loopline_message_handling_seconds", "Time that messages were worked on; a step's, on"
-            " the stream of a role.", ["stream"], buckets=SECONDS, registry=registry,
+            "loopline_message_handling_seconds", "Time that messages were handled; on a role's"
+            " stream, the time of steps.", ["stream"], buckets=SECONDS, registry=registry,
         )  # fmt: skip
-        self._retries = self._counter("retries", "Deliveries that failed and come again.")
+        self._retries = self._counter("retries", "Failed deliveries that are retried.")
         self._leases_lost = self._counter(
             "leases_lost", "Deliveries that another worker took over."
         )
         self._taken_over = self._counter(
-            "leases_taken_over", "Deliveries of workers that had died or stood still."
+            "leases_taken_over", "Deliveries taken over from workers that had died or stalled."
         )
-        self._dead = self._counter("dead_letters", "Messages that were given up here.")
+        self._dead = self._counter("dead_letters", "Messages that this process gave up.")
         registry.register(_InHand(self._in_hand))
         self._server: tuple[WSGIServer, threading.Thread] | None = None
         self.address = ""
-        """host:port as others reach it, once it serves."""
+        """host:port under which others reach it, once it is serving."""
 
     @cached_property
     def engines(self) -> EngineMetrics:
@@ -96,7 +96,7 @@ class ProcessMetrics(Observer):
     def _counter(self, name: str, about: str) -> Counter:
         return Counter(f"loopline_{name}_total", about, ["stream"], registry=self.registry)
 
-    # Of the bus.
+    # Events of the bus.
 
     def begun(self, stream: str, queued: float) -> None:
         self._in_hand[stream] += 1
@@ -121,7 +121,7 @@ class ProcessMetrics(Observer):
     # The port.
 
     def serve(self) -> None:
-        """Listen. Raises OSError with the address and the remedy."""
+        """Start listening. Raises OSError with the address and the remedy."""
         host, port = self._settings.host, self._settings.port
         try:
             server, thread = start_http_server(port, host, registry=self.registry)
@@ -134,7 +134,7 @@ class ProcessMetrics(Observer):
             ) from error
         self._server = server, thread
         if isinstance(server, ThreadingMixIn):
-            server.daemon_threads = True  # a scrape that stands still holds up no end
+            server.daemon_threads = True  # a stalled scrape does not delay the exit
         name = socket.gethostname() if host in ("0.0.0.0", "::") else host
         self.address = f"{f'[{name}]' if ':' in name else name}:{server.server_port}"
 
@@ -153,7 +153,7 @@ class _InHand(Collector):
 
     def collect(self) -> Iterable[Metric]:
         family = GaugeMetricFamily(
-            "loopline_messages_in_hand", "Messages that are worked on now.", labels=["stream"]
+            "loopline_messages_in_hand", "Messages that are being handled.", labels=["stream"]
         )
         for stream, count in list(self._counts.items()):
             family.add_metric([stream], count)
@@ -161,35 +161,35 @@ class _InHand(Collector):
 
 
 class EngineMetrics(Collector):
-    """The pools of a process: `loopline.workers.gpu.PoolObserver`, and what engines say of
-    themselves when they are asked."""
+    """Metrics of a process's pools: counts as a `loopline.workers.gpu.PoolObserver`, and the
+    engines' own figures, read at each scrape."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._pools: list[Pool] = []
         self._first_token = Histogram(
-            "loopline_engine_time_to_first_token_seconds", "From asking the engine to the first"
+            "loopline_engine_time_to_first_token_seconds", "Time from the request to the first"
             " token.", ["pool"], buckets=SECONDS, registry=registry,
         )  # fmt: skip
         self._token = Histogram(
-            "loopline_engine_time_per_output_token_seconds", "Decoding time of a completion by its"
-            " tokens after the first.", ["pool"], buckets=TOKEN_SECONDS, registry=registry,
+            "loopline_engine_time_per_output_token_seconds", "Decoding time of a completion per"
+            " token after the first.", ["pool"], buckets=TOKEN_SECONDS, registry=registry,
         )  # fmt: skip
         self._errors = Counter(
             "loopline_engine_errors_total", "Requests that the engine could not answer.",
             ["pool", "kind"], registry=registry,
         )  # fmt: skip
         self._shared = Counter(
-            "loopline_engine_coalesced_total", "Requests that an equal one's call has answered.",
+            "loopline_engine_coalesced_total", "Requests answered by the call of an equal request.",
             ["pool"], registry=registry,
         )  # fmt: skip
         self._hedges = Counter(
-            "loopline_engine_hedges_total", "Second requests that were sent, by which of the two"
+            "loopline_engine_hedges_total", "Second requests that were sent, by which request"
             " was answered first.", ["pool", "winner"], registry=registry,
         )  # fmt: skip
         registry.register(self)
 
     def add(self, pool: Pool) -> None:
-        """Count what this pool does."""
+        """Count this pool's events."""
         self._pools.append(pool)
         pool.observer = self
 
@@ -214,10 +214,10 @@ class EngineMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         pools = list(self._pools)
         for name, about, attribute in (
-            ("requests", "Requests answered to the end.", "calls"),
+            ("requests", "Requests that were answered completely.", "calls"),
             ("prompt_tokens", "Prompt tokens of answered requests.", "prompt_tokens"),
             ("completion_tokens", "Tokens generated for answers.", "completion_tokens"),
-            ("abandoned_tokens", "Tokens generated for requests that were given up.",
+            ("abandoned_tokens", "Tokens generated for abandoned requests.",
              "abandoned_tokens"),
         ):  # fmt: skip
             counter = CounterMetricFamily(f"loopline_engine_{name}", about, labels=["pool"])
@@ -225,8 +225,8 @@ class EngineMetrics(Collector):
                 counter.add_metric([pool.name], getattr(pool.engine.totals(), attribute))
             yield counter
         breakers = GaugeMetricFamily(
-            "loopline_engine_breaker_open", "Whether the endpoint is not asked, as this process"
-            " last heard; shared: the state of all workers, or else of this one alone.",
+            "loopline_engine_breaker_open", "1 while the endpoint gets no requests, as far as this"
+            " process knows; shared: whether all workers share this state.",
             labels=["pool", "shared"],
         )  # fmt: skip
         for pool in pools:
@@ -236,7 +236,7 @@ class EngineMetrics(Collector):
         yield breakers
         yield from _occupancy(pools)
         versions = GaugeMetricFamily(
-            "loopline_policy_served_version", "Version of a policy that is served.",
+            "loopline_policy_served_version", "Served version of a policy.",
             labels=["policy"],
         )  # fmt: skip
         for pool in pools:
@@ -248,14 +248,14 @@ class EngineMetrics(Collector):
 
 
 def _occupancy(pools: Sequence[Pool]) -> Iterator[Metric]:
-    """Occupancy of the engines in this process; that of endpoints is unknown here."""
+    """Occupancy of the engines in this process; the occupancy of endpoints is unknown here."""
     batch, waiting, tokens, capacity = (
         GaugeMetricFamily(f"loopline_engine_{name}", about, labels=["pool"])
         for name, about in (
-            ("batch_size", "Completions that one pass works on."),
+            ("batch_size", "Completions that the next pass works on."),
             ("waiting_requests", "Requests that the engine has not admitted yet."),
             ("kv_tokens", "Tokens of the batch whose keys and values are in memory."),
-            ("kv_capacity_tokens", "Tokens that there is room for, where a bound is set."),
+            ("kv_capacity_tokens", "Tokens that the cache has room for, if it is limited."),
         )
     )
     for pool in pools:
@@ -270,11 +270,11 @@ def _occupancy(pools: Sequence[Pool]) -> Iterator[Metric]:
 
 
 class StoreMetrics:
-    """What a recorder has written: the runs that ended and the ledger of the whole deployment, each
-    counted once, by whomever they were done."""
+    """Counts of a recorder's rows: the ended runs and the ledger of the whole deployment, each row
+    once, regardless of the process that did the work."""
 
     def __init__(self, registry: CollectorRegistry, priced: Iterable[str]) -> None:
-        """`priced`: pools that have a price. What another one's calls cost is not known."""
+        """`priced`: pools that have a price. The cost of other pools' calls is unknown."""
         self._priced = frozenset(priced)
         self._runs = Counter(
             "loopline_runs_total", "Runs that ended.", ["workflow", "outcome"], registry=registry
@@ -288,7 +288,7 @@ class StoreMetrics:
             for name, about in (
                 ("calls", "Model calls in the ledger."),
                 ("calls_without_price", "Calls of pools without a price: their cost is unknown."),
-                ("calls_of_unknown_usage", "Calls that may have been billed, and nobody knows."),
+                ("calls_of_unknown_usage", "Calls of unknown usage: they may have been billed."),
                 ("cost_dollars", "Cost of calls by the prices of their pools."),
             )
         )

@@ -1,10 +1,9 @@
-"""Paid calls of one request: written down before each call, and accounted for with its reply.
+"""Paid calls of one request: recorded before each call, and accounted for with its reply.
 
-A worker that dies between a call and the storing of its answer leaves a mark on the bus, which
-becomes a ledger entry that says what may have been paid. The most that the call can come to is
-held in the budgets of its run meanwhile. Local models bill nobody: for them nothing is
-marked, and what died with its worker was not a call; where a budget limits their tokens, those are
-held alone.
+If a worker dies between a call and storing its answer, its mark remains on the bus and becomes a
+ledger entry with the most that may have been paid. Meanwhile that amount is reserved in the budgets
+of the call's run. Local models bill nobody: their calls are not marked, and a call that dies with
+its worker costs nothing. If a budget limits their tokens, only those are reserved.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ BEATEN = "sent, and cancelled in favour of the other one of two requests"
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """A call that was marked."""
+    """A marked call."""
 
     number: int
     """Number in the mark."""
@@ -42,11 +41,11 @@ class _Call:
     at: float
     discarded_usage: list[UsageEntry] = field(default_factory=list[UsageEntry])
     over: bool = False
-    """Whether the call is over: `discarded_usage` is what was paid for it."""
+    """Whether the call is over: `discarded_usage` then contains what was paid for it."""
 
 
 class Lane:
-    """What an engine is asked once, with the calls that it makes for it."""
+    """One request to an engine, with the calls that the engine makes for it."""
 
     def __init__(
         self,
@@ -59,17 +58,17 @@ class Lane:
         self.settings = settings
         self.hedge: Literal["", "first", "second"] = "" if hedges is None else "second"
         self.sent = asyncio.Event()
-        """Set when a call is recorded and about to leave."""
+        """Set when a call is recorded and about to be sent."""
         self.sent_at = 0.0
         """Time of the first such call by the event loop's clock."""
         self._paid = paid
         self._hedges = hedges
         self._calls: dict[int, _Call] = {}
-        """Calls by the engine's number."""
+        """Calls by the engine's call number."""
 
     async def sending(self, event: Sending) -> None:
         """Record a call. Raises `LeaseLost`, `RunEnded`, `BudgetExceeded`, or `NoRoom` while other
-        calls hold what is left: then it must not be sent."""
+        calls reserve the rest of the budget: then the call must not be sent."""
         self._calls[event.number] = await self._paid.mark(self, event, self._most(event))
         self._begin()
         if not self.sent.is_set():
@@ -77,11 +76,11 @@ class Lane:
             self.sent.set()
 
     async def hold(self, request: GenerateRequest) -> None:
-        """Hold the most that a local model can use for a request. Raises `BudgetExceeded`,
-        or `NoRoom` while other calls hold what is left."""
+        """Reserve the most that a local model can use for a request. Raises `BudgetExceeded`, or
+        `NoRoom` while other calls reserve the rest of the budget."""
         sampling = request.sampling
         texts = (*request.messages, *request.callable_tools)
-        # No token stands for less than a byte; a template adds less to a message than its JSON.
+        # A token has at least one byte, and a template adds less to a message than its JSON does.
         template = TEMPLATE_TOKENS if request.callable_tools else 0
         prompt = template + sum(len(text.model_dump_json().encode()) for text in texts)
         completion = sampling.n * sampling.max_tokens
@@ -94,13 +93,13 @@ class Lane:
         self._begin()
 
     def _begin(self) -> None:
-        """Count the request as sent: it may be answered now, so the request that it duplicates is
+        """Treat the request as sent: it may be answered now, so the request that it duplicates is
         hedged."""
         if self._hedges is not None:
             self._hedges.hedge = "first"
 
     def discard_call(self, event: Discarded | NotBilled) -> None:
-        """The paid answer can't be used, or nothing was paid."""
+        """Record that a paid answer can't be used, or that nothing was paid."""
         call = self._calls.get(event.sending)
         if call is not None:
             call.over = True
@@ -133,20 +132,20 @@ class PaidCalls:
         self._agent = agent
         self._marked = 0
         self._calls: list[_Call] = []
-        """Calls that are not accounted for on the bus."""
+        """Calls that are not yet accounted for on the bus."""
         self.unsent: list[UsageEntry] = []
-        """Usage discarded by an engine that sends nothing."""
+        """Discarded usage of an engine that sends no calls."""
 
     def lane(
         self, policy: PolicyRef, settings: ModelSettings, *, hedges: Lane | None = None
     ) -> Lane:
-        """Open a lane for an engine of this policy and price; `hedges` is the slow lane that it
+        """Open a lane for an engine with this policy and price; `hedges` is the slow lane that it
         duplicates."""
         return Lane(self, policy, settings, hedges)
 
     async def mark(self, lane: Lane, event: Sending, most: Reservation) -> _Call:
         over = [call for call in self._calls if call.over]
-        # The reply makes an entry for each of several unused candidates.
+        # The reply creates one entry for each of several unused candidates.
         over = [call for call in over if len(call.discarded_usage) < 2]
         accounted = [(call.number, _entry_line(*call.discarded_usage)) for call in over]
         self._marked += 1
@@ -170,9 +169,9 @@ class PaidCalls:
         sendings: Sequence[int],
         shared_with: str = "",
     ) -> list[tuple[bytes, bytes]]:
-        """Return the ledger entries for the reply with these candidates, each as used and again as
-        discarded. A candidate is of the lane's call of the same place in `sendings`, or of the call
-        that was `shared_with` this request."""
+        """Return the ledger entries for a reply with these candidates, each as used and again as
+        discarded. A candidate belongs to the lane's call at the same position in `sendings`, or to
+        the call that was `shared_with` this request."""
         envelope = self._delivery.envelope
         step = (envelope.run_id, self._agent, envelope.turn, envelope.branch)
         usage_entries = list(self.unsent)
@@ -193,8 +192,8 @@ class PaidCalls:
         return "" if call is None else self._delivery.call_name(call.number)
 
     def line_of_mark(self, call: _Call) -> bytes:
-        """The line of `unknown_entry(call, DIED)`. It stands before every paid call, so it is
-        written without a record, whose making costs more than the rest of the mark."""
+        """The JSON line of `unknown_entry(call, DIED)`. It is written before every paid call, so it
+        is encoded without a record: creating one would cost more than the rest of the mark."""
         envelope, lane, sending = self._delivery.envelope, call.lane, call.sending
         policy = lane.policy
         return orjson.dumps(
@@ -269,10 +268,10 @@ class PaidCalls:
 
 
 def _entry_line(*entry: UsageEntry) -> bytes:
-    """Encode one entry, or none as empty bytes."""
+    """Encode one entry, or no entry as empty bytes."""
     return b"".join(record.model_dump_json().encode() for record in entry)
 
 
 def _discarded(line: bytes) -> bytes:
-    """The line of an entry, marked as discarded. Within a text of it, quotes are escaped."""
+    """The line of an entry, marked as discarded. Quotes within its texts are escaped."""
     return line.replace(b'"discarded":false', b'"discarded":true')

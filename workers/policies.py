@@ -1,4 +1,4 @@
-"""Keeps an engine's adapters in line with the policies on the bus."""
+"""Keeps an engine's adapters in sync with the policies on the bus."""
 
 from __future__ import annotations
 
@@ -13,57 +13,57 @@ from loopline.workers.engines.protocol import Engine, EngineError
 
 log = structlog.get_logger("loopline.workers.policies")
 
-MOST_IDLE = 31
-"""Policy updates to skip between two attempts to load a version (about 15 minutes)."""
+MAX_IDLE = 31
+"""Maximum number of policy updates to skip before the next attempt to load (about 15 minutes)."""
 
 
 @dataclass
 class ServedPolicy:
-    """One policy on this engine: which version serves it, and which one was refused."""
+    """State of one policy on this engine: the serving version, and a refused one."""
 
     seen: int | None = None
-    """Version in use by the last update that was acted on; None before the first."""
+    """Version in use in the last update that was handled; None before the first."""
     seen_published: float | None = None
-    """Unix seconds at which that version was published: a bus that lost its data counts from 1
-    again, and the same number is then another version."""
+    """Unix seconds at which that version was published. A bus that lost its data counts from 1
+    again, so the same number can be a different version."""
     version: int | None = None
-    """Version that new requests get; 0 is the model without an adapter, None is nothing yet."""
+    """Version that new requests get; 0 is the model without an adapter, None means none yet."""
     published: float | None = None
     """Unix seconds at which that version was published."""
     refused: int | None = None
     """Later version that could not be loaded."""
     reason: str = ""
-    """Why."""
+    """Why that version could not be loaded."""
     passing: bool = False
-    """The reason may pass, as a shortage of memory does: so it is tried again at a later update,
-    and one comes at least every half minute."""
+    """Whether the reason may pass, as a memory shortage does. Then the version is tried again at a
+    later update; updates arrive at least every half minute."""
     failures: int = 0
-    """Failed attempts in a row."""
+    """Consecutive failed attempts."""
     idle: int = 0
     """Updates to skip until the next attempt."""
 
 
 @dataclass
 class ServedCanary:
-    """A version on trial, on this engine."""
+    """State of a version on trial on this engine."""
 
     policy: str
     canary: Canary
     published: float | None
     """Unix seconds at which its version was published: see `ServedPolicy.seen_published`."""
     refused: str = ""
-    """Reason why it could not be loaded: the version in use then answers in its place."""
+    """Why it could not be loaded; the version in use then answers in its place."""
     passing: bool = False
-    """The reason may pass: it is tried again at a later update."""
+    """Whether the reason may pass: then the version is tried again at a later update."""
 
     @property
     def adapter(self) -> str | None:
-        """The engine's name for it; None for the model without an adapter."""
+        """The engine's name for the version; None for the model without an adapter."""
         version = self.canary.version
         return canary_adapter(self.policy, version) if version else None
 
     def answers(self, run_id: str, pin: int | None) -> bool:
-        """Whether a request of this run, for this version alone where it names one, is its own."""
+        """Whether the trial answers this run's request; `pin` is the version that it requires."""
         if self.refused:
             return False
         if pin is not None:
@@ -72,13 +72,13 @@ class ServedCanary:
 
 
 class PolicyFollower:
-    """The policies of one pool, on one engine."""
+    """Follows the policies of one pool, on one engine."""
 
     def __init__(
         self, pool: str, engine: Engine, base_until_published: Collection[str] = ()
     ) -> None:
-        """`base_until_published`: adapters of the pool whose policies the plain model answers
-        until a version of them is published."""
+        """`base_until_published`: adapters of the pool whose policies the plain model serves until
+        a version of them is published."""
         self._pool = pool
         self._engine = engine
         self._begin_plain = {pool, *(f"{pool}/{name}" for name in base_until_published)}
@@ -86,14 +86,14 @@ class PolicyFollower:
         self._canaries: dict[str, ServedCanary] = {}
 
     def adapter(self, policy: str, version: int | None = None, run_id: str = "") -> str | None:
-        """The adapter that a request of this policy, in this run, asks the engine for; with a
-        `version` it is one for that version alone.
+        """The adapter that the engine must use for a request of this policy and run; with a
+        `version`, an adapter for exactly that version.
 
-        Raises `OtherVersion` where another one serves, and EngineError `unknown_adapter` while none
-        of the policy's versions could be loaded: the plain model's answer would be taken for the
-        adapter's. A pool's own policy has the plain model to go on with until the first version
-        that can be loaded; one that begins with the plain model has it until its first version is
-        loaded or refused.
+        Raises `OtherVersion` if another version serves, and EngineError `unknown_adapter` while
+        none of the policy's versions could be loaded, since the plain model's answer would pass for
+        the adapter's. A pool's own policy is served by the plain model until the first version that
+        can be loaded. A policy that starts with the plain model is served by it until its first
+        version is loaded or refused.
         """
         canary = self._canaries.get(policy)
         if canary is not None and canary.answers(run_id, version):
@@ -103,7 +103,7 @@ class PolicyFollower:
             if policy in self._begin_plain:
                 _require_version(policy, version, 0)
                 return None
-            # Never published: the engine says so.
+            # Never published: the engine reports the error.
             return policy
         if served_policy.version is None:
             raise _not_served_error(policy, served_policy)
@@ -111,8 +111,7 @@ class PolicyFollower:
         return policy if served_policy.version else None
 
     def may_serve(self, policy: str, version: int) -> bool:
-        """Whether a version that is in use on the bus, or on trial, is one that this engine has not
-        refused."""
+        """Whether this engine has not refused a version that is in use on the bus or on trial."""
         canary = self._canaries.get(policy)
         if canary is not None and canary.canary.version == version:
             return not canary.refused
@@ -120,7 +119,7 @@ class PolicyFollower:
         return served_policy is None or served_policy.refused != version
 
     def state(self) -> dict[str, dict[str, object]]:
-        """State for the worker's presence and its metrics; any thread may call it."""
+        """State for the worker's presence and metrics; safe to call from any thread."""
         return {
             name: vars(served_policy) | self._canary_state(name)
             for name, served_policy in list(self._served.items())
@@ -134,8 +133,8 @@ class PolicyFollower:
         return {"canary": canary.canary.version, "canary_since": canary.canary.since, **refused}
 
     async def apply(self, policies: Sequence[Policy]) -> None:
-        """Load new versions, and try refused ones again. A version that cannot be loaded is
-        refused, and the last loaded one keeps serving."""
+        """Load new versions, and retry refused ones. A version that cannot be loaded is refused,
+        and the last loaded one keeps serving."""
         for policy in policies:
             if policy.pool == self._pool:
                 served_policy = self._served.setdefault(
@@ -156,7 +155,7 @@ class PolicyFollower:
                     continue
                 await self._change(policy, served_policy)
                 served_policy.seen, served_policy.seen_published = wanted
-        # After the version in use: one that is promoted serves before its trial ends.
+        # After the version in use, so that a promoted version serves before its trial ends.
         of_pool = {policy.name: policy for policy in policies if policy.pool == self._pool}
         for name in {*of_pool, *self._canaries}:
             await self._change_canary(name, of_pool.get(name))
@@ -198,7 +197,7 @@ class PolicyFollower:
         self._canaries[name] = trial
 
     def _initial_policy(self, policy: str) -> ServedPolicy:
-        """What serves a policy before its first version."""
+        """The state of a policy before its first version."""
         return ServedPolicy(version=0 if policy in self._begin_plain else None)
 
     async def _change(self, policy: Policy, served_policy: ServedPolicy) -> None:
@@ -214,8 +213,8 @@ class PolicyFollower:
                 if version == policy.current:
                     served_policy.refused, served_policy.reason = version, reason
                     served_policy.passing = isinstance(error, EngineError) and error.retryable
-                    # A whole model is gigabytes to read: more and more rarely.
-                    served_policy.idle = min(2**served_policy.failures - 1, MOST_IDLE)
+                    # Loading a whole model reads gigabytes: retry at growing intervals.
+                    served_policy.idle = min(2**served_policy.failures - 1, MAX_IDLE)
                     served_policy.failures += 1
                 log.error(
                     "policy version refused",
@@ -237,14 +236,14 @@ class PolicyFollower:
                     log.info("policy serves", policy=policy.name, version=version)
                 return
         if served_policy.seen is None and policy.name != self._pool:
-            # Nobody chose the plain model: it only stood in until now.
+            # The plain model was not chosen: it only filled in until now.
             served_policy.version = None
 
     def _wanted_versions(self, policy: Policy) -> Iterator[int]:
-        """The version in use, then those that it may be replaced by, the last one in use first."""
+        """The version in use, then its possible replacements, the most recently used first."""
         in_use = (*policy.earlier, policy.current)
-        # A rollback may choose the plain model. That an adapter's first version follows upon
-        # nothing is not such a choice.
+        # A rollback may choose the plain model; that version 0 precedes an adapter's first version
+        # is not such a choice.
         if in_use[:2] == (0, 1) and policy.name != self._pool:
             in_use = in_use[1:]
         return reversed(in_use)
@@ -258,18 +257,18 @@ class PolicyFollower:
             raise EngineError(f"version {version} is no longer kept", kind="bad_request")
         else:
             if version == served_policy.version:
-                # Another one of the same number, which the engine would take for loaded. Until it
-                # is, requests may ask again.
+                # A different version with the same number, which the engine would take for the
+                # loaded one. Until it is loaded, requests may be retried.
                 served_policy.version = served_policy.published = None
                 await self._engine.unload_adapter(policy.name)
             await self._engine.load_adapter(policy.name, path, version)
 
 
 class OtherVersion(EngineError):
-    """A request is for one version of a policy, and another one serves it here."""
+    """A request demands one version of a policy, and another one serves it here."""
 
     def __init__(self, policy: str, wanted: int, serving: int, *, lags: bool = False) -> None:
-        """`lags`: the wanted one is in use on the bus, and this worker is about to load it."""
+        """`lags`: the wanted version is in use on the bus, and this worker is about to load it."""
         super().__init__(
             f"version {wanted} of policy {policy!r} is not served: version {serving} is"
             + (f" until version {wanted} is loaded" if lags else ""),
@@ -296,9 +295,7 @@ def _not_served_error(policy: str, served_policy: ServedPolicy) -> EngineError:
         )
     return EngineError(
         f"policy {policy!r} has no version that could be loaded; version {served_policy.refused} "
-        "was "
-        f"refused: {served_policy.reason}. Publish one that can be loaded, or pin version 0, "
-        "which is "
-        "the model without an adapter",
+        f"was refused: {served_policy.reason}. Publish one that can be loaded, or pin version 0, "
+        "which is the model without an adapter",
         kind="unknown_adapter",
     )

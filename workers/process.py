@@ -1,8 +1,8 @@
-"""The life of a worker process: join the bus, serve, say that it is there, drain on SIGTERM.
+"""The life cycle of a worker process: join the bus, serve, announce its presence, drain on SIGTERM.
 
-SIGTERM, SIGHUP and SIGINT drain: nothing new is taken, leases stay renewed until the work in hand
-is done. SIGQUIT or a second SIGINT abandons the work: it goes back to the bus, and other workers
-take it over. See `loopline.workers.stop_signals`.
+SIGTERM, SIGHUP and SIGINT drain: the worker takes nothing new and renews its leases until the
+deliveries in progress are done. SIGQUIT or a second SIGINT abandons them: they go back to the bus,
+and other workers take them over. See `loopline.workers.stop_signals`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from loopline.workers.endpoints import share_endpoint
 from loopline.workers.engines import build_engine
 from loopline.workers.engines.protocol import EngineBroken, EngineError
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.gc_tuning import collect_rarely, spare_what_started
+from loopline.workers.gc_tuning import collect_rarely, freeze_startup_objects
 from loopline.workers.gpu import Pool
 from loopline.workers.messages import (
     BREAKERS,
@@ -69,7 +69,7 @@ log = structlog.get_logger("loopline.workers.process")
 
 
 class Server(Protocol):
-    """What a worker runs: a consumer of work, or a reader of a log."""
+    """A task of a worker: a consumer of deliveries, or a reader of a log."""
 
     async def run(self) -> None: ...
 
@@ -77,17 +77,16 @@ class Server(Protocol):
 
 
 class Front(Protocol):
-    """What lets clients of another kind than the bus's in, in the process that takes the steps
-    which they cause."""
+    """Serves clients that don't use the bus, in the same process as the roles of their runs."""
 
     @property
     def kind(self) -> str:
-        """What the worker is called in `runtime status`."""
+        """Kind of worker that `runtime status` shows."""
         ...
 
     def server(self, bus: Bus, inbox: Inbox, consumers: Sequence[Consumer]) -> Server:
-        """Serves the clients, and runs the consumers for as long as it does, those of steps before
-        those of requests. Raises OSError where it can't listen."""
+        """Serve the clients, and run the consumers as long as it serves, those of steps before
+        those of requests. Raises OSError if it can't listen."""
         ...
 
     def details(self) -> dict[str, Any]:
@@ -96,7 +95,7 @@ class Front(Protocol):
 
 
 class Worker:
-    """One worker of any kind, from its settings."""
+    """One worker of any kind, created from its settings."""
 
     def __init__(
         self,
@@ -107,9 +106,9 @@ class Worker:
         require: Callable[[Agreement], None] | None = None,
         front: Front | None = None,
     ) -> None:
-        """`join_seconds`: how long `run` waits for a Redis that does not answer yet. `claims`: what
-        it says of its deployment where nobody has; `require` looks at what then holds, and may
-        raise: `run` does then. `front` serves clients alongside the roles of a role worker."""
+        """`join_seconds`: how long `run` waits for Redis to answer. `claims`: deployment settings
+        that apply if nobody has set them; `require` checks the resulting settings, and `run` raises
+        what it raises. `front` serves clients in addition to the roles of a role worker."""
         self._front = front
         self._require = require
         self.settings = settings
@@ -136,12 +135,14 @@ class Worker:
         )
 
     async def run(self) -> None:
-        """Serve until drained. Raises `BusUnavailable` if the bus can't be joined at the start,
-        `DeploymentMismatch` if its settings name another value than the deployment has,
-        `DeploymentChanged` after draining if those were changed: run another, which takes them;
-        `EngineError` if a model can't be loaded, `EngineBroken` after draining if one can't go on,
-        `BackgroundEnded` if a part ends that this worker can't do without: better none than one
-        that only says that it is ready.
+        """Serve until drained.
+
+        Raises `BusUnavailable` if the bus can't be joined at the start; `DeploymentMismatch` if its
+        settings differ from the deployment's; `DeploymentChanged` after draining if those were
+        changed (start a new worker, which reads them); `EngineError` if a model can't be loaded;
+        `EngineBroken` after draining if one can't continue; `BackgroundEnded` if a part ends that
+        this worker can't do without, since a stopped worker is better than one that only claims to
+        be ready.
         """
         collect_rarely()
         stop = asyncio.Event()
@@ -152,14 +153,14 @@ class Worker:
             stop.set()
 
         def abandon(number: signal.Signals) -> None:
-            log.warning("work in hand is left to others", worker=self.name, signal=number.name)
+            log.warning("unfinished work left to others", worker=self.name, signal=number.name)
             serving.cancel()
 
         with stop_signals(drain, abandon):
             try:
                 await serving
             except asyncio.CancelledError:
-                log.warning("stopped with work in hand", worker=self.name)
+                log.warning("stopped with unfinished work", worker=self.name)
 
     async def _serve(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
@@ -174,7 +175,7 @@ class Worker:
             )
             stack.push_async_callback(background.stop, [beating])
             await self._build(stack)
-            spare_what_started()
+            freeze_startup_objects()
             self._state = "ready"
             self._news.set()
             log.info("ready", worker=self.name, kind=self._kind, streams=self._streams)
@@ -195,8 +196,8 @@ class Worker:
         log.info("stopped", worker=self.name)
 
     def _serve_metrics(self, stack: AsyncExitStack) -> None:
-        """Serve metrics only where they are wanted: the modules that count are not even imported
-        otherwise."""
+        """Serve metrics if they are enabled; otherwise the modules that count are not even
+        imported."""
         if not self.settings.metrics.enabled:
             return
         from loopline.workers.metrics import ProcessMetrics
@@ -209,7 +210,7 @@ class Worker:
         self._bus.observer = metrics
 
     async def _join(self, stack: AsyncExitStack, stop: asyncio.Event) -> bool:
-        """Whether the bus was joined before `stop` was set."""
+        """Join the bus; returns whether that succeeded before `stop` was set."""
         joining = asyncio.create_task(stack.enter_async_context(self._bus), name="join")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
@@ -251,7 +252,7 @@ class Worker:
         from loopline.workers.schedules import ScheduleServer
 
         for role in settings.roles:
-            roles.get(role)  # an unknown role is an error now, not at the first message
+            roles.get(role)  # fail for an unknown role now, not at the first message
         inbox = await stack.enter_async_context(Inbox(self._bus))
         handler = RoleHandler(inbox, self.name, self._presence.build)
         streams = [role_stream(role) for role in settings.roles]
@@ -312,8 +313,8 @@ class Worker:
             others = {*model.fallbacks, *filter(None, (model.hedge_with,))}
             if missing := others - {*models} | ({name} & others):
                 raise EngineError(
-                    f"pool {name!r}: fallbacks or hedge_with names {', '.join(sorted(missing))},"
-                    " which are no other pools of this worker: list both in its `models`",
+                    f"pool {name!r}: fallbacks or hedge_with lists {', '.join(sorted(missing))},"
+                    " but each must be another pool of this worker: add it to `models`",
                     kind="bad_request",
                 )
             engine = build_engine(model)
@@ -339,8 +340,8 @@ class Worker:
         return pools
 
     async def _fetch(self, model: ModelSettings) -> None:
-        """Download what the hub has of it first, and say so: that takes as long as the network
-        needs, where loading has a time in which it should end."""
+        """Download the model from the hub first, if necessary, and report that state: a download
+        takes as long as the network needs, while loading should finish within a time limit."""
         if model.engine not in ("torch", "llama_cpp"):
             return
         from loopline.workers.engines.local.model_files import fetch, is_on_hub
@@ -353,8 +354,9 @@ class Worker:
             self._news.set()
 
     def _handler(self, pool: Pool) -> Handler:
-        """The pool's own, until its engine breaks. Then its requests go back to the bus, what other
-        pools have in hand is finished, and the worker ends: only a new process helps."""
+        """The pool's own handler, until its engine breaks. Then its requests go back to the bus,
+        the other pools finish their deliveries, and the worker exits, since only a new process
+        helps."""
 
         async def handle(delivery: Delivery) -> None:
             try:
@@ -362,38 +364,41 @@ class Worker:
             except EngineBroken as error:
                 if self._broken is None:
                     self._broken = error
-                    log.error("this worker ends", worker=self.name, pool=pool.name, why=str(error))
+                    log.error(
+                        "engine broken, worker exits",
+                        worker=self.name, pool=pool.name, why=str(error),
+                    )  # fmt: skip
                     self._drain()
                 raise Retry(str(error)) from error
 
         return handle
 
     async def _follow_policies(self, pool: Pool, stack: AsyncExitStack) -> None:
-        """Serve what is published now before the first request, and every change from then on."""
+        """Serve the published versions before the first request, and follow later changes."""
         for name, path in pool.settings.adapters.items():
             publish = partial(policies.publish_first, self._bus, f"{pool.name}/{name}", path)
             await retry_during_outage("policy", publish)
         async with aclosing(policies.follow(self._bus)) as changes:
             await pool.policies.apply(await anext(changes))
 
-        async def go_on() -> None:
+        async def keep_following() -> None:
             failures = 0
             while True:
                 try:
-                    # Begins with all that is published: nothing in between is missed.
+                    # Starts with all published versions, so that none in between is missed.
                     async with aclosing(policies.follow(self._bus)) as changes:
                         async for policy in changes:
                             await pool.policies.apply(policy)
                             self._news.set()
                             failures = 0
-                except Exception:  # an adapter that can't be loaded is not a reason to end
+                except Exception:  # an adapter that can't be loaded is not a reason to exit
                     failures += 1
                     log.exception(
-                        "policies cannot be followed, what serves goes on", pool=pool.name
+                        "policies can't be followed: loaded versions keep serving", pool=pool.name
                     )
                     await asyncio.sleep(pause_before(failures))
 
-        task = self._bus.background.start(go_on(), name=f"policies-{pool.name}")
+        task = self._bus.background.start(keep_following(), name=f"policies-{pool.name}")
         stack.push_async_callback(self._bus.background.stop, [task])
 
     async def _build_recorder(self, settings: RecorderSettings, stack: AsyncExitStack) -> None:

@@ -1,8 +1,8 @@
-"""Ties the life of child processes to their parent, also if the parent is killed.
+"""Ties the life of child processes to their parent's, even if the parent is killed.
 
-Linux delivers a signal of our choice to a child when its parent dies (`PR_SET_PDEATHSIG`). It is
-set between fork and exec, and the parent is looked at once more after that: it may have died in
-between. Elsewhere `watch_parent` polls, in the processes that are our own code.
+On Linux, a child receives a signal of our choice when its parent dies (`PR_SET_PDEATHSIG`). It is
+set between fork and exec, and the parent is then checked once more, since it may have died in
+between. On other systems `watch_parent` polls, in processes that run our own code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _libc: ctypes.CDLL | None = (
 
 
 def dies_with_parent(with_signal: signal.Signals) -> Callable[[], None] | None:
-    """A `preexec_fn` that ties the child to this process; `None` where the system can't."""
+    """A `preexec_fn` that ties the child to this process; `None` if the system can't."""
     libc = _libc
     if libc is None:
         return None
@@ -47,8 +47,8 @@ def tie_to_parent(with_signal: signal.Signals) -> None:
 
 
 def watch_parent() -> None:
-    """Start a thread that ends this process once the parent is gone, where the kernel can't signal
-    that."""
+    """Start a thread that ends this process once the parent is gone, on systems whose kernel can't
+    signal that."""
     expected = os.environ.get(PARENT_VARIABLE, "")
     if _libc is not None or not expected.isdigit():
         return

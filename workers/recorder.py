@@ -1,14 +1,14 @@
-"""The recorder: finished runs, the usage ledger and rewards, from the bus to Parquet, before they
-are acknowledged.
+"""The recorder: writes finished runs, the usage ledger and rewards from the bus to Parquet, and
+only then acknowledges them.
 
-A file is written whole under another name, flushed to the disk and then renamed, so a reader
-never sees half of one. A batch that comes again after a crash, here or at another recorder, is
-recognised by the ids of its entries, which stand in every row. From the look for them to the new
-file a recorder locks the folder: one that stood still for longer than its lease finds what
-another has written meanwhile, and does not write it again. Layout:
-`<store>/trajectories/*.parquet`, `<store>/usage/*.parquet` and `<store>/rewards/*.parquet`, a file
-per batch: `<shard>-<its first entry>-<its last entry>-<rows>.parquet`. See `loopline.workers.store`
-for what becomes of them.
+A file is written completely under another name, flushed to disk and then renamed, so a reader never
+sees half of one. A batch that arrives again after a crash, at this recorder or another, is
+recognised by its entry ids, which every row contains. A recorder locks the folder from the check
+for these ids until the new file is in place: if it was stalled beyond its lease, it finds what
+another has written meanwhile and does not write it again. Layout: `<store>/trajectories/*.parquet`,
+`<store>/usage/*.parquet` and `<store>/rewards/*.parquet`, a file per batch:
+`<shard>-<its first entry>-<its last entry>-<rows>.parquet`. `loopline.workers.store` describes how
+these files are compacted and read.
 """
 
 # pyarrow has no type stubs.
@@ -55,7 +55,7 @@ _Span = tuple[Place, Place]
 _STEPS = TypeAdapter(tuple[Step, ...])
 
 LOCK_SECONDS = 5.0
-"""A batch is written in a fraction of one."""
+"""Longest wait for the folder's lock; writing a batch takes a fraction of a second."""
 _LOCK_PAUSE = 0.02
 
 TRAJECTORY_SCHEMA = pa.schema(
@@ -114,9 +114,9 @@ USAGE_SCHEMA = pa.schema(
     ],
     metadata={"records_version": str(RECORDS_VERSION)},
 )
-"""Columns of the usage table. Where a call's usage is unknown, tokens, source and cost are null,
-`unknown` says why, and the `most_` columns are upper bounds. A known call of the same `run_id` and
-`sent_as` counts in its place. `hedge` and `shared_with` are as in `UsageEntry`."""
+"""Columns of the usage table. If a call's usage is unknown, tokens, source and cost are null,
+`unknown` says why, and the `most_` columns are upper bounds. A known call with the same `run_id`
+and `sent_as` replaces it. `hedge` and `shared_with` are as in `UsageEntry`."""
 
 
 REWARD_SCHEMA = pa.schema(
@@ -137,13 +137,13 @@ REWARD_SCHEMA = pa.schema(
     ],
     metadata={"records_version": str(RECORDS_VERSION)},
 )
-"""`reward` is the whole record as JSON, `sha256` its content hash. Of rows with the same run or
-session, agent, turn and source the one with the greatest `entry` counts; the others are earlier
+"""`reward` is the whole record as JSON, `sha256` its content hash. Among rows with the same run or
+session, agent, turn and source, the one with the greatest `entry` is valid; the others are earlier
 versions of it. Rows with the same `reward_id` of one run or session are one reward."""
 
 
 class Table:
-    """One kind of rows in the store, appended to by one shard's batches."""
+    """One table of the store, to which one shard's batches are appended."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Table:
         row_of: Callable[[dict[bytes, bytes]], dict[str, Any]],
         on_rows: Callable[[Iterable[Mapping[str, Any]]], None] | None = None,
     ) -> None:
-        """`on_rows` is told of the rows of each batch once they are durable."""
+        """`on_rows` is called with the rows of each batch once they are durable."""
         self.rows = 0
         self._folder = folder
         self._shard = shard
@@ -162,12 +162,12 @@ class Table:
         self._on_rows = on_rows
         self._known: dict[str, _Span | None] = {}
         self._end = Place(0, 0)
-        """The greatest place that any file of this shard was seen to hold."""
+        """The greatest place in any file of this shard seen so far."""
         folder.mkdir(parents=True, exist_ok=True)
 
     async def write(self, entries: Sequence[Entry]) -> None:
-        """Make a batch durable. Raises OSError with the folder and the remedy if the disk
-        refuses or another recorder keeps the lock: the batch stays on the bus."""
+        """Make a batch durable. Raises OSError with the folder and the remedy if the disk refuses
+        to write or another recorder keeps the lock: the batch stays on the bus."""
         try:
             async with self._lock():
                 self._write(entries)
@@ -189,7 +189,7 @@ class Table:
                     raise BlockingIOError(
                         error.errno,
                         f"another recorder has locked {self._folder} for {LOCK_SECONDS:g} s: "
-                        "if it stands still, end it; until then the batch stays on the bus",
+                        "if it hangs, stop it; until then the batch stays on the bus",
                     ) from error
             waited += _LOCK_PAUSE
             await asyncio.sleep(_LOCK_PAUSE)
@@ -218,10 +218,10 @@ class Table:
     def _table_of(
         self, rows: dict[str, dict[str, Any]], fields: Mapping[str, dict[bytes, bytes]]
     ) -> pa.Table:
-        """The rows by columns. A row with a value that fits no column is set aside, and taken out
-        of `rows`."""
+        """The rows as columns. A row with a value that does not fit its column is set aside and
+        removed from `rows`."""
         try:
-            # At once: row by row costs forty times as much.
+            # All at once: row by row takes forty times as long.
             return pa.Table.from_pylist(list(rows.values()), schema=self._schema)
         except Exception:  # noqa: BLE001 - Arrow raises what Python's conversions raise, too
             for entry in list(rows):
@@ -235,7 +235,7 @@ class Table:
     def _write_file(self, entries: Sequence[str], table: pa.Table) -> None:
         places = [Place.of(entry) for entry in entries]
         name = FileName(self._shard, min(places), max(places), len(entries))
-        # Through Python's file: Arrow's own words its errors without saying what is wrong first.
+        # Through a Python file, since Arrow's own errors do not start with the cause.
         with (
             atomic_file(self._folder / str(name)) as partial,
             partial.open("wb") as file,
@@ -243,8 +243,8 @@ class Table:
             pq.write_table(table, file, compression="zstd", write_page_checksum=True)
 
     def _quarantine(self, entry: str, fields: dict[bytes, bytes], error: Exception) -> None:
-        """Keep what can't be read, whole, alongside the tables: one bad entry must not stop the
-        rest, and must not be lost either."""
+        """Keep an unreadable entry, complete, next to the tables: one bad entry must neither stop
+        the rest nor be lost."""
         folder = self._folder.parent / "unreadable"
         folder.mkdir(exist_ok=True)
         body = {key.decode(errors="replace"): value.hex() for key, value in fields.items()}
@@ -253,18 +253,17 @@ class Table:
         log.error("entry set aside", entry=entry, path=str(path), error=str(error))
 
     def _written_entries(self, entries: Sequence[str]) -> set[str]:
-        """Return those of these entries that have been written, by this recorder or another. The
-        folder, which is all that recorders have in common, is listed each time, and the names say
-        which files to read. Only what a name says is remembered: no file is ever written under
-        another's name."""
+        """Return the subset of these entries that has been written, by this recorder or another.
+        The folder is the only state that recorders share, so it is listed each time, and the file
+        names tell which files to read. Only parsed names are cached: no file is ever rewritten
+        under the same name."""
         places = sorted(map(Place.of, entries))
         names = os.listdir(self._folder)
         for name in self._known.keys() - set(names):
-            del self._known[name]  # a compaction has put its rows into another file
+            del self._known[name]  # a compaction has moved its rows into another file
         for name in names:
             if name.endswith(PARTIAL):
-                # It is from a recorder that was killed: the holder of the lock is the only one that
-                # writes.
+                # Left by a killed recorder, since only the holder of the lock writes.
                 (self._folder / name).unlink()
             elif name not in self._known:
                 self._learn(name)
@@ -274,13 +273,13 @@ class Table:
         for name in names:
             span = self._known.get(name)
             if span is None or bisect_left(places, span[0]) == bisect_right(places, span[1]):
-                continue  # none of these lies between its first entry and its last
+                continue  # none of the entries is between its first and its last
             entry_ids.update(self._entries_of(self._folder / name))
         return entry_ids
 
     def _entries_of(self, path: Path) -> list[str]:
-        """None for a damaged file, which is set aside: nobody can read it, so nothing would be
-        counted twice."""
+        """Entry ids in a file. Empty for a damaged file, which is set aside: it is unreadable, so
+        none of its rows can be counted twice."""
         try:
             file = open_parquet(path)
             groups = range(file.metadata.num_row_groups)
@@ -305,13 +304,13 @@ class Table:
 
 def trajectory_of(fields: dict[bytes, bytes]) -> Trajectory:
     """The record in a bus entry, with its workflow's rewards. Raises ValidationError or KeyError,
-    and whatever the workflow raises."""
+    and any error of the workflow."""
     return add_rewards(ended_run(fields))
 
 
 def ended_run(fields: dict[bytes, bytes]) -> Trajectory:
-    """The same without rewards, for which no workflow's code is run. Raises ValidationError or
-    KeyError."""
+    """The record in a bus entry without rewards, so that no workflow code is run. Raises
+    ValidationError or KeyError."""
     outcome, answer, reason = (fields[name].decode() for name in (b"outcome", b"answer", b"reason"))
     steps, ended = _STEPS.validate_json(fields[b"steps"]), int(fields[b"ended"]) / 1000
     return Trajectory.from_texts(fields[b"run"], steps, outcome, answer, reason, ended)

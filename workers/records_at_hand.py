@@ -1,4 +1,4 @@
-"""The records of a run as the bus holds it: those that this process wrote, else read again."""
+"""The records of a run on the bus: from memory if this process wrote them, otherwise parsed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from loopline.bus import RunState
 
 
 def run_at_hand(state: RunState) -> Run:
-    """Raises `VersionMismatch`."""
+    """The run's record. Raises `VersionMismatch`."""
     record = state.run_record
     return record if isinstance(record, Run) else read_run(state.run)
 
 
 def steps_at_hand(state: RunState) -> tuple[Step, ...]:
-    """The journal. Raises `VersionMismatch`."""
+    """The run's journal. Raises `VersionMismatch`."""
     records = state.step_records
     if records is not None:
         steps = tuple(record for record in records if isinstance(record, Step))

@@ -1,4 +1,4 @@
-"""A port of 127.0.0.1 for a server that listens later, and again after each restart."""
+"""Reserves a port of 127.0.0.1 for a server that listens later, and again after each restart."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import weakref
 
 
 def reserve_port(owner: object) -> int:
-    """Return a free port. On Linux it is reserved while `owner` lives: the system gives it to
-    nobody who asks for any port, and a server that listens with `SO_REUSEADDR`, as servers do,
-    gets it. Elsewhere such a server would not get it, so it is free and no more than that.
+    """Return a free port.
+
+    On Linux it is reserved while `owner` lives: the system does not assign it to other processes
+    that ask for any port, but a server that listens with `SO_REUSEADDR`, as servers do, can use it.
+    On other systems such a server could not use a reserved port, so the port is only free now.
     """
     reserved = socket.socket()
     reserved.bind(("127.0.0.1", 0))

@@ -33,20 +33,20 @@ log = structlog.get_logger("loopline.workers.role")
 
 
 class RoleHandler:
-    """Takes the steps of the roles of this process."""
+    """Executes the steps of the roles of this process."""
 
     def __init__(self, inbox: Inbox, worker: str, build: str = "") -> None:
-        """`build` names this program's version where a step of another one is handed back."""
+        """`build` names this program's version when it hands back another version's step."""
         self._inbox = inbox
         self._worker = worker
-        self._build = f"this worker is of {build or 'an unknown build'}"
+        self._build = f"this worker runs {build or 'an unknown build'}"
 
     async def handle(self, delivery: Delivery) -> None:
-        """One step: read the journal, let the role decide, commit what follows from it.
+        """Execute one step: read the journal, let the role decide, commit the result.
 
-        A request that a budget refuses ends the run. Raises `Retry` for troubles that may pass,
-        `OtherVersion` for a run that a worker of another version may go on with, `Reject` for one
-        that nobody can.
+        A request that a budget refuses ends the run. Raises `Retry` for transient errors,
+        `OtherVersion` for a run that a worker of another version may continue, `Reject` for one
+        that no worker can.
         """
         envelope, payload = delivery.envelope, delivery.payload
         assert isinstance(payload, Payload)
@@ -60,7 +60,7 @@ class RoleHandler:
         except VersionMismatch as error:
             raise OtherVersion(f"run {envelope.run_id}: {error}; {self._build}") from error
         if state.deadline != int(1000 * run.deadline) / 1000:
-            # A run that was woken from the dead letters has a later deadline than its record.
+            # A run that was revived from the dead letters has a later deadline than its record.
             run = run.model_copy(update={"deadline": state.deadline})
         handoff = Handoff(
             role=role,
@@ -105,7 +105,7 @@ class RoleHandler:
         delivery: Delivery,
         decisions: Mapping[str, bytes],
     ) -> tuple[TakenStep, BusHost]:
-        """The step, with the prompts that the run began with, and the decisions for it."""
+        """Take the step with the run's original prompts and the decisions made for it."""
         clock = delivery.bus.clock.now
         while True:
             host = BusHost(
@@ -135,13 +135,13 @@ class RoleHandler:
                 text = await read_content(delivery.bus, error.digest)
                 if text is None:
                     raise OtherVersion(f"{error}; {self._build}") from error
-                # What it has asked so far it asks again, and finds the answers.
+                # The retried step repeats its earlier requests and finds their stored answers.
                 files = {**run.prompt_files, error.file: text}
                 run = run.model_copy(update={"prompt_files": files})
             except VersionMismatch as error:
                 raise OtherVersion(f"{error}; {self._build}") from error
             except AgentError as error:
-                # A role or workflow that can't go on is a fault of code or data: no retry fixes it.
+                # A role or workflow that can't continue is a bug in code or data: no retry helps.
                 raise Reject(f"{type(error).__name__}: {error}") from error
             else:
                 return step_result, host

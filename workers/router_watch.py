@@ -1,5 +1,5 @@
-"""Checks routers in use against their bound, by audited runs of the workflow `cascade`: in the
-recorder while they serve, and by `train watch-router` from any store."""
+"""Checks the routers in use against their error bound, by audited runs of the workflow `cascade`:
+in the recorder while they serve, and by `train watch-router` from any store."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from loopline.workers.store.rewards import Feedback, own_targets, read_rewards
 log = structlog.get_logger("loopline.workers.router_watch")
 
 RIGHT_FROM = 0.5
-"""Least reward of a right answer."""
+"""Minimum reward of a correct answer."""
 LOOK_BACK_SECONDS = 3_600.0
 """How far before its start a recorder looks for routers in use."""
 
 
 def verdict_of(trajectory: Trajectory, rewards: Mapping[str, list[Reward]]) -> bool | None:
-    """Whether the run's answer is right, according to feedback."""
+    """Whether the run's answer is correct according to feedback; None if unknown."""
     names = own_targets(trajectory.run)
     team = Feedback.of(reward for name in names for reward in rewards.get(name, [])).team
     if team is not None:
@@ -45,7 +45,7 @@ def verdict_of(trajectory: Trajectory, rewards: Mapping[str, list[Reward]]) -> b
 
 
 def has_audit(trajectory: Trajectory) -> bool:
-    """Whether both models answered because the run was drawn for it."""
+    """Whether both models answered because the run was selected for an audit."""
     agents = {step.agent for step in trajectory.steps if step.calls}
     return (
         trajectory.run.workflow == "cascade"
@@ -56,8 +56,8 @@ def has_audit(trajectory: Trajectory) -> bool:
 
 
 def audited_runs(store: Path) -> list[Audited]:
-    """Return the audited runs in the order in which they were admitted. Raises `NoRecords` if there
-    is no store."""
+    """Return the audited runs in the order of their admission. Raises `NoRecords` if there is no
+    store."""
     rewards = read_rewards(store).of_target()
     skipped: list[Skipped] = []
     runs = (
@@ -69,9 +69,9 @@ def audited_runs(store: Path) -> list[Audited]:
 
 
 def tighten(path: Path, runs: Callable[[Router], list[Audited]]) -> Watched:
-    """Check a router file once, and tighten it if the alarm is raised; only one of several
-    concurrent callers does. Raises ValidationError for a file that is not a router, OSError, and
-    BlockingIOError where another one changes it."""
+    """Check a router file once, and tighten it if the alarm is raised. Of several concurrent
+    callers only one does so. Raises ValidationError for a file that is not a router, OSError, and
+    BlockingIOError while another caller changes it."""
     lock = FileLock(path.parent)
     lock.acquire()
     try:
@@ -92,11 +92,11 @@ class _Audit:
 
 
 class RouterWatch:
-    """The part of a recorder that watches the routers of the cascades that it records. Nothing is
-    kept but the router files: a recorder that was killed goes on where it was."""
+    """The part of a recorder that watches the routers of the cascades that it records. The router
+    files are its only state: the successor of a killed recorder resumes from them."""
 
     def __init__(self, store: Path, now: float, pause: float) -> None:
-        """`now`: Unix seconds. `pause`: seconds between two looks."""
+        """`now`: Unix seconds. `pause`: seconds between two checks."""
         self._store = store
         self._pause = pause
         self._draining = asyncio.Event()
@@ -130,7 +130,7 @@ class RouterWatch:
             try:
                 result = tighten(Path(name), partial(self._runs_since, name))
             except BlockingIOError:
-                continue  # The next look comes soon.
+                continue  # The next check comes soon.
             except (OSError, ValidationError) as error:
                 words = f"can't be watched from the recorder's machine: {error}"
                 self._details[name] = {"error": words[:300]}
@@ -148,7 +148,7 @@ class RouterWatch:
             }
 
     def _runs_since(self, name: str, router: Router) -> list[Audited]:
-        """Audited runs that the router's present threshold has not been chosen with."""
+        """Audited runs that were not used to choose the router's present threshold."""
         since = admitted_ms(router.watched_after) / 1000
         recent = self._audits.get(name)
         if recent is None or recent.since > since:

@@ -1,4 +1,4 @@
-"""Translation of a workflow's routing into what the bus commits."""
+"""Translates a workflow's routing into what the bus commits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def outgoing(run: Run, handoff: Handoff) -> Outgoing:
 
 
 def commit_of(run: Run, step: Step, routing: Routing) -> StepCommit:
-    """Everything that a finished step changes, for the bus to apply at once."""
+    """All changes of a finished step, for the bus to apply at once."""
     publish: tuple[Outgoing, ...] = ()
     join: Join | None = None
     arrive = ""

@@ -1,7 +1,8 @@
-"""Runs by the clock: cron schedules, fired by any role worker, each tick once.
+"""Cron schedules of runs: any role worker fires them, and each tick fires once.
 
-A schedule holds its run as it was when it was added: question, workflow with its options, policies
-and budget. Each tick's run has an id of its own, which follows from the schedule and the tick.
+A schedule stores its run as it was when the schedule was added: question, workflow with its
+options, policies and budget. Each tick's run has its own id, which follows from the schedule and
+the tick.
 """
 
 from __future__ import annotations
@@ -32,33 +33,33 @@ if TYPE_CHECKING:
 log = structlog.get_logger("loopline.workers.schedules")
 
 LATE_SECONDS = 60.0
-"""A tick that is fired later than this was missed: no worker was there."""
+"""Delay after which a tick is considered missed, since no worker was running."""
 MAX_LOGGED = 1_024
-"""Ticks whose trouble is not logged again."""
+"""Maximum number of ticks whose errors are remembered, so that they are not logged again."""
 SCHEDULE_TAG, TICK_TAG = "schedule", "tick"
 
 Missed = Literal["once", "skip"]
 
 
 class Schedule(Record):
-    """What is run, and when."""
+    """A run and the times at which to start it."""
 
     cron: str = Field(max_length=128)
     """Five fields: minute, hour, day, month, weekday."""
     timezone: str = Field(default="UTC", max_length=64)
     missed: Missed = "once"
-    """Ticks at which no worker was running: `once` runs the last of them late, `skip` none."""
+    """Ticks at which no worker was running: `once` runs the last of them late, `skip` runs none."""
     added: float
     """Unix seconds."""
     run: Run
-    """Run as it was when the schedule was added; the run of each tick has its own id and times."""
+    """The run as it was when the schedule was added; each tick's run has its own id and times."""
 
     def next_tick(self, after: float) -> float:
-        """Unix seconds. Raises ValueError for a schedule without one."""
+        """The next tick after a time, in Unix seconds. Raises ValueError if there is none."""
         return self._tick(after, reverse=False)
 
     def last_tick(self, until: float) -> float:
-        """The latest one up to then, in Unix seconds. Raises ValueError."""
+        """The last tick up to a time, in Unix seconds. Raises ValueError if there is none."""
         return self._tick(until + 1.0, reverse=True)
 
     def _tick(self, seconds: float, *, reverse: bool) -> float:
@@ -68,32 +69,32 @@ class Schedule(Record):
             return next(CronSim(self.cron, moment, reverse)).timestamp()
         except (CronSimError, StopIteration) as error:
             raise ValueError(
-                f"{self.cron!r} is not a cron schedule that comes to a time: five fields, minute "
-                "hour day month weekday, as in '0 7 * * *'"
+                f"{self.cron!r} is not a cron schedule that ever fires: use five fields (minute "
+                "hour day month weekday), such as '0 7 * * *'"
             ) from error
 
 
 def zone_of(name: str) -> tzinfo:
-    """Raises ValueError."""
+    """The time zone with this name. Raises ValueError."""
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError(f"there is no time zone {name[:64]!r}, as in Europe/Berlin") from error
+        raise ValueError(f"there is no time zone {name[:64]!r}; try Europe/Berlin") from error
 
 
 @dataclass
 class Memory:
-    """What one process has done about schedules."""
+    """One process's memory of handled schedules."""
 
     logged: Remembered[tuple[str, float], None] = field(
         default_factory=lambda: Remembered(MAX_LOGGED)
     )
-    """Ticks whose trouble was logged."""
+    """Ticks whose errors were logged."""
     contents: ContentWriter = field(default_factory=ContentWriter)
 
 
 async def fire_due(bus: Bus, memory: Memory | None = None) -> int:
-    """Admit the run of every tick that is due; how many were admitted here."""
+    """Admit the run of every tick that is due; returns the number of runs admitted here."""
     memory, count = memory or Memory(), 0
     for stored in await schedules.due(bus):
         count += await _fire(bus, stored, memory)
@@ -116,7 +117,7 @@ async def _fire(bus: Bus, stored: StoredSchedule, memory: Memory) -> bool:
         await publish_prompts(bus, memory.contents, run)
         return await schedules.fire(bus, stored, following, admission_of(run, handoffs))
     except (AgentError, ValidationError, ValueError, BusError) as error:
-        # Another worker may know the workflow, or have room: the tick stays due.
+        # Another worker may have the workflow, or room: the tick stays due.
         if (stored.name, stored.tick) not in memory.logged:
             memory.logged.set((stored.name, stored.tick), None)
             log.warning("schedule not fired", schedule=stored.name, why=str(error)[:500])
@@ -124,7 +125,7 @@ async def _fire(bus: Bus, stored: StoredSchedule, memory: Memory) -> bool:
 
 
 def run_of_tick(bus: Bus, name: str, schedule: Schedule, tick: float) -> Run:
-    """Raises `AgentError` for a workflow that this process does not have."""
+    """The run of one tick. Raises `AgentError` for a workflow that this process does not have."""
     template, now = schedule.run, bus.clock.now()
     prompts = prompt_hashes(
         template.workflow, template.prompt_files, template.task.environment, template.options
@@ -141,7 +142,7 @@ def run_of_tick(bus: Bus, name: str, schedule: Schedule, tick: float) -> Run:
 
 
 def _run_id(bus: Bus, text: str, tick: float) -> str:
-    """A UUIDv7 that follows from the tick, in the shard of schedules."""
+    """A UUIDv7 that follows from the tick, in the shard of the schedules."""
     shard = schedules.home(bus)
     for number in range(100_000):
         digest = hashlib.sha256(f"{text}\n{number}".encode()).digest()
@@ -151,7 +152,7 @@ def _run_id(bus: Bus, text: str, tick: float) -> str:
         run_id = str(uuid.UUID(int=value))
         if bus.keys.shard_of(run_id) == shard:
             return run_id
-    raise AssertionError("no id lies in the shard")
+    raise AssertionError("no id belongs to the shard")
 
 
 def _iso(seconds: float) -> str:
@@ -159,7 +160,7 @@ def _iso(seconds: float) -> str:
 
 
 class ScheduleServer:
-    """Fires what is due until it is drained; any number of them work alongside each other."""
+    """Fires due ticks until drained; any number of servers may run in parallel."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -178,7 +179,7 @@ class ScheduleServer:
             except OUTAGE as error:
                 failures += 1
                 if failures & (failures - 1) == 0:
-                    log.warning("no look at schedules", error=str(error), tries=failures)
+                    log.warning("schedules not checked", error=str(error), tries=failures)
             pause = 2 * self._bus.settings.sweep_seconds * random.uniform(0.8, 1.2)
             try:
                 await asyncio.wait_for(self._drained.wait(), pause)

@@ -1,8 +1,8 @@
-"""The meaning of signals for a process that serves until it is stopped.
+"""Signal handling of a process that serves until it is stopped.
 
-SIGTERM, SIGHUP and SIGINT drain. A second SIGTERM or SIGHUP is not a sign of impatience: a service
-manager signals a whole group of processes, and the supervisor among them passes the signal on.
-SIGQUIT, or SIGINT while it drains already (a second Ctrl-C), abandons the work in hand.
+SIGTERM, SIGHUP and SIGINT drain. A second SIGTERM or SIGHUP has no further effect: a service
+manager signals a whole group of processes, and the supervisor in that group passes the signal on.
+SIGQUIT, or a SIGINT during draining (a second Ctrl-C), abandons the work in progress.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ ABANDON = signal.SIGQUIT
 
 
 def send(process: asyncio.subprocess.Process, *numbers: signal.Signals) -> None:
-    """Send signals to a process that asyncio waits for; nothing to one that is known to be dead.
+    """Send signals to a process that asyncio waits for, unless it is known to be dead.
 
-    Its own `send_signal` asks for the exit code first. One that ends between two calls would be
-    reaped there, and asyncio, which comes too late, reports the exit code 255.
+    The process's own `send_signal` polls for the exit code first. If the process exits between two
+    calls, that poll would reap it, and asyncio, which comes too late, would report exit code 255.
     """
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
@@ -30,7 +30,7 @@ def send(process: asyncio.subprocess.Process, *numbers: signal.Signals) -> None:
 
 
 async def stop(process: asyncio.subprocess.Process, seconds: float) -> None:
-    """Let a process stop by itself within `seconds`, else kill it; return when it has ended."""
+    """Let a process stop by itself within `seconds`, else kill it; return when it has exited."""
     send(process, signal.SIGTERM)
     try:
         async with asyncio.timeout(seconds):
@@ -44,7 +44,7 @@ async def stop(process: asyncio.subprocess.Process, seconds: float) -> None:
 def stop_signals(
     drain: Callable[[signal.Signals], None], abandon: Callable[[signal.Signals], None]
 ) -> Generator[None]:
-    """Call one of them in the event loop for each signal that asks for it, `drain` once at most.
+    """Call the matching callback in the event loop for each signal, `drain` at most once.
 
     A SIGHUP that the process was started to ignore (`nohup`) stays ignored.
     """

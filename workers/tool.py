@@ -1,5 +1,4 @@
-"""The tool worker: runs registered tools and those of tool sources for anyone who asks on the
-bus."""
+"""The tool worker: runs registered tools and those of tool sources for requests on the bus."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ class Callee(Protocol):
 
     @property
     def approval_seconds(self) -> float:
-        """How long a call waits to be approved."""
+        """How long a call waits for approval."""
         ...
 
     async def needs_approval(self, arguments: JsonObject, context: ToolContext) -> bool: ...
@@ -60,7 +59,7 @@ class Callee(Protocol):
     async def carry_out(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer: ...
 
     async def reconcile(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer:
-        """Raises `NotCarriedOut`."""
+        """Find out the result of a call. Raises `NotCarriedOut`."""
         ...
 
 
@@ -72,13 +71,13 @@ class CallNote(StoredRecord):
     agent: str
     tool: str
     arguments: JsonObject
-    """Whole, or `{"cut": …}` with the beginning of their JSON."""
+    """Complete arguments, or `{"cut": …}` with the start of their JSON."""
     worker: str
-    """The consumer that began it."""
+    """The consumer that started the call."""
     began: float
     """Unix seconds of the deployment's clock."""
     why: str = ""
-    """Why its outcome is unknown; empty while its worker has not said so."""
+    """Why its outcome is unknown; empty until its worker has reported that."""
     waits_for_person: bool = False
     late_answer: JsonObject | None = None
     """The worker's answer, after the run had continued without it."""
@@ -88,10 +87,10 @@ def tool_handler(
     sources: ToolSources | None = None,
     watch: Callable[[Delivery], AbstractContextManager[None]] = lambda delivery: nullcontext(),
 ) -> Handler:
-    """What answers a request. A tool that fails or hangs answers `{"error": …}` for the model.
+    """Return the handler of tool requests. A tool that fails or hangs answers `{"error": …}`.
 
-    A registered tool wins over one of a source that has the same name. `watch` stands around the
-    work of each call, and not around its reply, which its caller may have before it ends here.
+    A registered tool takes precedence over a source's tool of the same name. `watch` wraps the work
+    of each call but not its reply, which the caller may receive before the call ends here.
     """
 
     def callee_of(name: str) -> Callee:
@@ -105,7 +104,7 @@ def tool_handler(
         await delivery.reply(reply, store=store)
 
     async def answer(delivery: Delivery) -> tuple[bytes, bool]:
-        """A reply, and whether it is stored."""
+        """The reply to a request, and whether to store it."""
         payload = delivery.payload
         assert isinstance(payload, ToolPayload)
         try:
@@ -132,7 +131,7 @@ def tool_handler(
 
 
 async def _approval(delivery: Delivery, payload: ToolPayload) -> Approval | None:
-    """What the bus holds of exactly this call: nobody else's word is taken for it."""
+    """The bus's decision on exactly this call; no other source is trusted."""
     key, run_id = delivery.envelope.reply_key, delivery.envelope.run_id
     digest = digest_of("tool", payload.name, payload.arguments)
     decision = await waits.read_decision(delivery.bus, run_id, key)
@@ -175,8 +174,8 @@ class _Once:
         )
 
     async def reply(self) -> bytes:
-        """Make the call, or return its outcome. Raises `ApprovalNeeded` until a person says what it
-        is, or nobody does in time."""
+        """Make the call, or return its outcome. Raises `ApprovalNeeded` until a person states the
+        outcome or the time for that has passed."""
         begun = await effects.begin(self._delivery, _line(self._note))
         if isinstance(begun, bytes):
             return begun
@@ -194,7 +193,7 @@ class _Once:
         try:
             return await self._callee.reconcile(arguments, context)
         except NotCarriedOut:
-            log.info("call made again", tool=self._payload.name, call=context.key)
+            log.info("call repeated", tool=self._payload.name, call=context.key)
         begun = await effects.begin(self._delivery, _line(self._note), again=True)
         if isinstance(begun, bytes):  # its first worker was paused, and has answered meanwhile
             return ToolAnswer(tool_result.validate_json(begun))
@@ -209,7 +208,7 @@ class _Once:
 
     @property
     def _request(self) -> ApprovalRequest:
-        """What the run waits for. It is decided by `effects.resolve` alone."""
+        """The outcome that the run waits for. Only `effects.resolve` can decide it."""
         payload = self._payload
         return ApprovalRequest(
             request=effects.wait_name(self._context.key),
@@ -222,7 +221,7 @@ class _Once:
         )
 
     async def _is_given_up(self) -> bool:
-        """Whether nobody has said in time what became of it."""
+        """Whether the time passed without a person stating the call's outcome."""
         request, run_id = self._request, self._context.run_id
         decision = await waits.read_decision(self._delivery.bus, run_id, request.request)
         return read_decision(decision, request.request, request.name, request.digest) is not None

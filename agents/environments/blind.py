@@ -1,9 +1,9 @@
-"""Blind players of a puzzle: an agent alone that says the same whatever the puzzle is.
+"""Blind players of a puzzle: a single agent that gives the same answers to every puzzle.
 
-The result of the best of them is the value of a solved share: a game on which it comes near a team
-says nothing about the team. It is searched for on training puzzles, by hill climbing over its
-answers, and compared with every other player on the held-out ones. A blind tool agent sees nothing,
-but its tools do: it shows what the tools can do alone.
+The best blind player puts a solved share into perspective: if it comes close to a team on a game,
+the game shows nothing about the team. The player is found by hill climbing over its answers on
+training puzzles, and compared with every other player on the held-out ones. A blind tool agent sees
+nothing, but its tools do, so it shows how much the tools solve by themselves.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from loopline.agents.environments.tool_language import Kind
 from loopline.agents.records import Task
 
 PUZZLES = 50
-"""Training puzzles that the search uses."""
+"""Number of training puzzles that the search uses."""
 TRIES = 40
-"""Changes of the best answers so far that are tried, after all answers that repeat one item."""
+"""Number of changes to the best answers that are tried, after all answers that repeat one item."""
 DIFFERENT = 4
-"""Most different answers; more turns say them again in the same order."""
+"""Maximum number of different answers; later turns repeat them in the same order."""
 _LONGEST = 40
-"""Most items of a plan agent's answer."""
+"""Maximum number of items in a plan agent's answer."""
 _OF_A_KIND = 8
 _OPERANDS = ("n1", "n2", "n3", "r1", "2")
 
@@ -50,18 +50,18 @@ class Instance(Playable, Protocol):
 
 
 class BlindPlayer(NamedTuple):
-    """Texts of an agent in the turns: one answer after the other, and then again from the first."""
+    """Texts of an agent turn by turn: one answer after another, then again from the first."""
 
     agent: Agent
     answers: tuple[tuple[str, ...], ...]
 
     def says(self, turn: int) -> str:
-        """Whole text of the agent in a turn."""
+        """Return the agent's whole text in a turn."""
         return f"{MARK} [{', '.join(self.answers[turn % len(self.answers)])}]"
 
 
 def blind_scores(training: Sequence[Instance], held_out: Sequence[Instance]) -> dict[str, int]:
-    """How many held-out puzzles each agent solves blindly, by the name of the player."""
+    """Return how many held-out puzzles each agent solves blindly, by player name."""
     scores: dict[str, int] = {}
     for agent in (PLAN, TOOL):
         best = best_blind_player(training, agent)
@@ -74,7 +74,7 @@ def blind_scores(training: Sequence[Instance], held_out: Sequence[Instance]) -> 
 def best_blind_player(
     training: Sequence[Instance], agent: Agent, *, seed: int = 0, tries: int = TRIES
 ) -> BlindPlayer:
-    """The best player that the search finds. Deterministic for a seed; `training` must not be
+    """Return the best player found by the search. Deterministic for a seed; `training` must not be
     empty."""
     episodes = open_episodes(training[:PUZZLES], agent)
     items = _items(episodes[0].puzzle, agent)
@@ -96,7 +96,7 @@ def best_blind_player(
 
 
 def open_episodes(instances: Sequence[Instance], agent: Agent) -> list[Anyone]:
-    """The puzzles' episodes at their beginning, played by that agent alone."""
+    """Open the puzzles' episodes, to be played by this agent alone."""
     episodes: list[Anyone] = []
     for instance in instances:
         task = played_by(agent, instance, python=False).task
@@ -105,7 +105,7 @@ def open_episodes(instances: Sequence[Instance], agent: Agent) -> list[Anyone]:
 
 
 def count_solved(player: BlindPlayer, episodes: Sequence[Anyone], least: int = 0) -> int:
-    """How many of these it solves. Stops once it can't reach `least` any more."""
+    """Count the episodes that the player solves. Stops once `least` is out of reach."""
     solved = 0
     for remaining, episode in zip(range(len(episodes), 0, -1), episodes, strict=True):
         if solved + remaining < least:
@@ -118,8 +118,8 @@ def count_solved(player: BlindPlayer, episodes: Sequence[Anyone], least: int = 0
 
 
 def _simple_answers(items: Sequence[str], most: int) -> Iterator[tuple[tuple[str, ...], ...]]:
-    """Answers that all have one item, once and as often as may be; of calls of one name only a
-    few."""
+    """Yield answers with a single item, once or the maximum number of times; at most a few calls
+    per name."""
     attempts = Counter[str]()
     for item in items:
         name = item.partition("(")[0]
@@ -154,7 +154,7 @@ def _mutate_answer(
 
 
 def _items(puzzle: Puzzle[Any, Any], agent: Agent) -> list[str]:
-    """Items that answers can consist of, whatever the instance."""
+    """Return the items that answers can consist of, for any instance."""
     if agent == TOOL:
         return [
             f"{function.name}({', '.join(values)})"

@@ -1,5 +1,5 @@
-"""Environments whose agents speak in turn: an instance defines what an agent sees of the
-conversation so far, what a text earns, and whether the puzzle is solved.
+"""Environments whose agents speak in turn. An instance defines what an agent sees of the
+conversation so far, a text's reward, and whether the puzzle is solved.
 
     class Riddle(Conversation):
         answer: int
@@ -13,8 +13,8 @@ conversation so far, what a text earns, and whether the puzzle is solved.
         Riddle, Level, draw,
     )
 
-The conversation is the whole state, so that episodes are replayed and copied for free. An
-environment with further state has its own episode (`loopline.agents.environments.game`).
+The conversation is the whole state, so replaying and copying an episode need no extra code. An
+environment with other state needs its own episode (`loopline.agents.environments.game`).
 """
 
 from __future__ import annotations
@@ -44,23 +44,24 @@ from loopline.agents.environments.puzzle_splits import Split, content_hash, draw
 from loopline.agents.records import JsonObject, Record, Task
 
 _TRIES = 5_000
-"""Draws in a row without a puzzle of the split after which the difficulty counts as impossible."""
+"""Maximum consecutive draws without a puzzle of the split; then the difficulty is considered
+impossible."""
 
 
 class TurnSetting(Record):
-    """How an instance is played; part of it, so that a run is rebuilt as it was."""
+    """How an instance is played; part of the instance, so that a run can be rebuilt exactly."""
 
     turns: int = Field(default=1, ge=1, le=400)
-    """Most turns of an episode; in each, every agent of the team acts once, unless the instance
-    chooses another order."""
+    """Maximum turns of an episode; in each turn, every agent of the team acts once, unless the
+    instance chooses another order."""
     team: tuple[Agent, ...] = ()
-    """Agents that play, in the order of a turn; empty: all agents of the environment."""
+    """Agents that play, in the order of a turn; empty means all agents of the environment."""
     mistake_cost: float = Field(default=0.1, ge=0, le=10)
-    """Cost of a refused text in the scheme `dense`. In `paper` it just earns nothing."""
+    """Cost of a refused text in the scheme `dense`. In `paper`, a refused text earns nothing."""
 
 
 class TurnLevel(Record):
-    """Base of a difficulty."""
+    """Base class of a difficulty."""
 
     setting: TurnSetting = TurnSetting()
 
@@ -70,13 +71,13 @@ class Judged:
     """Judgement of a text."""
 
     score: float = 0.0
-    """The agent's own part of the reward, from 0 to 1."""
+    """The agent's own share of the reward, from 0 to 1."""
     action: JsonObject = field(default_factory=dict)
-    """The text as it was read; empty if it could not be."""
+    """The parsed text; empty if it was unreadable."""
     refusal: str = ""
-    """Why it is refused, by a fixed name: `no_number`."""
+    """Fixed name of the reason for a refusal, such as `no_number`."""
     text: str = ""
-    """Result of the text as the record states it."""
+    """Result of the text, in the form recorded."""
 
 
 class Conversation(Record):
@@ -86,32 +87,32 @@ class Conversation(Record):
 
     @abstractmethod
     def observe(self, agent: Agent, actions: Sequence[ActionRecord]) -> str:
-        """What that agent sees after these actions."""
+        """Return the agent's observation after these actions."""
 
     @abstractmethod
     def judge(self, agent: Agent, text: str, actions: Sequence[ActionRecord]) -> Judged:
-        """Judge that text after these actions."""
+        """Judge this text after these actions."""
 
     @abstractmethod
     def reason(self, actions: Sequence[ActionRecord]) -> str:
-        """Why the puzzle is not solved by these actions; empty if it is."""
+        """Return why these actions do not solve the puzzle; empty if they do."""
 
     def over(self, actions: Sequence[ActionRecord]) -> bool:
-        """Whether no action can change the outcome any more. Called between turns."""
+        """Whether no further action can change the outcome. Called between turns."""
         return not self.reason(actions)
 
     def following(self, team: tuple[Agent, ...], actions: Sequence[ActionRecord]) -> Agent:
-        """Agent that acts next: by default those of the team in order."""
+        """Return the agent that acts next; by default, the team's agents act in order."""
         return team[len(actions) % len(team)]
 
     @property
     def content(self) -> str:
-        """Content that identifies the puzzle: everything but how it is played."""
+        """Content that identifies the puzzle: everything except the setting."""
         return json.dumps(self.model_dump(mode="json", exclude={"setting"}), sort_keys=True)
 
     @property
     def id(self) -> str:
-        """First 16 hex digits of the SHA-256 of its content."""
+        """First 16 hex digits of the content's SHA-256."""
         return content_hash(self.content)[:16]
 
     @property
@@ -121,7 +122,7 @@ class Conversation(Record):
 
     @property
     def task(self) -> Task:
-        """The record of it, except for the environment's name (`Environment.task`)."""
+        """The puzzle's task record, except for the environment's name (`Environment.task`)."""
         return Task(instance=self.model_dump(mode="json"), prompt=self.content)
 
 
@@ -194,8 +195,8 @@ def conversation_environment(
     players: Mapping[str, Callable[[P, int], bool]] | None = None,
     **more: Any,
 ) -> Environment[L, P, ConversationEpisode]:
-    """The environment of these puzzles. `draw` makes a random one, with the level's setting.
-    `more`: further fields of `Environment`."""
+    """Build the environment of these puzzles. `draw` creates a random puzzle with the level's
+    setting. `more`: further fields of `Environment`."""
     team = tuple(agent.name for agent in agents)
 
     def stream(split: Split, seed: int, difficulty: L) -> Iterator[P]:

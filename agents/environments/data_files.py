@@ -1,5 +1,5 @@
-"""Text of the generators in TOML files next to the code that uses it: read with one check of its
-shape, so that a mistake in a file is reported by file and key."""
+"""Reads the generators' texts from TOML files next to their code. One check of the shape reports
+any mistake with its file and key."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 def _lines(text: object) -> object:
-    """Tuple of the lines that are not blank; a value of another type is left to pydantic."""
+    """Return the non-blank lines as a tuple; pydantic handles values of other types."""
     if not isinstance(text, str):
         return text
     return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
 Lines = Annotated[tuple[str, ...], BeforeValidator(_lines), Field(min_length=1)]
-"""A multi-line string in the file: one entry a line."""
+"""A multi-line string in the file, with one entry per line."""
 
 
 class InvalidDataFile(ValueError):
@@ -28,7 +28,7 @@ class InvalidDataFile(ValueError):
 
 
 def read_toml(package: str, name: str, shape: type[T]) -> T:
-    """The content of a file of a package as `shape`. Raises `InvalidDataFile`."""
+    """Read a package's file as `shape`. Raises `InvalidDataFile`."""
     origin = f"{name} of {package}"
     try:
         content = tomllib.loads((files(package) / name).read_text(encoding="utf-8"))

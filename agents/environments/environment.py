@@ -1,19 +1,19 @@
-"""Environments: an object that has the rules, the generator, the verifier, the agents and the
+"""Environments: an environment is an object with the rules, generator, verifier, agents and
 hand-written players of a kind of puzzle.
 
-A package of yours brings one by an entry point of the group `loopline.environments`:
+Your own package adds one through an entry point of the group `loopline.environments`:
 
     [project.entry-points."loopline.environments"]
     estimate = "my_package.estimate:ESTIMATE"
 
 Then `bench puzzles --game estimate` plays it, and `train grpo loop OUTPUT --game estimate` trains
-an adapter for each agent. Without an entry point it is `--game my_package.estimate:ESTIMATE`.
+an adapter for each agent. Without an entry point, use `--game my_package.estimate:ESTIMATE`.
 
-An environment whose agents speak in turn is written with
-`loopline.agents.environments.conversation`: an instance defines what an agent sees, what a text
-earns and whether the puzzle is solved. An environment with further state has an `Episode`
-(`loopline.agents.environments.game`). Where a tool agent proposes and a plan agent acts, there is
-an episode already: `loopline.agents.environments.team_episode`.
+For agents that speak in turn, write an environment with
+`loopline.agents.environments.conversation`: an instance defines what an agent sees, a text's reward
+and whether the puzzle is solved. An environment with other state needs an `Episode`
+(`loopline.agents.environments.game`). If a tool agent proposes and a plan agent acts, use the
+existing episode in `loopline.agents.environments.team_episode`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Setting(Protocol):
 
     @property
     def turns(self) -> int:
-        """Most turns of an episode."""
+        """Maximum turns of an episode."""
         ...
 
     @property
     def team(self) -> tuple[Agent, ...]:
-        """Agents that play, in the order of a turn; empty: all agents of the environment."""
+        """Agents that play, in the order of a turn; empty means all agents of the environment."""
         ...
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self: ...
@@ -62,16 +62,16 @@ class Difficulty(Protocol):
 
 
 class Instance(Protocol):
-    """A puzzle: a frozen pydantic model that holds everything, so that a run is rebuilt from it."""
+    """A puzzle: a frozen pydantic model that is complete, so that a run can be rebuilt from it."""
 
     @property
     def id(self) -> str:
-        """Id that is the same for the same puzzle, however it is played."""
+        """Id of the puzzle, independent of its setting."""
         ...
 
     @property
     def split(self) -> Split | None:
-        """Split of the puzzle, by its content; None where no generator makes it."""
+        """Split of the puzzle, by its content; None if no generator creates it."""
         ...
 
     @property
@@ -96,16 +96,17 @@ class AgentSpec:
 
     name: Agent
     prompt: Prompt | str
-    """Text that precedes what the agent sees."""
+    """Text that precedes the agent's observation."""
     policy: str = ""
-    """Policy that answers for it where a deployment names none; empty: the adapter of its name of
-    the pool `pair`."""
+    """Default policy if a deployment specifies none; empty means the adapter of the pool `pair`
+    with the agent's name."""
     program_prompt: Prompt | None = None
-    """Prompt that replaces the other one where a team answers by programs."""
+    """Prompt that replaces `prompt` in a team that answers by programs."""
     writes_programs: bool = False
-    """Whether it writes the program there, which a judge runs; the others read its result."""
+    """Whether this agent writes the programs in such a team; a judge runs them, and other agents
+    read the results."""
     proposes: bool = False
-    """Whether its actions are proposals to the agents after it, and move nothing while others
+    """Whether its actions are only proposals to later agents, which change nothing if other agents
     act."""
 
     @property
@@ -115,21 +116,21 @@ class AgentSpec:
 
 @dataclass(frozen=True)
 class PublishedPuzzles(Generic[I]):
-    """Puzzles that others have published as text files, `*.txt`."""
+    """Puzzles published by others as text files, `*.txt`."""
 
     name: str
-    """Name of the split that asks for them; a folder of theirs is `NAME/FOLDER`."""
+    """Name of the split that selects these puzzles; `NAME/FOLDER` selects one folder."""
     title: str
     source: str
-    """Place where to get them."""
+    """Location from which to get the puzzles."""
     read: Callable[[str, str, Any], Sequence[tuple[str, I]]]
     """Parser from a file's text, its name and the setting to puzzles, each with its number in the
-    file. Raises ValueError, naming the line."""
+    file. Raises ValueError with the line."""
 
 
 @dataclass(frozen=True)
 class Environment(Generic[D, I, E]):
-    """An environment, as described above. Everything is pure: the same arguments give the same
+    """An environment, as described above. Everything is pure: the same arguments yield the same
     puzzles and episodes."""
 
     name: str
@@ -138,45 +139,45 @@ class Environment(Generic[D, I, E]):
     agents: tuple[AgentSpec, ...]
     """Agents in the order of a turn, with different names."""
     difficulty: type[D]
-    """A pydantic model; what `--difficulty` and `--setting` give are its fields. Its defaults are
-    the environment's own."""
+    """A pydantic model with the fields of `--difficulty` and `--setting`. Its defaults are the
+    environment's own."""
     instance: type[I]
-    """A pydantic model. Validation refuses what is not a puzzle."""
+    """A pydantic model, whose validation refuses invalid puzzles."""
     stream: Callable[[Split, int, D], Iterator[I]]
-    """Endless puzzles of a split, the same ones for the same seed. Raises ValueError where the
-    difficulty leaves none."""
+    """Yields puzzles of a split without end; the same seed yields the same puzzles. Raises
+    ValueError if the difficulty allows none."""
     open: Callable[[I], E]
-    """Opens an episode at its beginning. Its `verify` says whether the puzzle is solved, and the
-    rewards of `apply` what a wrong move costs."""
+    """Opens an episode at its start. The episode's `verify` decides whether the puzzle is solved,
+    and the rewards of its `apply` set the cost of a wrong move."""
     players: Mapping[str, Callable[[I, int], bool]] = field(
         default_factory=dict[str, Callable[[I, int], bool]]
     )
-    """Hand-written players: whether one solves a puzzle with an agent's budget, for a seed."""
+    """Hand-written players by name; each returns whether it solves a puzzle with an agent's budget,
+    for a seed."""
     players_do: str = ""
-    """Description of the players."""
+    """Describes the players."""
     by_hand: Callable[[I], bool] = lambda instance: True
-    """Whether the players know what to do with a puzzle."""
+    """Whether the players can play a puzzle."""
     team_does: str = ""
-    """Description of what its agents do together."""
+    """Describes the cooperation of the agents."""
     sides: tuple[str, ...] = ()
-    """Fields of the difficulty that `--size` stands for."""
+    """Fields of the difficulty that `--size` sets."""
     describe: Callable[[D], str] = lambda difficulty: ""
-    """Description of a difficulty: `10 x 10`."""
+    """Describes a difficulty, for example `10 x 10`."""
     solution: Callable[[I], str] = lambda instance: "solved"
-    """Solution that a reader of a report compares with; no agent and no judge sees it."""
+    """Returns the solution for readers of a report; no agent and no judge sees it."""
     published: PublishedPuzzles[I] | None = None
     lessons: AnyLessons | None = None
-    """Lessons that teach it to models that begin with random weights."""
+    """Lessons that teach the environment to models with random weights."""
     outside: bool = False
-    """Whether its episodes ask a server, and wait: workers play them alongside their event loop."""
+    """Whether its episodes wait for a server: workers then play them in a thread."""
     origin: str = ""
-    """`package.module:OBJECT` where it was found by that; set by the registry."""
+    """`package.module:OBJECT` if the environment was found that way; the registry sets it."""
 
     def __post_init__(self) -> None:
         names = [agent.name for agent in self.agents]
         for name in (self.name, *names):
-            # They are part of the names of prompts, policies, folders of adapters and columns of
-            # reports.
+            # These names are part of prompt names, policies, adapter folders and report columns.
             if not _NAME.fullmatch(name):
                 raise ValueError(
                     f"environment {self.name!r}: the name {name!r} must begin with a small letter, "
@@ -189,11 +190,11 @@ class Environment(Generic[D, I, E]):
 
     @property
     def key(self) -> str:
-        """Value of `records.Task.environment`, by which every process finds it again."""
+        """Value of `records.Task.environment`, by which every process finds the environment."""
         return self.origin or self.name
 
     def agent(self, name: Agent) -> AgentSpec:
-        """The agent of that name. Raises `InvalidTask` for a name that no agent has."""
+        """Return the agent with this name. Raises `InvalidTask` if there is none."""
         for agent in self.agents:
             if agent.name == name:
                 return agent
@@ -201,7 +202,7 @@ class Environment(Generic[D, I, E]):
         raise InvalidTask(f"{self.name} has no agent {name!r}; its agents are: {agent_names}")
 
     def prompt(self, agent: AgentSpec, *, by_program: bool = False) -> Prompt:
-        """Prompt of an agent. A text becomes the prompt `ENVIRONMENT_AGENT`."""
+        """Return the prompt of an agent. A text becomes the prompt `ENVIRONMENT_AGENT`."""
         if by_program and agent.program_prompt is not None:
             return agent.program_prompt
         if isinstance(agent.prompt, Prompt):
@@ -221,28 +222,28 @@ class Environment(Generic[D, I, E]):
         )
 
     def team(self, setting: Setting) -> tuple[Agent, ...]:
-        """Agents that play, in the order of a turn. Raises `InvalidTask`."""
+        """Return the agents that play, in the order of a turn. Raises `InvalidTask`."""
         team = setting.team or tuple(agent.name for agent in self.agents)
         return tuple(self.agent(name).name for name in team)
 
     def reset(self, instance: JsonObject) -> E:
-        """The beginning of an instance. Raises `InvalidTask`."""
+        """Open an instance at its start. Raises `InvalidTask`."""
         puzzle = self.parse(instance)
         self.team(puzzle.setting)
         return self.open(puzzle)
 
     def parse(self, instance: JsonObject) -> I:
-        """Parse an instance. Raises `InvalidTask`, naming the environment and the field."""
+        """Parse an instance. Raises `InvalidTask` with the environment and the field."""
         return parse_instance(self.name, self.instance, instance)
 
     def task(self, instance: I) -> Task:
-        """The record of a puzzle."""
+        """Return the task record of a puzzle."""
         return instance.task.model_copy(update={"environment": self.key})
 
     def levels(self, size: int | None, difficulty: JsonObject, setting: JsonObject) -> D:
-        """Settings of the generator: `size` cells along a side (None: its own default), its own
-        options, and how it is played. Raises `InvalidOptions`, which names the option of the
-        command (`--size`, `--difficulty` or `--setting`)."""
+        """Build the generator's settings: `size` cells along a side (None: its own default), its
+        own options, and the setting. Raises `InvalidOptions` that names the option of the command
+        (`--size`, `--difficulty` or `--setting`)."""
         if size is not None and not self.sides:
             raise InvalidOptions(
                 f"{self.name}: --size {size}: they have no sides; see --difficulty"
@@ -266,8 +267,8 @@ class Environment(Generic[D, I, E]):
             ) from error
 
     def puzzles(self, split: Split | str, seed: int, count: int, difficulty: D) -> list[I]:
-        """`count` different instances of one split; a longer list begins with the shorter one.
-        Raises ValueError where there are not that many."""
+        """Return `count` different instances of one split; a longer list starts with the shorter
+        one. Raises ValueError if there are not enough."""
         drawn = self.stream(as_split(split), seed, difficulty)
         return take_distinct(drawn, count, lambda instance: instance.id)
 
@@ -276,7 +277,7 @@ AnyEnvironment = Environment[Any, Any, Episode]
 
 
 def parse_instance(name: str, model: type[M], instance: JsonObject) -> M:
-    """Parse an instance. Raises `InvalidTask`, naming the environment and the field."""
+    """Parse an instance. Raises `InvalidTask` with the environment and the field."""
     try:
         return _validate_instance(model, json.dumps(instance))
     except ValidationError as error:

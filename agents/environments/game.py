@@ -1,5 +1,5 @@
-"""An episode of an environment: who sees what, what an action does and what it earns, and whether
-the task is solved. `loopline.agents.environments.environment` is the object that has episodes.
+"""An episode of an environment: observations, effects and rewards of actions, and whether the task
+is solved. `loopline.agents.environments.environment` defines the object that has episodes.
 
     episode = environment.reset(instance)
     while not episode.done:
@@ -7,12 +7,11 @@ the task is solved. `loopline.agents.environments.environment` is the object tha
         rewards, observation, done = episode.apply(episode.agent, text)
     episode.verify()
 
-An instance is a JSON object that holds everything (it is `records.Task.instance`). An action is the
-text that a model wrote; only the environment reads it, so that there is a single reading.
-Everything is pure: the same instance and the same texts lead to the same episode
-(`replay_episode`), and trials on a `copy` leave the original as it was. That is how K candidates
-are scored before the best one is applied. Where agents answer by programs (`ProgrammedEpisode`),
-the result of running one is passed together with its text.
+An instance is a complete JSON object (`records.Task.instance`). An action is a model's text; only
+the environment parses it, so there is a single interpretation. Everything is pure: the same
+instance and texts lead to the same episode (`replay_episode`), and trials on a `copy` leave the
+original unchanged. This is how K candidates are scored before the best one is applied. If agents
+answer by programs (`ProgrammedEpisode`), the program's result is passed together with the text.
 """
 
 from __future__ import annotations
@@ -26,36 +25,36 @@ from loopline.agents.errors import AgentError, environment_code
 from loopline.agents.records import JsonObject
 
 Agent = str
-"""The name of an agent, as its environment chose it."""
+"""The name of an agent, chosen by its environment."""
 
 Scheme = Literal["paper", "dense", "sparse", "progress"]
 """`paper`: α·team + local, as in the AT-GRPO paper. `dense`: the step rewards of its published
 code, without its rewards for moving back and forth. `sparse`: 1 for an action after which the task
-is solved, or would be if its proposal were carried out, else 0. `progress`: Φ(after) − Φ(before),
-the same for both agents, where Φ is the share of the way to the solution that is done
-(potential-based shaping: Ng, Harada and Russell 1999, with γ = 1), and a tenth for a text that can
-be read; as `sparse` in an environment without such a measure."""
+is solved, or would be if the proposal were carried out, else 0. `progress`: Φ(after) − Φ(before),
+the same for both agents, where Φ is the completed share of the way to the solution (potential-based
+shaping: Ng, Harada and Russell 1999, with γ = 1), plus 0.1 for a readable text; the same as
+`sparse` in an environment without such a measure."""
 
 Group = Literal["team", "local", "dense", "sparse", "progress"]
 
 READABLE = 0.1
-"""Reward in `progress` for a text that can be read."""
+"""Reward in `progress` for a readable text."""
 
 
 class OutOfTurn(AgentError, ValueError):
-    """An action of an agent whose turn it is not, or after the end."""
+    """An agent acted out of turn, or after the end."""
 
 
 class ProgramNotRun(AgentError, ValueError):
-    """A program was applied without its result: an episode runs none."""
+    """A program was applied without its result: an episode never runs programs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an action, or a part of it, was not carried out."""
+    """Reason why an action, or a part of it, was not carried out."""
 
     reason: str
-    """A fixed name, for counting: `no_answer`, `wall`, `given`, …"""
+    """Fixed name, for counting: `no_answer`, `wall`, `given`, …"""
     detail: str = ""
 
     def __str__(self) -> str:
@@ -77,31 +76,32 @@ class Rewards:
     """Rewards of one action, in parts.
 
     r = α · team + mask · Σ c_l · s_l, with Σ c_l = 1 (AT-GRPO, reward of agent i at turn t). The
-    mask is 0 for an action that could not be read, so that it earns no local part.
+    mask is 0 for an unreadable action, which therefore earns no local part.
     """
 
     parts: tuple[Part, ...]
     mask: float = 1.0
 
     def total(self, scheme: Scheme = "paper", alpha: float = 1.0) -> float:
-        """The reward as one number. `alpha` is the weight of the team's part in `paper`."""
+        """Return the reward as one number. `alpha` is the weight of the team's part in `paper`."""
         sums = self.sums()
         return alpha * sums["team"] + sums["local"] if scheme == "paper" else sums[scheme]
 
     def sums(self) -> dict[str, float]:
-        """Sum of each group of parts, with the mask applied: all that `total` needs."""
+        """Return the sum of each group of parts, with the mask applied: everything that `total`
+        needs."""
         sums = {group: self._sum(group) for group in ("team", "dense", "sparse")}
         measured = any(part.group == "progress" for part in self.parts)
         progress = self._sum("progress") if measured else sums["sparse"]
         return {**sums, "local": self.mask * self._sum("local"), "progress": progress}
 
     def scores(self) -> dict[str, float]:
-        """Score of every part by `group.name`, before its weight; and `mask`."""
+        """Return the unweighted score of every part by `group.name`, and `mask`."""
         named = {f"{part.group}.{part.name}": part.score for part in self.parts}
         return {**named, "mask": self.mask}
 
     def weights(self) -> dict[str, float]:
-        """The weight of every part by `group.name`."""
+        """Return the weight of every part by `group.name`."""
         return {f"{part.group}.{part.name}": part.weight for part in self.parts}
 
     def _sum(self, group: Group) -> float:
@@ -113,14 +113,14 @@ class Observation:
     """Result of an action."""
 
     action: JsonObject
-    """The action as it was read: `moves`, `cells` or `calls`; empty if it could not be read."""
+    """The parsed action: `moves`, `cells` or `calls`; empty if it was unreadable."""
     refusals: tuple[Refusal, ...]
     text: str
-    """Text about it that the agents get; for a tool agent, the output of its calls."""
+    """Text about the action for the agents; for a tool agent, the output of its calls."""
 
 
 class Transition(NamedTuple):
-    """What `Episode.apply` returns."""
+    """Return value of `Episode.apply`."""
 
     rewards: Rewards
     observation: Observation
@@ -129,7 +129,7 @@ class Transition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`reason` says what is wrong; it is empty when the task is solved."""
+    """`reason` describes the fault; it is empty if the task is solved."""
 
     reason: str = ""
     measures: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -143,12 +143,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class ActionRecord:
-    """An action that was applied."""
+    """An applied action."""
 
     agent: Agent
     text: str
     ran: ProgramRun | None = None
-    """Result of its program, where it was one."""
+    """Result of its program, if it was one."""
 
 
 @runtime_checkable
@@ -167,50 +167,51 @@ class Episode(Protocol):
 
     @property
     def turn(self) -> int:
-        """Number of turns that are over."""
+        """Number of completed turns."""
         ...
 
     @property
     def done(self) -> bool:
-        """Whether it is solved, answered for good, or out of turns. Says nothing about success:
-        that is `verify`."""
+        """Whether the episode is solved, finally answered, or out of turns. `verify` decides about
+        success."""
         ...
 
     @property
     def actions(self) -> tuple[ActionRecord, ...]:
-        """Every action so far. With the instance it is the whole state."""
+        """Every action so far. Together with the instance, these are the whole state."""
         ...
 
     def observe(self, agent: Agent) -> str:
-        """What that agent sees now."""
+        """Return the agent's current observation."""
         ...
 
     def apply(self, agent: Agent, text: str) -> Transition:
-        """Carry out an action. Any text is an action, though it may be refused. Raises
-        `OutOfTurn`."""
+        """Carry out an action. Any text is an action, but it may be refused. Raises `OutOfTurn`."""
         ...
 
     def verify(self) -> Verdict:
-        """Whether the task is solved, computed again from the instance and from what was done; it
-        trusts no state and no flag of the episode."""
+        """Decide whether the task is solved, recomputed from the instance and the actions; no state
+        or flag of the episode is trusted."""
         ...
 
     def copy(self) -> Self:
-        """An episode in the same state, for trials."""
+        """Return an episode in the same state, for trials."""
         ...
 
 
 @runtime_checkable
 class ProgrammedEpisode(Episode, Protocol):
-    """An episode with an agent that may answer by a program. It runs none itself."""
+    """An episode with an agent that may answer by a program, which the episode does not run
+    itself."""
 
     @property
     def by_program(self) -> bool:
-        """Whether the tool agent answers by a program here."""
+        """Whether the tool agent answers by a program."""
         ...
 
     def to_run(self, agent: Agent, text: str) -> ToRun | None:
-        """Program that has to be run before that text can be applied now; None: nothing."""
+        """Return the program that must be run before this text can be applied; None if there is
+        none."""
         ...
 
     def apply(self, agent: Agent, text: str, ran: ProgramRun | None = None) -> Transition:
@@ -231,8 +232,8 @@ class Resettable(Protocol):
 def replay_episode(
     environment: Resettable, instance: JsonObject, actions: Iterable[ActionRecord]
 ) -> Episode:
-    """The episode after these actions. Raises `InvalidTask`, `OutOfTurn` or `ProgramNotRun`, and
-    `EnvironmentFault` for anything else that the environment's code raises."""
+    """Return the episode after these actions. Raises `InvalidTask`, `OutOfTurn` or `ProgramNotRun`,
+    and `EnvironmentFault` for any other error of the environment's code."""
     with environment_code(environment.name, "as the instance was set up"):
         episode = environment.reset(instance)
     for action in actions:
@@ -249,10 +250,10 @@ def replay_action(episode: Episode, action: ActionRecord) -> Transition:
 
 
 def progress_parts(before: float, after: float, read: float) -> tuple[Part, ...]:
-    """The parts of `progress` from Φ before and after an action. `read` is 0 or 1."""
+    """Return the parts of `progress` from Φ before and after an action. `read` is 0 or 1."""
     return weighted_parts("progress", {"nearer": (1.0, after - before), "format": (READABLE, read)})
 
 
 def weighted_parts(group: Group, scores: Mapping[str, tuple[float, float]]) -> tuple[Part, ...]:
-    """Parts of one group from name → (weight, score)."""
+    """Build the parts of one group from name → (weight, score)."""
     return tuple(Part(group, name, score, weight) for name, (weight, score) in scores.items())

@@ -1,5 +1,5 @@
-"""Cells and moves of a rectangular grid. Cells are (row, column) from 0 at the top left; texts that
-models read count from 1."""
+"""Cells and moves of a rectangular grid. Cells are (row, column) from 0 at the top left; texts for
+models count from 1."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ MIRRORED = {"U": "D", "D": "U", "L": "R", "R": "L"}
 
 
 def neighbor(cell: Cell, move: str) -> Cell:
-    """The next cell in the direction of a move; it may lie outside."""
+    """Return the next cell in the direction of a move; it may lie outside the grid."""
     row, column = STEPS[move]
     return cell[0] + row, cell[1] + column
 
 
 def cell_name(cell: Cell) -> str:
-    """`row 1, column 1` is the top left."""
+    """Return a cell in words; `row 1, column 1` is the top left."""
     return f"row {cell[0] + 1}, column {cell[1] + 1}"
 
 
 def manhattan(first: Cell, second: Cell) -> int:
-    """Manhattan distance |Δrow| + |Δcolumn|."""
+    """Return the Manhattan distance |Δrow| + |Δcolumn|."""
     return abs(first[0] - second[0]) + abs(first[1] - second[1])
 
 
 def describe_offset(first: Cell, second: Cell) -> str:
-    """Offset of `second` from `first` in words: `3 up and 0 right`."""
+    """Return the offset of `second` from `first` in words: `3 up and 0 right`."""
     down, right = second[0] - first[0], second[1] - first[1]
     vertical = f"{abs(down)} {'down' if down >= 0 else 'up'}"
     return f"{vertical} and {abs(right)} {'right' if right >= 0 else 'left'}"
 
 
 def canonical(rows: Sequence[str]) -> str:
-    """The same text for a drawing and all its rotations and mirror images (the least of the eight),
-    so that no turned copy of a test puzzle is a training puzzle."""
+    """Return the same text for a drawing and all its rotations and reflections (the smallest of the
+    eight), so that no rotated copy of a test puzzle is a training puzzle."""
     images: list[tuple[str, ...]] = []
     image = tuple(rows)
     for _ in range(4):

@@ -1,8 +1,8 @@
 """Reads answers of the form `#### […]`: one list at the end of a text, after anything else.
 
-Strict on purpose. A text with two answers, or with words after the list, is refused and not guessed
-at: a policy is trained on what it wrote, not on what a lenient reader made of it. Walls of a level
-are drawn with the same sign, so only a mark with a list behind it counts.
+The reader is strict on purpose. It refuses a text with two answers, or with words after the list,
+and does not guess: a policy is trained on its text, not on a lenient interpretation. Walls of a
+level are drawn with the same sign, so a mark counts only if a list follows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loopline.agents.thinking import text_without_thoughts
 
 MARK = "####"
 MAX_LIST_CHARS = 8_000
-"""A 20 x 20 grid has 400 cells; no list that makes sense is longer."""
+"""Maximum length of a list: a 20 x 20 grid has 400 cells, so no sensible list is longer."""
 
 MOVES = frozenset("UDLR")
 _SHOWN = 20
@@ -36,7 +36,7 @@ class Call:
 
 
 def read_moves(text: str, most: int) -> tuple[str, ...] | Refusal:
-    """`#### [U, R, R]`: at least one and at most `most` moves."""
+    """Read `#### [U, R, R]`: at least one and at most `most` moves."""
     body = _list_body(text)
     if isinstance(body, Refusal):
         return body
@@ -50,7 +50,7 @@ def read_moves(text: str, most: int) -> tuple[str, ...] | Refusal:
 
 
 def read_rows(text: str) -> tuple[tuple[int, ...], ...] | Refusal:
-    """`#### [[1, 2], [3, 4]]` or `#### [(1, 2), (3, 4)]`: rows of whole numbers."""
+    """Read `#### [[1, 2], [3, 4]]` or `#### [(1, 2), (3, 4)]`: rows of whole numbers."""
     body = _list_body(text)
     if isinstance(body, Refusal):
         return body
@@ -69,7 +69,7 @@ def read_rows(text: str) -> tuple[tuple[int, ...], ...] | Refusal:
 
 
 def read_calls(text: str, most: int) -> tuple[Call, ...] | Refusal:
-    """`#### [bfs(6), step(U)]`: at least one and at most `most` calls."""
+    """Read `#### [bfs(6), step(U)]`: at least one and at most `most` calls."""
     body = _list_body(text)
     if isinstance(body, Refusal):
         return body
@@ -88,7 +88,7 @@ def read_calls(text: str, most: int) -> tuple[Call, ...] | Refusal:
 
 
 def _list_body(text: str) -> str | Refusal:
-    """Text between the brackets of the only list; not empty."""
+    """Return the non-empty text between the brackets of the only list."""
     text = text_without_thoughts(text)
     marks = list(_MARKED.finditer(text))
     if not marks and re.search(rf"(?<!#){MARK}(?!#)", text):
@@ -110,7 +110,8 @@ def _list_body(text: str) -> str | Refusal:
 
 
 def _list_items(body: str, shape: re.Pattern[str]) -> list[re.Match[str] | Refusal]:
-    """The items of a list, each in that shape, with commas between them; a refusal ends it."""
+    """Return the comma-separated items of a list, each matching `shape`; a refusal is the last
+    item."""
     pieces: list[re.Match[str] | Refusal] = []
     place = 0
     while True:

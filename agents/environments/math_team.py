@@ -1,12 +1,11 @@
-r"""Reasoner and tool user on one problem: their observations, their rewards, and the end of an
-episode.
+r"""Reasoner and tool user on one problem: observations, rewards, and the end of an episode.
 
 A turn is one solution in words, which ends in `\boxed{…}`, and one Python program, which prints its
-answer; neither sees the other's of the same turn. Later both see the last of both and that they
-differ. They stop when both answers are equal, or after the last turn. A reasoner alone has one
-turn. Running programs (20 s in PettingLLMs) and comparing answers is not pure, so a judge does both
-(`loopline.agents.judging`) and returns `Facts`. The gold answer belongs to the judge and is in no
-observation.
+answer; neither member sees the other's text from the same turn. In later turns, both see the last
+solution and program, and that their answers differ. The episode ends when both answers are equal,
+or after the last turn. A reasoner alone has one turn. Running programs (20 s in PettingLLMs) and
+comparing answers is not pure, so a judge does both (`loopline.agents.judging`) and returns `Facts`.
+Only the judge has the gold answer; no observation contains it.
 
 Rewards (PettingLLMs):
 
@@ -36,37 +35,36 @@ MEMBERS: tuple[Member, ...] = ("reasoner", "tool_user")
 MAX_STATEMENT_CHARS = 200_000
 MAX_ANSWER_CHARS = 2_000
 MAX_SHOWN = 4_000
-"""Most characters of a solution or an output that agents see."""
+"""Maximum length of a solution or a program that agents see, in characters."""
 
 
 class MathQuestion(Record):
     """The part of a problem that a team sees, without its answer."""
 
     id: str = Field(min_length=1, max_length=200)
-    """Id with the name of its data set: `aime24/60`."""
+    """Id, including the name of its data set: `aime24/60`."""
     statement: str = Field(min_length=1, max_length=MAX_STATEMENT_CHARS)
 
 
 class MathProblem(Record):
-    """A problem with its answer. It belongs to the judge; agents and the bus only see its
-    `question`."""
+    """A problem with its answer, for the judge; agents and the bus see only its `question`."""
 
     question: MathQuestion
     answer: str = Field(min_length=1, max_length=MAX_ANSWER_CHARS)
     """Right answer: a number, or LaTeX between dollar signs."""
     tolerance: float | None = Field(default=None, gt=0)
-    """Largest error of a number, where the problem states one."""
+    """Maximum error of a number, if the problem states one."""
 
 
 class MathSetting(Record):
-    """How it is played; part of the instance, so that a run is rebuilt as it was."""
+    """How a problem is played; part of the instance, so that a run can be rebuilt exactly."""
 
     turns: int = Field(default=4, ge=1, le=100)
-    """Most turns of both."""
+    """Maximum number of turns of both members."""
     program_seconds: float = Field(default=20.0, gt=0, le=600)
-    """CPU seconds of one program."""
+    """Limit of CPU seconds for one program."""
     team: tuple[Member, ...] = MEMBERS
-    """Members that act in a turn, in order: both, or the reasoner alone."""
+    """Members that act in a turn, in order: both, or only the reasoner."""
 
     @field_validator("team")
     @classmethod
@@ -77,7 +75,7 @@ class MathSetting(Record):
 
 
 class MathInstance(Record):
-    """Task of a run of the team."""
+    """Task of a team's run."""
 
     question: MathQuestion
     judged_as: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -86,7 +84,7 @@ class MathInstance(Record):
 
     @property
     def task(self) -> Task:
-        """The record of it."""
+        """The task record."""
         return Task(
             environment=ENVIRONMENT,
             instance=self.model_dump(mode="json"),
@@ -95,8 +93,8 @@ class MathInstance(Record):
 
 
 class Facts(Record):
-    """Verdict of a judge on a turn's answers. A missing answer is not right and agrees with
-    none."""
+    """A judge's verdict on a turn's answers. A missing answer is not right and agrees with no
+    answer."""
 
     reasoner_right: bool
     tool_right: bool = False
@@ -105,7 +103,7 @@ class Facts(Record):
 
 
 class Turn(Record):
-    """Texts of both members, and their answers; an answer is empty where there is none."""
+    """Texts and answers of both members; a missing answer is empty."""
 
     solution: str
     """The reasoner's text."""
@@ -114,24 +112,24 @@ class Turn(Record):
     program: str = ""
     """Program of the tool user; empty without one."""
     output: str = ""
-    """What the program wrote."""
+    """Output of the program."""
     trouble: str = ""
-    """Reason if it ended badly: `timed_out`, or the exception."""
+    """Reason if the program failed: `timed_out`, or the exception."""
     tool_user: str = ""
     """Answer of the program."""
     facts: Facts
 
 
 def reasoning_answer(text: str) -> str:
-    """The content of the last box; empty without one."""
+    """Return the content of the last box; empty without one."""
     boxed = last_boxed(text_without_thoughts(text))
     return "" if boxed is None or len(boxed) > MAX_ANSWER_CHARS else boxed
 
 
 def program_answer(output: str, *, ended_well: bool) -> str:
-    """The last line that a program printed, its box if it is one; empty for a program that was
-    ended or failed, whatever it had printed before. A line with a box and a second answer next to
-    it stays whole, so that the box does not choose among them."""
+    """Return the last line that a program printed, or the content of its box if the line is a box;
+    empty for a program that was stopped or failed, regardless of earlier output. A line with a box
+    and a second answer stays whole, so that the box does not choose between them."""
     lines = output.strip().splitlines()
     if not ended_well or not lines or len(lines[-1]) > MAX_ANSWER_CHARS:
         return ""
@@ -144,7 +142,7 @@ def program_answer(output: str, *, ended_well: bool) -> str:
 _EMPTY_BOX = re.compile(
     r"(?:[^\d{}\\$]|\\[$\[(])*\$*\s*\\f?boxed\s*\{\s*\}\s*\$*(?:\\[\])])?[\s.]*"
 )
-"""A line without the content of its only box: words may lead to it."""
+"""Matches a line after removal of its only box's content; words may precede the box."""
 
 
 def done(turns: Sequence[Turn], setting: MathSetting) -> bool:
@@ -154,12 +152,13 @@ def done(turns: Sequence[Turn], setting: MathSetting) -> bool:
 
 
 def team_answer(turns: Sequence[Turn]) -> str:
-    """The team's answer: the reasoner's last one; where it has none, the tool user's."""
+    """Return the team's answer: the reasoner's last answer, or else the tool user's."""
     return (turns[-1].reasoner or turns[-1].tool_user) if turns else ""
 
 
 def verdict(turns: Sequence[Turn]) -> Verdict:
-    """Whether the team's answer is right. Agreement of both says nothing about that."""
+    """Decide whether the team's answer is right. Agreement of both members does not make it
+    right."""
     if not team_answer(turns):
         return Verdict("there is no answer")
     last = turns[-1]
@@ -168,7 +167,7 @@ def verdict(turns: Sequence[Turn]) -> Verdict:
 
 
 def reasoner_rewards(answer: str, *, right: bool) -> Rewards:
-    """Rewards of the reasoner, 0 or 2 with α = 1; the mask is 0 without an answer."""
+    """Return the reasoner's rewards, 0 or 2 with α = 1; the mask is 0 without an answer."""
     return Rewards(
         parts=(
             Part("team", "reasoner_right", float(right), 1.0),
@@ -181,8 +180,8 @@ def reasoner_rewards(answer: str, *, right: bool) -> Rewards:
 
 
 def tool_rewards(answer: str, *, right: bool, reasoner_right: bool) -> Rewards:
-    """Rewards of the tool user, -1 to 2 with α = 1. `right`: whether its own answer is. The mask
-    stays 1, since a missing answer costs something."""
+    """Return the tool user's rewards, -1 to 2 with α = 1. `right`: whether its own answer is right.
+    The mask stays 1, since a missing answer has a cost."""
     answer_reward = float(right) if answer else -1.0
     return Rewards(
         parts=(
@@ -196,7 +195,7 @@ def tool_rewards(answer: str, *, right: bool, reasoner_right: bool) -> Rewards:
 
 
 def observe(member: Member, question: str, turns: Sequence[Turn]) -> str:
-    """Question for a member of the team, as plain text."""
+    """Return the question for a member of the team as plain text."""
     lines = [question.strip()]
     if turns:
         lines += ["", *_last_turn_lines(turns[-1])]

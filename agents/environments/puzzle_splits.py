@@ -1,6 +1,6 @@
-"""Splits of puzzles: a hash of the content decides which are kept away from training, so that no
-list has to be kept and two machines agree. Generators draw until a puzzle falls into the requested
-split; the published code's test puzzles were training puzzles with other seeds."""
+"""Splits of puzzles: a hash of the content decides which puzzles are kept away from training, so no
+list is needed and two machines agree. Generators draw until a puzzle falls into the requested
+split. In the published code, test puzzles were training puzzles with other seeds."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from enum import StrEnum
 from typing import TypeVar
 
 _PARTS = 8
-"""Number of parts: two eighths are for tests, one for choosing settings, the rest for training. Of
-the 288 Sudoku grids of 4 x 4 that leaves enough on each side."""
+"""Number of parts: two eighths are for tests, one for choosing settings, the rest for training.
+This leaves enough of the 288 Sudoku grids of 4 x 4 in each split."""
 
 _PATIENCE = 2_000
-"""Repeats in a row after which a generator counts as exhausted."""
+"""Consecutive repeats after which a generator is considered exhausted."""
 
 
 class Split(StrEnum):
-    """The parts into which all puzzles fall; no puzzle is in two of them."""
+    """Disjoint parts of all puzzles."""
 
     TRAIN = "train"
     VALIDATION = "validation"
@@ -27,12 +27,12 @@ class Split(StrEnum):
 
 
 def content_hash(content: str) -> str:
-    """SHA-256 in hex."""
+    """Return the SHA-256 in hexadecimal."""
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def split_of(content: str) -> Split:
-    """The split of a puzzle, by the content that identifies it."""
+    """Return the split of a puzzle, by the content that identifies it."""
     part = int(content_hash(content)[:8], 16) % _PARTS
     if part < 2:
         return Split.TEST
@@ -40,7 +40,7 @@ def split_of(content: str) -> Split:
 
 
 def as_split(name: Split | str) -> Split:
-    """The split of that name. Raises ValueError, with the available names."""
+    """Return the split with this name. Raises ValueError that lists the available names."""
     if name not in set(Split):
         raise ValueError(f"no split {str(name)!r}; there are: {', '.join(Split)}")
     return Split(name)
@@ -52,9 +52,9 @@ P = TypeVar("P")
 def draw_puzzles(
     game: str, split: Split, seed: int, draw: Callable[[random.Random], P | None], tries: int
 ) -> Iterator[P]:
-    """Endless puzzles, the same ones for the same game, split and seed. `draw` returns `None` where
-    the random draw made no puzzle of the split; raises ValueError after `tries` of these in a
-    row."""
+    """Yield puzzles without end: the same ones for the same game, split and seed. `draw` returns
+    `None` if a random draw yields no puzzle of the split. Raises ValueError after `tries` such
+    draws in a row."""
     rng = random.Random(f"{game}:{split.value}:{seed}")
     failures = 0
     while True:
@@ -69,9 +69,10 @@ def draw_puzzles(
 
 
 def take_distinct(source: Iterator[P], count: int, key: Callable[[P], str]) -> list[P]:
-    """The first `count` puzzles with different keys; a longer list begins with the shorter one.
+    """Return the first `count` puzzles with different keys; a longer list starts with the shorter
+    one.
 
-    Raises ValueError for a negative count, and when the source only repeats itself.
+    Raises ValueError for a negative count, or if the source only repeats itself.
     """
     if count < 0:
         raise ValueError(f"cannot generate {count} puzzles")

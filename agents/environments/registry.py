@@ -1,4 +1,4 @@
-"""Environments by name and by `package.module:OBJECT`."""
+"""Finds environments by name or by `package.module:OBJECT`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ BUILT_IN = {
     "sudoku": "loopline.agents.environments.sudoku:SUDOKU",
     "word_problems": "loopline.agents.environments.word_problem_team:WORD_PROBLEMS",
 }
-"""Place of each object by name. Imported when it is first used."""
+"""Import path of each object, by name. It is imported on first use."""
 DEFAULT = "plan_path"
-"""What a command plays where no environment is named."""
+"""Environment that a command plays by default."""
 
 
 def find(target: str) -> AnyEnvironment:
-    """The environment of that name, or at `package.module:OBJECT`. Raises `UnknownName`, with the
-    names that there are, or `PluginError` for one that can't be imported."""
+    """Return the environment with this name, or at `package.module:OBJECT`. Raises `UnknownName`
+    that lists the available names, or `PluginError` if it can't be imported."""
     return _by_object(target) if ":" in target else environments.get(target)
 
 
 def split_of_task(task: Task) -> Split | None:
-    """The split that a puzzle belongs to by its content. None for a task of no environment, and for
-    a puzzle that no generator makes. Raises `InvalidTask`, and `PluginError`."""
+    """Return the split of a puzzle by its content; None for a task without an environment, and for
+    a puzzle that no generator creates. Raises `InvalidTask` and `PluginError`."""
     if ":" not in task.environment and task.environment not in environments.names():
         return None
     return find(task.environment).parse(task.instance).split
@@ -43,7 +43,7 @@ def _is_environment(item: object) -> TypeGuard[AnyEnvironment]:
 
 
 environments: Registry[AnyEnvironment] = Registry("environment", GROUP, _is_environment, BUILT_IN)
-"""Every environment that has a name."""
+"""All environments with a name."""
 
 
 @cache

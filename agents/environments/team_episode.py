@@ -1,12 +1,12 @@
 """An episode of a puzzle for two agents: the tool agent proposes, the plan agent acts.
 
-A turn is one action of each. The tool agent's calls run on a scratch copy (`tool_language`) and end
-in a proposal, which is scored as if it were carried out; then the plan agent sees the calls, their
-answers and the proposal of this very turn, and its answer moves the real state. Where the setting
-says `python`, it writes a program in place of the calls (`tool_program`). The episode ends at the
-end of a turn: when the puzzle is over (mostly: solved), or after the last turn.
+A turn is one action of each agent. The tool agent's calls run on a scratch copy (`tool_language`)
+and end in a proposal, which is scored as if it were carried out. Then the plan agent sees the
+calls, their answers and the proposal of the same turn, and its answer changes the real state. With
+the setting `python`, the tool agent writes a program instead of calls (`tool_program`). The episode
+ends at the end of a turn: when the puzzle is over (usually solved), or after the last turn.
 
-A team may also be one agent alone. A tool agent alone has its proposal carried out.
+A team may also be a single agent. A single tool agent's proposal is carried out.
 """
 
 from __future__ import annotations
@@ -62,30 +62,29 @@ SPECS = (
         program_prompt=load_prompt(f"{PLAN}_python", _PROMPTS),
     ),
 )
-"""The two agents, as an `Environment` has them."""
+"""The two agents, in the form of `Environment.agents`."""
 TOGETHER = "a tool agent proposes, a plan agent acts"
 
 
 class Setting(Record):
-    """How a puzzle is played; part of its instance, so that a run is rebuilt as it was."""
+    """How a puzzle is played; part of its instance, so that a run can be rebuilt exactly."""
 
     turns: int = Field(default=4, ge=1, le=400)
-    """Most turns of an episode. The paper has 4 (5 in its code)."""
+    """Maximum turns of an episode. The paper has 4 (5 in its code)."""
     team: tuple[Agent, ...] = Field(default=AGENTS, min_length=1, max_length=2)
-    """Agents that act in a turn, in order; the last one acts on the real state. Both, or one
-    alone."""
+    """Agents that act in a turn, in order: both, or one. The last one acts on the real state."""
     calls: int = Field(default=8, ge=1, le=64)
-    """Most calls of one tool program."""
+    """Maximum number of calls in one tool program."""
     search: int = Field(default=0, ge=0, le=400)
-    """Reach of the tool that looks ahead (moves, pushes or digits); 0: there is no such tool. A
-    team is only needed for what lies beyond: with 8 the calls alone, the same ones in every turn,
-    solve most small puzzles (the player "blind tool agent" of `bench puzzles`)."""
+    """Reach of the search tool (in moves, pushes or digits); 0 means no such tool. A team is needed
+    only beyond this reach: with 8, a fixed list of calls in every turn solves most small puzzles
+    (the player "blind tool agent" of `bench puzzles`)."""
     python: bool = False
-    """The tool agent writes a Python program in place of calls; a judge runs it."""
+    """Whether the tool agent writes a Python program instead of calls; a judge runs it."""
     program_seconds: float = Field(default=20.0, gt=0, le=600)
-    """CPU seconds of one program."""
+    """Limit of CPU seconds for one program."""
     brief: bool = False
-    """Leave out what is the same in every observation (rules, calls, form of the answer): for small
+    """Whether observations leave out their constant parts (rules, calls, answer form): for small
     models that are trained on exactly this puzzle."""
 
     @field_validator("team")
@@ -97,7 +96,7 @@ class Setting(Record):
 
 
 class Playable(Protocol):
-    """An instance: a record that holds how it is played."""
+    """An instance: a record that contains its setting."""
 
     @property
     def setting(self) -> Setting: ...
@@ -111,7 +110,7 @@ P = TypeVar("P", bound=Playable)
 
 
 def played_by(agent: Agent, instance: P, **changes: object) -> P:
-    """The instance for one agent alone, and with these changes of its setting."""
+    """Return the instance for a single agent, with these changes of its setting."""
     setting = instance.setting.model_copy(update={"team": (agent,), **changes})
     return instance.model_copy(update={"setting": setting})
 
@@ -122,13 +121,13 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[S, A]):
-    """Effect of an action, or what it would be."""
+    """Actual or hypothetical effect of an action."""
 
     before: S
     action: A | None
-    """Action as it was read; `None`: it could not be read."""
+    """The parsed action; `None` if it was unreadable."""
     after: S
-    """State after the action; equal to `before` if nothing was legal."""
+    """State after the action; equal to `before` if no part was legal."""
     legal: int = 0
     illegal: int = 0
     refusals: tuple[Refusal, ...] = ()
@@ -144,18 +143,18 @@ class Puzzle(Protocol[S, A]):
 
     @property
     def functions(self) -> Mapping[str, ToolFunction[tuple[S, A]]]:
-        """The tool language; its scratch is a state and the action that leads there."""
+        """The tool language; its scratch consists of a state and the action that leads there."""
         ...
 
     def start(self) -> S: ...
 
     def nothing(self) -> A:
-        """The empty action: what a scratch begins with."""
+        """Return the empty action, with which a scratch starts."""
         ...
 
     def read(self, text: str, proposed: A | None) -> A | Refusal:
-        """The action of a plan agent's answer, which may refer to the proposal of this turn (None:
-        there was none). The action is complete by itself."""
+        """Parse a plan agent's answer, which may refer to this turn's proposal (None if there was
+        none), into a self-contained action."""
         ...
 
     def perform(self, state: S, action: A) -> Step[S, A]:
@@ -165,54 +164,55 @@ class Puzzle(Protocol[S, A]):
     def solved(self, state: S) -> bool: ...
 
     def over(self, state: S) -> bool:
-        """Whether no action can change the state any more: solved, or answered for good."""
+        """Whether no action can change the state any more: solved, or finally answered."""
         ...
 
     def rewards(self, agent: Agent, step: Step[S, A], *, last: bool) -> Rewards:
-        """Rewards of an action. `last`: nobody acts on the real state after this."""
+        """Return the rewards of an action. `last`: whether it is the last action on the real
+        state."""
         ...
 
     def about(self) -> str:
-        """What the puzzle is, and how its drawing is read."""
+        """Explain the puzzle and its drawing."""
         ...
 
     def drawing(self, state: S) -> str:
-        """The state, as both agents see it."""
+        """Draw the state as both agents see it."""
         ...
 
     def answer_form(self) -> str:
-        """Form of a plan agent's answer. It contains no legal answer."""
+        """Describe the form of a plan agent's answer, without a legal answer as an example."""
         ...
 
     def show(self, action: A) -> str:
-        """An action as an answer would write it."""
+        """Write an action in the form of an answer."""
         ...
 
     def as_json(self, action: A) -> JsonObject: ...
 
     def items(self) -> Sequence[str]:
-        """Items that a plan agent's answers can consist of, whatever the instance: a blind player
-        (`loopline.agents.environments.blind`) has nothing else to say."""
+        """Return the items that a plan agent's answers can consist of, for any instance: a blind
+        player (`loopline.agents.environments.blind`) chooses only among them."""
         ...
 
     @property
     def largest(self) -> int:
-        """The largest useful number in a call: of a row, or a digit."""
+        """The largest useful number in a call: a row number, or a digit."""
         ...
 
     def oracle(self, state: S) -> A | None:
-        """An action that solves the puzzle from a state that is not solved; `None` if none does.
-        May raise its own error where that can't be found out."""
+        """Return an action that solves the puzzle from an unsolved state; `None` if no action does.
+        May raise its own error if this can't be determined."""
         ...
 
     def check(self, actions: tuple[A, ...]) -> Verdict:
-        """Whether these actions solve the puzzle, from its instance alone."""
+        """Decide whether these actions solve the puzzle, using only its instance."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal(Generic[A]):
-    """Actions of the tool agent in this turn."""
+    """The tool agent's action in this turn."""
 
     lines: tuple[str, ...]
     action: A | None
@@ -227,7 +227,7 @@ class TeamEpisode(Generic[S, A]):
     state: S
     actions: tuple[ActionRecord, ...] = ()
     carried_out: tuple[A, ...] = ()
-    """Actions on the real state, as they were read."""
+    """Parsed actions on the real state."""
     turn: int = 0
     proposal: Proposal[A] | None = None
     last: str = ""
@@ -249,8 +249,8 @@ class TeamEpisode(Generic[S, A]):
         return self.puzzle.check(self.carried_out)
 
     def demonstration(self) -> str | None:
-        """What a plan agent that knows the solution would answer now, for supervised training;
-        `None` if there is no way any more."""
+        """Return the current answer of a plan agent that knows the solution, for supervised
+        training; `None` if the puzzle can no longer be solved."""
         action = self.puzzle.oracle(self.state)
         return None if action is None else f"{MARK} {self.puzzle.show(action)}"
 
@@ -328,7 +328,7 @@ class TeamEpisode(Generic[S, A]):
         return step, "\n".join(lines)
 
     def _propose_by_program(self, program: str, ran: ProgramRun | None) -> tuple[Step[S, A], str]:
-        """Take a program's proposal. A program that failed, or whose last line is not an answer,
+        """Process a program's proposal. A program that failed, or whose last line is not an answer,
         proposes nothing."""
         if not program:
             refused = Refusal("no_program")
@@ -379,7 +379,7 @@ class TeamEpisode(Generic[S, A]):
 
 
 def outcome(step: Step[Any, Any]) -> str:
-    """Result of an action, in one line."""
+    """Describe the result of an action in one line."""
     if step.action is None:
         return f"refused: {step.refusals[0]}"
     counted = f"{step.legal} carried out"

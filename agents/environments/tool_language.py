@@ -1,10 +1,10 @@
 """The tool language: a few verified calls, for models too small to write Python.
 
-A tool agent writes one list of calls, `#### [bfs(6), step(U)]`, without seeing what they answer.
-They run in order on a scratch copy of the state, purely and within bounds, and what was done on the
-scratch is the proposal. The next agent reads the calls, their answers and the proposal; it has no
-calls of its own. So each of the two has something that the other lacks: one the search, the other
-its results.
+A tool agent writes one list of calls, `#### [bfs(6), step(U)]`, without seeing their answers. The
+calls run in order on a scratch copy of the state, purely and within bounds, and the actions on the
+scratch are the proposal. The next agent reads the calls, their answers and the proposal; it has no
+calls of its own. So each agent has something that the other lacks: one the search, the other its
+results.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from loopline.agents.environments.marked_answers import MOVES, Call, read_calls
 S = TypeVar("S")
 
 Kind = Literal["move", "number", "operand"]
-"""An `operand` is what is calculated with, as it is written: a whole number, or the name of one."""
+"""An `operand` is an operand of a calculation, as written: a whole number, or the name of one."""
 Argument = str | int
 
 _MAX_DIGITS = 3
 OPERAND = re.compile(r"[a-z][0-9]{1,4}|[0-9]{1,5}")
-"""A name, or a number of at most five digits."""
+"""A name, or a number with at most five digits."""
 _WANTED: dict[Kind, str] = {
     "move": "one of U, D, L, R",
     "number": "a whole number",
@@ -40,16 +40,16 @@ class Answer(Generic[S]):
     scratch: S
     text: str
     worked: bool = True
-    """Whether it did what it was asked; otherwise the scratch is as it was."""
+    """Whether the call succeeded; if not, the scratch is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFunction(Generic[S]):
-    """One call of the language."""
+    """One function of the language."""
 
     name: str
     arguments: tuple[tuple[str, Kind], ...]
-    """Name and kind of each."""
+    """Name and kind of each argument."""
     about: str
     run: Callable[[S, tuple[Argument, ...]], Answer[S]]
 
@@ -60,7 +60,7 @@ class ToolFunction(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A call and its answer, as the next agent reads them."""
+    """A call and its answer, in the form that the next agent reads."""
 
     call: str
     text: str
@@ -69,24 +69,23 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Program(Generic[S]):
-    """A list of calls that ran."""
+    """An executed list of calls."""
 
     outputs: tuple[Output, ...]
     scratch: S
 
     @property
     def worked(self) -> float:
-        """Share of the calls that did what they were asked."""
+        """Share of the calls that succeeded."""
         return sum(output.worked for output in self.outputs) / len(self.outputs)
 
 
 def run_program(
     text: str, functions: Mapping[str, ToolFunction[S]], scratch: S, most: int
 ) -> Program[S] | Refusal:
-    """Read a tool agent's text and run its calls; at most `most` of them.
+    """Read a tool agent's text and run its calls; more than `most` calls are refused.
 
-    A call that does not exist, or with other arguments than it takes, refuses the whole program:
-    none of it runs.
+    An unknown call, or one with wrong arguments, makes the whole program refused: none of it runs.
     """
     calls = read_calls(text, most)
     if isinstance(calls, Refusal):
@@ -110,7 +109,7 @@ def run_program(
 
 
 def manual(functions: Mapping[str, ToolFunction[S]]) -> str:
-    """One line for each call."""
+    """Return one line per call."""
     return "\n".join(f"{tool.signature}: {tool.about}" for tool in functions.values())
 
 

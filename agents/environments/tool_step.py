@@ -1,8 +1,8 @@
-"""One step of a way that is given: which tools there are, and what was done and seen so far.
+"""One step of a given trajectory: the available tools, and the steps and observations so far.
 
-A step of a recorded trajectory is predicted from the reference's own history (teacher forcing), so
-that an earlier mistake of the model does not change what it is asked. The call that it writes is
-noted and not carried out, and the run ends after it.
+Each step of a recorded trajectory is predicted from the reference's own history (teacher forcing),
+so an earlier mistake of the model does not change the request. The model's call is recorded but not
+executed, and the run ends after it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ MAX_TOOLS = 1_000
 
 
 class GivenCall(Record):
-    """A step that called."""
+    """A step with a call."""
 
     rationale: str = ""
     name: str | None = None
-    """Name of the call; None where it can't be read: then `text` is what its writer wrote."""
+    """Name of the call; None if it is unreadable, and `text` then has the original text."""
     arguments: JsonObject = Field(default_factory=dict)
     text: str = ""
     output: JsonValue = None
-    """Answer of the tool, as a tool worker gives it: `{"result": …}` or `{"error": …}`."""
+    """Answer of the tool in a tool worker's form: `{"result": …}` or `{"error": …}`."""
     asked_again: str | None = None
-    """What the user said before this step."""
+    """Text of the user before this step."""
 
 
 class GivenStep(Record):
@@ -35,4 +35,4 @@ class GivenStep(Record):
     tools: tuple[ToolSpec, ...] = Field(max_length=MAX_TOOLS)
     before: tuple[GivenCall, ...] = ()
     asked_again: str | None = None
-    """What the user said before the requested step."""
+    """Text of the user before the requested step."""

@@ -1,15 +1,15 @@
-"""Tasksets of `verifiers` (version 1) as environments: one agent answers, the task's own rewards
-score the answer.
+"""Tasksets of `verifiers` (version 1) as environments: one agent answers, and the task's own
+rewards score the answer.
 
     from my_tasks import MyConfig, MyTaskset
     from loopline.agents.environments.verifiers_tasksets import taskset_environment
 
     SUMS = taskset_environment("sums", "Sums", MyTaskset(MyConfig()))
 
-Then `bench puzzles --game my_package.sums:SUMS` plays it, and `train grpo loop` trains on it. Its
-package needs `verifiers` where workers run. A taskset's tasks are read with their prompts and those
-rewards that need no container; a task with its own tools, runtime or user is refused by name.
-Splits are by a task's content, as everywhere; a taskset's order does not matter.
+Then `bench puzzles --game my_package.sums:SUMS` plays it, and `train grpo loop` trains on it. The
+package needs `verifiers` on the workers. Tasks are read with their prompts and the rewards that
+need no container; a task with its own tools, runtime or user is refused, with its name. As
+everywhere, a task's content decides its split; a taskset's order does not matter.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from loopline.agents.records import JsonObject
 
 SOLVER = "solver"
 MAX_TASKS = 100_000
-"""Most tasks of a taskset; of an endless one only the beginning is read."""
+"""Maximum number of tasks in a taskset; an endless one is read only up to this number."""
 
 
 class TasksetPuzzle(Conversation):
     """A task of a taskset."""
 
     data: JsonObject = Field(default_factory=dict)
-    """The task's `TaskData`, including what its rewards compare with. Agents only see the
+    """The task's `TaskData`, including the reference for its rewards. Agents see only the
     prompts."""
     solved_from: float = 1.0
-    """Least reward of a task that counts as solved."""
+    """Minimum reward of a solved task."""
 
     @abstractmethod
     def observe(self, agent: Agent, actions: Sequence[ActionRecord]) -> str: ...
@@ -65,23 +65,23 @@ class TasksetPuzzle(Conversation):
 
     @abstractmethod
     def reward(self, text: str) -> float:
-        """Reward of an answer by the task's own rewards, with their weights."""
+        """Return the weighted reward of an answer by the task's own rewards."""
         ...
 
 
 class TasksetLevel(TurnLevel):
-    """Difficulty of a taskset, which only sets when a task counts as solved."""
+    """Difficulty of a taskset, which sets only when a task is solved."""
 
     solved_from: float = Field(default=1.0, ge=-1e6, le=1e6)
-    """Least reward of a task that counts as solved."""
+    """Minimum reward of a solved task."""
 
 
 def taskset_environment(
     name: str, title: str, taskset: Any, *, prompt: str = "Answer the question.", **more: Any
 ) -> Environment[TasksetLevel, TasksetPuzzle, ConversationEpisode]:
-    """The environment of a `verifiers.v1` taskset. `prompt` precedes the task's own prompts for the
-    agent; `more`: further fields of `Environment`. Tasks are read when they are first needed.
-    Raises ValueError then for one that an answer alone can't solve."""
+    """Build the environment of a `verifiers.v1` taskset. `prompt` precedes the task's own prompts
+    for the agent; `more`: further fields of `Environment`. Tasks are read on first use, which
+    raises ValueError for a task that an answer alone can't solve."""
 
     @cache
     def tasks() -> tuple[Any, ...]:
@@ -108,7 +108,7 @@ def taskset_environment(
 
     def draw(rng: random.Random, level: TasksetLevel) -> TasksetPuzzle:
         task = rng.choice(tasks())
-        # A task's position is not its content: the same task has another one in a longer taskset.
+        # A task's position is not part of its content: it may differ in a longer taskset.
         data = task.data.model_dump(mode="json", exclude_defaults=True, exclude={"idx"})
         return Puzzle(
             data=cast(JsonObject, data), solved_from=level.solved_from, setting=level.setting
@@ -151,14 +151,14 @@ def _require_answerable(name: str, task: Any) -> None:
 
 
 def _score(task: Any, text: str) -> float:
-    """Score of an answer by the task's own rewards, computed in a thread: this one runs a worker's
-    event loop."""
+    """Return the score of an answer by the task's own rewards, computed in another thread: this one
+    runs a worker's event loop."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(lambda: asyncio.run(_scored(task, text))).result()
 
 
 async def _scored(task: Any, text: str) -> float:
-    # Only where an environment is made of it: no other part of this package needs verifiers.
+    # Imported only here: no other part of this package needs verifiers.
     from importlib import import_module
 
     trace_module: Any = import_module("verifiers.v1.trace")

@@ -7,16 +7,17 @@ A file begins with a header,
     version: 1
     ---
 
-and the rest is the system text, word for word. A prompt is never a template: nothing is inserted
-into it, and a question travels in a separate message, where it can't pose as an instruction of
-ours. Raise the version when you change a text; its hash changes by itself and is part of every run.
+and the rest is the system text, verbatim. A prompt is never a template: nothing is inserted into
+it, and a question is sent in a separate message, where it can't pose as one of our instructions.
+Increment the version when you change a text; its hash changes automatically and is part of every
+run.
 
-Some roles have two texts under one name: one that fits any domain, and in the folder `mathematics`
-the published one, which benchmarks of word problems choose by the workflow's option `prompts`.
+Some roles have two texts under one name: one for any domain, and the published one in the folder
+`mathematics`, which benchmarks of word problems select with the workflow's option `prompts`.
 
 A run may bring other files in place of shipped ones (`Run.prompt_files`), which
-`parse_replacement_prompt` checks. The shipped ones that a run began with are on the bus by their
-hash (`loopline.bus.contents`): a worker of another version plays the run with them.
+`parse_replacement_prompt` checks. The shipped prompts that a run started with are on the bus under
+their hashes (`loopline.bus.contents`): a worker of another version executes the run with them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _FILE = re.compile(r"---\nname: *(?P<name>[a-z][a-z0-9_-]*)\nversion: *(?P<versi
 
 _PLACEHOLDER = re.compile(
     r"\{\{ *[A-Za-z_][\w. ]*\}\}|\$\{[A-Za-z_]\w*\}|%\([A-Za-z_]\w*\)[sd]"
-    # After a letter or a brace it is LaTeX: \boxed{answer}, \frac{a}{b}.
+    # After a letter or a brace, it is LaTeX: \boxed{answer}, \frac{a}{b}.
     r"|(?<![A-Za-z}\\])\{[A-Za-z_]\w*\}"
 )
 
@@ -59,9 +60,9 @@ class Prompt(Record):
     version: int = Field(ge=1)
     text: str = Field(min_length=1)
     hash: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """SHA-256 of the whole file in UTF-8, with `\\n` as line end."""
+    """SHA-256 of the whole file in UTF-8, with `\\n` line endings."""
     content: str = Field(default="", repr=False)
-    """Content of the whole file, which its hash covers."""
+    """Content of the whole file, which the hash covers."""
 
     @property
     def file(self) -> str:
@@ -70,7 +71,7 @@ class Prompt(Record):
 
 
 def parse_prompt(content: str, *, origin: str) -> Prompt:
-    """Read the content of a prompt file. `origin` is named in the errors (`InvalidPrompt`)."""
+    """Parse the content of a prompt file. Errors (`InvalidPrompt`) mention `origin`."""
     content = content.replace("\r\n", "\n")
     if len(content) > MAX_PROMPT_FILE_CHARS:
         raise InvalidPrompt(f"{origin} is longer than {MAX_PROMPT_FILE_CHARS:,} characters")
@@ -97,8 +98,8 @@ def prompt_file(name: str, version: int, text: str) -> str:
 def parse_replacement_prompt(content: str, name: str, *, origin: str) -> Prompt:
     """The content of a file that replaces the shipped prompt `name`.
 
-    Raises `InvalidPrompt` for what is not a prompt file, is another prompt's, cannot be written as
-    UTF-8, or has a placeholder: nobody would fill it in.
+    Raises `InvalidPrompt` if the content is not a prompt file, belongs to another prompt, cannot be
+    encoded as UTF-8, or has a placeholder, which would never be filled in.
     """
     try:
         content.encode()
@@ -109,7 +110,7 @@ def parse_replacement_prompt(content: str, name: str, *, origin: str) -> Prompt:
     prompt = parse_prompt(content, origin=origin)
     if prompt.name != name:
         raise InvalidPrompt(
-            f"{origin} calls itself {prompt.name!r}: it can't stand in place of {name!r}; its "
+            f"{origin} calls itself {prompt.name!r}: it can't replace {name!r}; its "
             f"header must say 'name: {name}'"
         )
     placeholder = _PLACEHOLDER.search(prompt.text)
@@ -141,9 +142,9 @@ def prompt_in(prompt_set: PromptSet, name: str) -> Prompt:
 
 
 def prompt_set_of(run: Run) -> PromptSet:
-    """Prompt set that the run's roles read.
+    """Prompt set that the run's roles use.
 
-    A run that was admitted before there was a choice does not say so; its hashes do.
+    For a run that was admitted before this option existed, the hashes show it.
     """
     match run.options.get("prompts"):
         case "general" | "mathematics" as prompt_set:
@@ -154,10 +155,10 @@ def prompt_set_of(run: Run) -> PromptSet:
 
 
 def prompt_for(run: Run, prompt: Prompt) -> str:
-    """The text of the run's own file if it brings one, else of the shipped `prompt`.
+    """The text of the run's own file if it has one, else of the shipped `prompt`.
 
-    Raises `PromptMismatch` if it is not what the run was admitted with; a run that names no hash
-    for this prompt takes the text as it is.
+    Raises `PromptMismatch` if it differs from the text at admission; a run that records no hash for
+    this prompt uses the text as it is.
     """
     override = run.prompt_files.get(prompt.file)
     if override is not None:
@@ -165,8 +166,8 @@ def prompt_for(run: Run, prompt: Prompt) -> str:
     admitted = run.prompts.get(prompt.file)
     if admitted is not None and admitted != prompt.hash:
         raise PromptMismatch(
-            f"run {run.id} was admitted with {prompt.file} {admitted[:12]}, this process has "
-            f"{prompt.hash[:12]} (version {prompt.version}), and the bus no longer has the other: "
+            f"run {run.id} was admitted with {prompt.file} {admitted[:12]}, but this process has "
+            f"{prompt.hash[:12]} (version {prompt.version}), and the bus no longer has the first: "
             "start a worker of the version that admitted the run, or ask the question again",
             prompt.file,
             admitted,
@@ -176,5 +177,5 @@ def prompt_for(run: Run, prompt: Prompt) -> str:
 
 @lru_cache(maxsize=64)
 def _cached_replacement(content: str, name: str) -> Prompt:
-    """Parse a replacement prompt; cached, since every step of every run asks for it."""
+    """Parse a replacement prompt; cached, since every step of every run needs it."""
     return parse_replacement_prompt(content, name, origin=f"the run's own {name}.md")

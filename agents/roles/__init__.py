@@ -1,4 +1,4 @@
-"""Roles: what an agent does with its turn. See `loopline.agents.roles.protocol` for how to add
+"""Roles: what an agent does in its turn. See `loopline.agents.roles.protocol` for how to add
 one."""
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ roles.register(ToolUser())
 
 
 def all_prompts() -> dict[str, Prompt]:
-    """Prompt file → shipped prompt, of all roles. A plug-in that cannot be loaded troubles only the
-    run that wants it, so its prompts are left out."""
+    """Prompt file → shipped prompt, for all roles. A plug-in that cannot be loaded should only
+    affect the run that uses it, so its prompts are left out."""
     prompts: dict[str, Prompt] = {}
     for name in roles.names():
         try:

@@ -1,4 +1,4 @@
-"""An agent of any domain: its instructions, the conversation, its tools, and nothing else."""
+"""An agent for any domain: its instructions, the conversation, its tools, and nothing else."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ from loopline.agents.tools.offered import EveryTool, Functions, offered_tools, s
 
 
 class Agent:
-    """Decides `answer` {answer, cut_off?}, `give_up` {reason, wrong_answer?} or `failed`; and
-    without asking a model `scatter` {} and `gather` {answer} for the `parallel` parts of a team."""
+    """Decides `answer` {answer, cut_off?}, `give_up` {reason, wrong_answer?} or `failed`. For the
+    `parallel` parts of a team, decides `scatter` {} and `gather` {answer} without calling a
+    model."""
 
     name = AGENT
     version = 1
@@ -84,7 +85,7 @@ class Agent:
             case other:
                 raise UnexpectedPayload(f"role {AGENT} takes no {other.type_name!r}")
         acting = context.payload.acting or AGENT
-        # What a person may deny is not read by others before; nor what a ladder may.
+        # Text that a person or a ladder may still reject is not shown to readers before.
         speaking = host if behaviour.requires_approval is False else held_back(host)
         drafting = speaking if behaviour.escalation is None else held_back(host)
         conversation = Conversation(
@@ -97,7 +98,7 @@ class Agent:
             escalation=_escalation(behaviour, run, acting, speaking),
         )
         ending = await conversation.run()
-        if behaviour.requires_approval is not False:  # an empty schema fits all
+        if behaviour.requires_approval is not False:  # an empty schema accepts everything
             ending = await _approved(conversation, ending, host, acting, behaviour)
         return text_result(conversation, ending)
 
@@ -111,10 +112,12 @@ def _escalation(behaviour: AgentBehaviour, run: Run, agent: str, host: Host) -> 
 async def _approved(
     conversation: Conversation, ending: Ending, host: Host, agent: str, behaviour: AgentBehaviour
 ) -> Ending:
-    """The ending, once a person has approved its text, if it needs that. Raises `ApprovalNeeded`
-    before."""
+    """The ending, after a person has approved its text, if that is needed. Raises `ApprovalNeeded`
+    until then."""
     if not isinstance(host, ApprovingHost):
-        raise UnexpectedPayload(f"agent {agent}: nobody can approve its answer here")
+        raise UnexpectedPayload(
+            f"agent {agent}: its answer requires approval, but this host can't ask for it"
+        )
     for tries in range(MAX_CORRECTIONS + 1):
         if not isinstance(ending, FinalText) or not _needs_approval(behaviour, ending.text):
             return ending
@@ -137,7 +140,7 @@ def _needs_approval(behaviour: AgentBehaviour, text: str) -> bool:
     if behaviour.answer is not None:
         try:
             value = json.loads(text)
-        except ValueError:  # cut off
+        except ValueError:  # truncated
             return True
     return AnswerSchema(rule).may_fit(value)
 
@@ -145,7 +148,7 @@ def _needs_approval(behaviour: AgentBehaviour, text: str) -> bool:
 def _opening(
     task: Task, behaviour: AgentBehaviour, answers: Sequence[tuple[str, str]]
 ) -> list[Message]:
-    """What the model reads: at the end of the last question the other agents' answers."""
+    """The model's input: the other agents' answers are appended to the last question."""
     form = (
         "Answer with one JSON value that fits this JSON schema, and with nothing else:\n"
         + AnswerSchema(behaviour.answer).text
@@ -165,20 +168,20 @@ def _opening(
 
 
 def _since(journal: Sequence[Step], payload: SignalPayload) -> list[Message]:
-    """The conversation before a wait, and what has ended the wait."""
+    """The conversation before a wait, and the event that ended the wait."""
     messages: list[Message] = []
     for step in journal:
         if step.input.get("type") == SignalPayload.type_name:
             earlier = parse_payload(step.input)
             assert isinstance(earlier, SignalPayload)
-            messages.append(_woken(earlier))
+            messages.append(_message_after_wait(earlier))
         if "answer" in step.decision.data:
             content = str(step.decision.data["answer"])
             messages.append(Message(role="assistant", content=content))
-    return [*messages, _woken(payload)]
+    return [*messages, _message_after_wait(payload)]
 
 
-def _woken(payload: SignalPayload) -> Message:
+def _message_after_wait(payload: SignalPayload) -> Message:
     if payload.woken is None or payload.woken.kind == "expired":
         content = f"Nobody has sent the signal {payload.signal} in time."
     else:

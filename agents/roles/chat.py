@@ -1,6 +1,6 @@
-"""One request of a chat API as a step: the caller's conversation and tools, the model's answer.
+"""One chat API request as a step: the caller's conversation and tools, the model's answer.
 
-Nothing is added to what the caller wrote, and no tool is run: the caller answers the calls.
+Nothing is added to the caller's messages, and no tool is run: the caller answers the calls.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class ChatOptions(Record):
     """Options of the workflow `chat`."""
 
     tools: tuple[ToolSpec, ...] = Field(default=(), max_length=MAX_TOOLS)
-    """The caller's own tools: the model's calls of them are the answer."""
+    """The caller's own tools; the model's calls of them are the answer."""
     json_schema: JsonObject | None = None
-    """JSON schema that the whole text must fit."""
+    """JSON schema that the whole text must match."""
     previous: Call | None = None
     """Call of the session that this conversation continues."""
 
@@ -40,7 +40,7 @@ NO_OPTIONS = ChatOptions()
 
 
 class Chat:
-    """Decides `answer` {answer}, or `failed`. The calls of the one candidate are the choices."""
+    """Decides `answer` {answer} or `failed`. The candidate's calls are the choices."""
 
     name = "chat"
     version = 1

@@ -1,12 +1,12 @@
 """The loop of roles that use tools: ask for a completion, run the tools it calls, ask again.
 
-A step ends when the model writes a text without tool calls, calls a hand-over tool, or has used
-up its completions. Messages are only ever appended, and each request names the call before it,
-so that an engine extends the ids it already has and never tokenizes a text twice.
+A step ends when the model writes a text without tool calls, calls a hand-over tool, or has used up
+its completions. Messages are only ever appended, and each request names the previous call, so an
+engine extends the ids it already has and never tokenizes a text twice.
 
-What the model gets wrong (an unknown tool, arguments that are not an object or have wrong types,
-too many calls at once) is answered by a tool message `error: …`, so that it can correct itself; the
-cap on completions bounds how often. Every tool call gets an answer, because endpoints refuse a
+A tool message `error: …` reports the model's mistakes (an unknown tool, arguments that are not an
+object or have wrong types, too many calls at once), so the model can correct itself; the cap on
+completions limits how often. Every tool call gets an answer, because endpoints refuse a
 conversation in which one is missing.
 
 The observation of a step is `{"turns": [[entry, …], …]}`: one list per call of the step, one
@@ -18,9 +18,9 @@ entry per tool call in it:
 
 and `"failure": {"kind": …, "message": …}` alongside it if a request failed for good.
 
-Where doubtful completions go to another model (`loopline.agents.roles.escalation`), samples and
-refused completions have a turn without entries, or with the router's, and `"escalation"` holds what
-the ladder said of each completion that counts.
+If doubtful completions go to another model (`loopline.agents.roles.escalation`), samples and
+refused completions have a turn without entries, or with only the router's, and `"escalation"`
+contains the ladder's verdict on each completion that counts.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ from loopline.agents.tools.declaration import InvalidArguments
 from loopline.agents.tools.handover import HandOverTool
 
 MAX_COMPLETIONS = 12
-"""Most completions in one step. Word problems need up to 8 calculator calls; a model that is still
-calling tools after 12 turns is going in circles."""
+"""Maximum number of completions in one step. Word problems need up to 8 calculator calls; a model
+that still calls tools after 12 turns is going in circles."""
 
 MAX_TOOL_CALLS = 16
-"""Most tool calls of one completion that are carried out; the others are answered with an error."""
+"""Maximum number of tool calls of one completion that are run; the others get an error."""
 
 MAX_TOOL_MESSAGE_CHARS = 20_000
 
 MAX_CORRECTIONS = 2
-"""Most times that a model gets the error in its answer and is asked again."""
+"""Maximum number of times that a model is told the error in its answer and asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class OutOfCompletions:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailure:
-    """A request failed for good. The calls made before it are kept."""
+    """A request failed permanently. Earlier calls are kept."""
 
     kind: str
     message: str
@@ -105,7 +105,7 @@ class RequestFailure:
 
 @dataclass(frozen=True, slots=True)
 class WrongAnswer:
-    """The model's answer did not fit its schema, even after it was asked again."""
+    """The model's answer did not match its schema, even after corrections."""
 
     reason: str
     text: str
@@ -130,7 +130,7 @@ class CallableTool(Protocol):
 
 
 class Conversation:
-    """One step's conversation with the policy of its role."""
+    """One step's conversation with its role's policy."""
 
     def __init__(
         self,
@@ -144,9 +144,9 @@ class Conversation:
         answer: AnswerSchema | None = None,
         escalation: Escalation | None = None,
     ) -> None:
-        """`options` are those of the run's caller. With `answer` the final text is JSON that fits
-        that schema. With `escalation` each completion climbs a ladder, and the other model writes a
-        doubtful one."""
+        """`options` are those of the run's caller. With `answer`, the final text is JSON that
+        matches that schema. With `escalation`, each completion climbs a ladder, and the other model
+        replaces a doubtful one."""
         self.calls: list[Call] = []
         self.counting: list[Call] = []
         """Calls that count, without samples and refused ones."""
@@ -161,13 +161,13 @@ class Conversation:
         self._escalation = escalation
         self._climbs: list[JsonValue] = []
         self._judged: list[JsonValue] = []
-        """Verdict of the router on the last text, as an entry of its turn."""
+        """The router's verdict on the last text, as an entry of its turn."""
         self._corrections = 0
         self._turns: list[JsonValue] = []
         self._failure: RequestFailure | None = None
 
     async def run(self) -> Ending:
-        """Talk until the step ends. Raises `RequestFailed` only if it is retryable."""
+        """Continue until the step ends. Raises `RequestFailed` only if it is retryable."""
         for _ in range(self._max_completions):
             try:
                 call = await self._complete()
@@ -190,7 +190,7 @@ class Conversation:
         return OutOfCompletions(f"no answer after {self._max_completions} completions")
 
     def refuse(self, reason: str) -> None:
-        """Refuse the final text: the model reads why, and `run` continues from there."""
+        """Refuse the final text: the model is told why, and `run` continues from there."""
         content = f"error: {reason}. Answer again."
         self._messages += [
             assistant_message(self.counting[-1]),
@@ -198,7 +198,7 @@ class Conversation:
         ]
 
     def result(self, decision: Decision) -> StepResult:
-        """The step's result, with everything that was said before the decision."""
+        """The step's result, with all calls made before the decision."""
         action: JsonObject = {"kind": decision.kind}
         answer = decision.data.get("answer")
         if answer is not None:
@@ -215,7 +215,7 @@ class Conversation:
         return StepResult(candidates=(candidate,), decision=decision, observation=observation)
 
     def _ending(self, call: Call) -> FinalText | WrongAnswer | None:
-        """The ending that a text without tool calls makes; None if the model is to correct it."""
+        """The ending for a text without tool calls; None if the model is to correct the text."""
         if self._answer is None:
             return FinalText(call.said, truncation_reason(call))
         text, wrong = self._answer.read(call.said)
@@ -231,8 +231,8 @@ class Conversation:
         return None
 
     async def _complete(self) -> Call:
-        # A schema leaves a local model no way to call a tool: with tools it applies from the first
-        # correction on.
+        # With a schema, a local model could not call a tool. If there are tools, the schema applies
+        # only from the first correction on.
         constrained = self._answer is not None and (not self._specs or self._corrections > 0)
         schema = self._answer.schema if self._answer and constrained else None
         escalation = self._escalation
@@ -252,15 +252,14 @@ class Conversation:
             call = await self._climb(escalation, calls, schema)
         self.counting.append(call)
         if self._options is not None:
-            # A tool that must be called is forced only once: otherwise the model could never
-            # answer.
+            # A forced tool call is forced only once: otherwise the model could never answer.
             self._options = self._options.model_copy(update={"tool_choice": ToolChoice()})
         return call
 
     async def _climb(
         self, escalation: Escalation, calls: Sequence[Call], schema: JsonObject | None
     ) -> Call:
-        """The completion that counts: the last of these, or the other model's in its place."""
+        """The completion that counts: the last one, or the other model's replacement."""
         climb = await escalation.climb(calls, self._wrong_form(calls[-1]))
         entries: list[JsonValue] = [] if climb.entry is None else [climb.entry]
         if climb.passed:
@@ -275,12 +274,12 @@ class Conversation:
         _require_count(replacements, 1)
         self._climbs.append(climb.as_json(replacements[0]))
         self.calls.append(replacements[0])
-        # The small model's ids do not continue another model's.
+        # The small model's ids do not continue another model's ids.
         self._previous = None
         return replacements[0]
 
     def _wrong_form(self, call: Call) -> str | None:
-        """What is wrong with a completion, whatever it says."""
+        """What is formally wrong with a completion, whatever its content."""
         if call.tool_calls:
             checks = (self._check_call(*numbered) for numbered in enumerate(call.tool_calls))
             return next((checked for checked in checks if isinstance(checked, str)), None)
@@ -321,7 +320,7 @@ class Conversation:
         return entries, tuple(problems)
 
     def _check_call(self, position: int, tool_call: ToolCall) -> tuple[CallableTool, Any] | str:
-        """The tool with its parsed arguments, or what is wrong with the call."""
+        """The tool with its parsed arguments, or an error message for the call."""
         if position >= MAX_TOOL_CALLS:
             return f"too many tool calls in one turn: at most {MAX_TOOL_CALLS} are carried out"
         tool = self._tools.get(tool_call.name)
@@ -338,9 +337,9 @@ class Conversation:
 
 
 def conversation_of(task: Task, instructions: str, *further: str) -> list[Message]:
-    """First messages of a role that answers the run's question: one system message, of the role's
-    instructions, the system messages that begin the caller's conversation and what comes `further`;
-    then the conversation as the caller wrote it."""
+    """First messages of a role that answers the run's question: one system message (the role's
+    instructions, the caller's leading system messages, then the `further` texts), followed by the
+    rest of the caller's conversation."""
     turns = task.messages or (Message(role="user", content=task.prompt),)
     start = 0
     while start < len(turns) and turns[start].role == "system":
@@ -351,12 +350,12 @@ def conversation_of(task: Task, instructions: str, *further: str) -> list[Messag
 
 
 def assistant_message(call: Call) -> Message:
-    """A completion as the conversation's next turn: what was said, and the calls.
+    """A completion as the conversation's next turn: its text and its calls.
 
-    A local model's text holds its calls as markup, so it is the whole turn; an endpoint's does not,
-    and a local model that continues from there needs the calls written out. Thoughts are not sent
-    back, except in `raw_text`: there the model's own chat template decides which of them it keeps,
-    and where it keeps them the ids continue.
+    A local model's text contains its calls as markup, so it is the whole turn. An endpoint's text
+    does not, and a local model that continues from there needs the calls written out. Thoughts are
+    not sent back, except in `raw_text`: the model's own chat template decides which of them to
+    keep, and if it keeps them, the ids continue.
     """
     offered: dict[str, JsonObject] = {
         tool_call.name: {} for tool_call in call.tool_calls if tool_call.name
@@ -378,7 +377,7 @@ def turn_messages(
 ) -> list[Message]:
     """A completion and the answers to its tool calls, in the order of the calls.
 
-    `answer_to(position)` gives the text for a call that was handed over.
+    `answer_to(position)` returns the text for a call that was handed over.
     """
     if len(entries) != len(call.tool_calls):
         raise ValueError(f"{len(call.tool_calls)} tool calls, but {len(entries)} answers")
@@ -390,8 +389,8 @@ def turn_messages(
 
 
 def tool_text(output: JsonValue) -> str:
-    """A tool's output as the model reads it. If it is too long for a message, it is cut, with a
-    marker."""
+    """A tool's output as the model reads it. If it is too long for a message, it is truncated, with
+    a marker."""
     text = whole_tool_text(output)
     if len(text) <= MAX_TOOL_MESSAGE_CHARS:
         return text
@@ -411,7 +410,7 @@ def whole_tool_text(output: JsonValue) -> str:
 
 
 def _missing_answer(position: int) -> str:
-    raise ValueError(f"tool call {position} was handed over, yet the step goes on")
+    raise ValueError(f"tool call {position} was handed over, yet the step continues")
 
 
 def truncation_reason(call: Call) -> str | None:

@@ -1,4 +1,4 @@
-"""One request for embeddings as a step."""
+"""One embeddings request as a step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from loopline.agents.roles.protocol import StepContext, StepResult
 
 
 class Embeddings:
-    """Decides `answer` {answer}, which says how many vectors there are, or `failed`. The vectors
-    are the text of the one call."""
+    """Decides `answer` {answer}, which states the number of vectors, or `failed`. The vectors are
+    the text of the only call."""
 
     name = "embeddings"
     version = 1

@@ -1,10 +1,10 @@
-"""Only the doubtful step goes to the big model: each completion of a conversation climbs a ladder,
-and where a rung fails, the other model writes that completion in its place. The conversation
-continues from there with the small one.
+"""Send only the doubtful steps to the big model: each completion of a conversation climbs a ladder.
+If a rung fails, the big model writes that completion instead, and the small model continues the
+conversation.
 
-With samples the small model draws k + 1 completions in one batch: the last of them counts, and the
-others say how many of them do the same. So the completion that counts is last in the record, after
-the others, and a refused one precedes the other model's.
+With samples, the small model draws k + 1 completions in one batch: the last one counts, and the
+others show how many agree with it. So the completion that counts is last in the record, and a
+refused one precedes the big model's.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class SecondHost(Protocol):
     """A host that can ask for another agent of its run."""
 
     def of_agent(self, agent: str) -> Host:
-        """The same host, whose completions use that agent's policy. Its requests are numbered along
-        with the others of the step."""
+        """The same host, whose completions use that agent's policy. Its requests are numbered
+        together with the step's other requests."""
         ...
 
 
@@ -51,17 +51,17 @@ class Climb:
     prices: dict[str, JsonValue]
     """Micro-dollars by rung; those of the completion itself are under `answer`."""
     entry: JsonObject | None
-    """The request to the router and its answer, as a step's observation holds them."""
+    """The request to the router and its answer, in the form of a step's observation."""
     drawn: int
-    """Number of completions of the small model, of which the last counts."""
+    """Number of the small model's completions, of which the last one counts."""
 
     @property
     def passed(self) -> bool:
         return all(verdict.passed for verdict in self.verdicts)
 
     def as_json(self, big: Call | None) -> JsonObject:
-        """The climb for the step's observation; `big` is the completion that replaced a refused
-        one."""
+        """The climb as JSON for the step's observation; `big` is the completion that replaced a
+        refused one."""
         prices = dict(self.prices)
         if big is not None:
             prices["escalation"] = big.cost_micro_dollars
@@ -80,7 +80,7 @@ class Escalation:
         """`big` is the agent whose policy takes doubtful completions. Raises `UnexpectedPayload`
         for a host that has no other agent."""
         if not isinstance(host, SecondHost):
-            raise UnexpectedPayload(f"agent {big}: its steps cannot be put to another model here")
+            raise UnexpectedPayload(f"agent {big}: this host can't give its steps to another model")
         self.second = host.of_agent(big)
         self._options = options
         self._run = run
@@ -92,7 +92,7 @@ class Escalation:
         return 1 + self._options.samples
 
     def drawing(self, options: GenerationOptions | None) -> GenerationOptions | None:
-        """Generation options of the small model, where `options` are the agent's own."""
+        """Generation options for the small model, derived from the agent's own `options`."""
         if self._options.samples == 0:
             return options
         base = options or GenerationOptions()
@@ -107,7 +107,7 @@ class Escalation:
 
     async def climb(self, calls: Sequence[Call], wrong: str | None) -> Climb:
         """Climb the ladder up to the first rung that fails. `calls`: the completions of one
-        request, of which the last counts; `wrong`: what is wrong with its form, if anything is."""
+        request, of which the last counts; `wrong`: a formal error of that completion, if any."""
         *samples, call = calls
         prices: dict[str, JsonValue] = {"answer": call.cost_micro_dollars}
         if samples:
@@ -134,7 +134,7 @@ class Escalation:
         return Climb(tuple(verdicts), prices, entry, len(calls))
 
     def _free_verdicts(self, call: Call, samples: Sequence[Call]) -> list[Verdict]:
-        """Verdicts of rungs that ask nobody: their cost was paid with the completion."""
+        """Verdicts of rungs that need no request: their cost was paid with the completion."""
         options = self._options
         verdicts: list[Verdict] = []
         if options.arithmetic:
@@ -156,7 +156,7 @@ class Escalation:
 
 
 def comparable_step(call: Call) -> str:
-    """A text that is equal for two completions that do the same: the same calls, else the same
+    """A text that is equal for two completions that do the same: the same calls, or else the same
     answer."""
     if not call.tool_calls:
         return comparable_answer(call.said)
@@ -165,7 +165,7 @@ def comparable_step(call: Call) -> str:
 
 
 def replacements(step: Step) -> frozenset[int]:
-    """Indices of a step's calls that the other model wrote in place of a doubtful one."""
+    """Indices of a step's calls in which the other model replaced a doubtful completion."""
     climbs = step.observation.get("escalation")
     places: set[int] = set()
     at = 0

@@ -1,4 +1,4 @@
-"""How a role that answers the run's question reads the end of its conversation."""
+"""How a role that answers the run's question interprets the end of its conversation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loopline.agents.roles.protocol import StepResult
 
 
 def text_result(conversation: Conversation, ending: Ending) -> StepResult:
-    """The model's text, whole: `answer` {answer, cut_off?}, `give_up` {reason, wrong_answer?} or
+    """The model's whole text: `answer` {answer, cut_off?}, `give_up` {reason, wrong_answer?} or
     `failed` {failure, reason}."""
     match ending:
         case FinalText(text=text, cut_off=cut_off):
@@ -38,10 +38,10 @@ def text_result(conversation: Conversation, ending: Ending) -> StepResult:
 
 
 def boxed_result(conversation: Conversation, ending: Ending) -> StepResult:
-    """The content of the last box, where the model wrote one, else its text: `answer` {answer,
-    boxed}, `give_up` {reason} or `failed` {failure, reason}.
+    """The content of the last box if the model wrote one, else its text: `answer` {answer, boxed},
+    `give_up` {reason} or `failed` {failure, reason}.
 
-    A text that was cut off counts as an answer only if its box was already written.
+    A truncated text counts as an answer only if its box is complete.
     """
     match ending:
         case FinalText(text=text, cut_off=cut_off):
@@ -77,7 +77,7 @@ def _missing_answer_reason(text: str, conversation: Conversation) -> str:
 
 
 def _thought(conversation: Conversation) -> bool:
-    """Whether the last completion has thoughts."""
+    """Whether the last completion contains thoughts."""
     return bool(conversation.counting and conversation.counting[-1].thought)
 
 

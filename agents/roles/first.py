@@ -1,4 +1,4 @@
-"""The small model, asked first: its answer stands if the ladder lets it pass."""
+"""The small model answers first: its answer is final if the ladder accepts it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _REASON_CHARS = 1_000
 
 class First:
     """Decides `answer` {answer, verification, prices}, `escalate` {reason, verification, prices} or
-    `failed`. `prices`: what each rung cost, in micro-dollars; that of the answer itself is under
+    `failed`. `prices`: the cost of each rung in micro-dollars; that of the answer itself is under
     `answer`. `samples`: how many of the step's last calls are further answers.
 
-    With the option `escalate="step"` the ladder is climbed by each completion, and the big model
-    writes doubtful ones. The answer then has only to pass the rungs that are free."""
+    With the option `escalate="step"`, each completion climbs the ladder, and the big model rewrites
+    doubtful ones. The answer then only has to pass the free rungs."""
 
     name = "first"
     version = 1
@@ -40,7 +40,7 @@ class First:
     async def step(self, context: StepContext, host: Host) -> StepResult:
         run, prompts = context.run, prompt_set_of(context.run)
         options = CascadeOptions.model_validate(run.options)
-        drafting = held_back(host)  # answer and samples; the other model's text is the answer
+        drafting = held_back(host)  # drafts: the big model may replace them
         of_steps = options.step_escalation()
         escalation = None if of_steps is None else Escalation(of_steps, run, host, "solo")
         messages, conversation, result_of = question_conversation(
@@ -96,7 +96,7 @@ def _price(calls: list[Call] | tuple[Call, ...]) -> int:
 def _with_evidence(
     result: StepResult, decision: Decision, samples: tuple[Call, ...], score: ScoreRung | None
 ) -> StepResult:
-    """The step with its samples after the answer's calls, and the score's request under the last of
+    """The step with its samples after the answer's calls, and the scoring request under the last of
     them, so that the step can be replayed."""
     (candidate,) = result.candidates
     turns = result.observation["turns"]

@@ -18,8 +18,8 @@ from loopline.agents.tools.offered import OfferedTools
 
 
 class OfferedHost:
-    """Passes completions on, and a call of an offered tool as the request that carries it out: a
-    simulated world is rebuilt for each call, from the calls before it."""
+    """Passes completions on, and turns a call of an offered tool into the request that runs it: a
+    simulated world is rebuilt for each call from the earlier calls."""
 
     def __init__(self, host: Host, offered: OfferedTools) -> None:
         self._host = host

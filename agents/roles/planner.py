@@ -34,7 +34,7 @@ _TURNS: TypeAdapter[list[list[JsonValue]]] = TypeAdapter(list[list[JsonValue]])
 
 class Planner:
     """Decides `answer` {answer}, `delegate` {problems}, `give_up` {reason} or `failed`. With the
-    mathematical prompts the answer is the content of the last box, next to `boxed`."""
+    mathematical prompts, the answer is the content of the last box, next to `boxed`."""
 
     name = "planner"
     version = 1
@@ -81,12 +81,12 @@ class Planner:
 
 
 def delegated_problems(step: Step) -> tuple[Subproblem, ...]:
-    """The sub-problems of a `delegate` decision; the position is the branch."""
+    """The sub-problems of a `delegate` decision; a sub-problem's position is its branch."""
     return _PROBLEMS.validate_python(step.decision.data.get("problems", []))
 
 
 def _answers(journal: Sequence[Step], delegation: Step) -> Callable[[int], str]:
-    """Answers of the solvers to each tool call of one delegation."""
+    """The solvers' answers to each tool call of one delegation."""
     branches = {
         (step.branch, step.turn): step
         for step in journal
@@ -94,7 +94,7 @@ def _answers(journal: Sequence[Step], delegation: Step) -> Callable[[int], str]:
     }
     texts: dict[int, list[str]] = {}
     for branch, problem in enumerate(delegated_problems(delegation)):
-        # The expert's turn comes after the small solver's; its word is the last one.
+        # The expert's turn comes after the small solver's, so its answer is the final one.
         step = branches.get((branch, delegation.turn + 2)) or branches.get(
             (branch, delegation.turn + 1)
         )

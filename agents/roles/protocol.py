@@ -6,10 +6,10 @@ To add one, write a class with the members of `Role` and declare an instance in 
     [project.entry-points."loopline.roles"]
     critic = "my_package.critic:critic"
 
-A role must be deterministic: given the same context and the same answers of its host it makes
-the same requests in the same order. That is what lets a crashed step be repeated without paying
-twice, and a finished run be replayed. So it takes no time, no randomness and no environment of
-its own, and keeps nothing between two steps.
+A role must be deterministic: given the same context and the same answers from its host, it makes
+the same requests in the same order. This allows a crashed step to be repeated without paying twice,
+and a finished run to be replayed. So a role uses no clock, no randomness and no environment of its
+own, and keeps nothing between two steps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from loopline.agents.records import Candidate, Decision, JsonObject, Run, Step
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """Everything a role may know."""
+    """Everything that a role may know."""
 
     run: Run
     journal: tuple[Step, ...]
@@ -44,7 +44,7 @@ class StepResult:
     decision: Decision
     selected: int = 0
     observation: JsonObject = field(default_factory=dict)
-    """Results of tools. Together with the calls they are enough to replay the step."""
+    """Results of tools. Together with the calls, they are enough to replay the step."""
 
 
 @runtime_checkable
@@ -56,7 +56,7 @@ class Role(Protocol):
 
     @property
     def version(self) -> int:
-        """Rises when the same journal would lead to other requests."""
+        """Incremented when the same journal would lead to different requests."""
         ...
 
     @property
@@ -65,5 +65,5 @@ class Role(Protocol):
         ...
 
     async def step(self, context: StepContext, host: Host) -> StepResult:
-        """Take one step. Raises a retryable `RequestFailed` when the step should be repeated."""
+        """Execute one step. Raises a retryable `RequestFailed` if the step should be repeated."""
         ...

@@ -24,8 +24,8 @@ from loopline.agents.tools.calculator import calculate
 def question_conversation(
     role: str, context: StepContext, host: Host, escalation: Escalation | None = None
 ) -> tuple[Sequence[Message], Conversation, Callable[[Conversation, Ending], StepResult]]:
-    """The run's question under the prompts of `solo`, a conversation that begins with it, and what
-    makes a result of its ending. Raises `UnexpectedPayload`."""
+    """The run's question under the prompts of `solo`: the conversation that starts with it, and the
+    function that turns its ending into a result. Raises `UnexpectedPayload`."""
     if not isinstance(context.payload, QuestionPayload):
         raise UnexpectedPayload(
             f"role {role} takes no {context.payload.type_name!r}, only the question"
@@ -37,13 +37,13 @@ def question_conversation(
 
 
 def question_opening(run: Run) -> tuple[list[Message], tuple[CallableTool, ...]]:
-    """What a model that is asked the whole question reads first, and the tools it is offered."""
+    """The first messages for a model that gets the whole question, and its tools."""
     messages = conversation_of(run.task, prompt_for(run, prompt_in(prompt_set_of(run), "solo")))
     return messages, (calculate,) if has_calculator(run) else ()
 
 
 class Solo:
-    """Decides `answer` {answer}, `give_up` {reason} or `failed`. With the mathematical prompts the
+    """Decides `answer` {answer}, `give_up` {reason} or `failed`. With the mathematical prompts, the
     answer is the content of the last box, next to `boxed`."""
 
     name = "solo"

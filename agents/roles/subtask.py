@@ -1,5 +1,5 @@
-"""Solves one sub-problem: by the small model, which lets only checked answers through, or by the
-big one, where the small one could not answer reliably."""
+"""Solve one sub-problem: with the small model, whose answers must pass checks, or with the big one,
+if the small one could not answer reliably."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from loopline.agents.tools.calculator import calculate
 from loopline.agents.verification import LADDER, Evidence, Rung, Verification, check_rungs
 
 ABOUT_THE_PROBLEM = frozenset({"context_overflow", "content_filter"})
-"""Failures that are about this problem and this model: another model may well solve it. Any
-other failure (a wrong key, say) is a fault of the deployment, which must not hide behind calls
-to the expensive model."""
+"""Failures that concern this problem and this model: another model may well solve it. Any other
+failure (such as a wrong key) is a fault of the deployment, which must not be hidden by calls to the
+expensive model."""
 
 
 _REASON_CHARS = 1_000
 
 
 def subtask_messages(system: str, problem: str, expected_type: ExpectedType) -> tuple[Message, ...]:
-    """The messages a solver starts from. The problem never enters the system text."""
+    """A solver's first messages. The problem never enters the system text."""
     return (
         Message(role="system", content=system),
         Message(role="user", content=f"{problem}\nAnswer type: {expected_type}."),
@@ -42,7 +42,7 @@ def subtask_messages(system: str, problem: str, expected_type: ExpectedType) -> 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """How a solver's conversation ended, and what the ladder says about its answer."""
+    """How a solver's conversation ended, and the ladder's verdict on its answer."""
 
     conversation: Conversation
     ending: Ending
@@ -55,12 +55,13 @@ class Solution:
 
     @property
     def is_problem_failure(self) -> bool:
-        """Whether the failure, if there is one, lies in this problem and not in the deployment."""
+        """Whether the failure, if there is one, is due to this problem and not to the
+        deployment."""
         return self.failure is not None and self.failure.kind in ABOUT_THE_PROBLEM
 
     @property
     def trouble(self) -> str:
-        """Why no answer was accepted; empty if one was."""
+        """Why the answer was not accepted; empty if it was."""
         match self.ending:
             case RequestFailure(kind=kind, message=message):
                 return f"{kind}: {message}"
@@ -74,7 +75,7 @@ class Solution:
 
     @property
     def data(self) -> JsonObject:
-        """What a decision says of it: the verification, and the answer if there is one."""
+        """Data of the decision: the verification, and the answer if there is one."""
         if self.verification is None:
             return {"verification": []}
         answer = self.verification.answer
@@ -94,7 +95,7 @@ async def solve(
     host: Host,
     rungs: Sequence[Rung] = LADDER,
 ) -> Solution:
-    """Let the host's policy solve the problem under the prompt of the role, and check its answer on
+    """Let the host's policy solve the problem with the role's prompt, and check its answer with
     these rungs."""
     prompts = prompt_set_of(context.run)
     system = prompt_for(context.run, prompt_in(prompts, role))
@@ -142,8 +143,8 @@ class SmallSolver:
 class Expert:
     """Decides `answer` {answer, verification}, `give_up` {reason, verification} or `failed`.
 
-    There is no role above the expert. So an answer of the right type is passed on even if its
-    working has a wrong equation; the verdict is still recorded.
+    There is no role above the expert, so an answer of the right type is passed on even if its work
+    contains a wrong equation; the verdict is still recorded.
     """
 
     name = "expert"

@@ -1,8 +1,8 @@
 """The features that a learned score reads: numbers by name, and hashed words.
 
-Every feature is defined for every evidence, whatever the text is: an absent quantity is 0 and has a
-feature that says it is absent. `FEATURE_VERSION` rises when a feature changes its meaning: a router
-file of another version is refused.
+Every feature is defined for any evidence and any text: an absent quantity is 0 and has a feature
+that states its absence. `FEATURE_VERSION` is incremented when a feature changes its meaning: a
+router file of another version is refused.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from loopline.agents.router.numbers import (
 from loopline.agents.router.signs import sign_features
 
 MAX_EVIDENCE_CHARS = 20_000
-"""Most characters of a question, an answer or a sample that are read for features; the rest is
-ignored."""
+"""Maximum number of characters of a question, an answer or a sample that are read for features; the
+rest is ignored."""
 MAX_SAMPLES = 64
 _HEAD_CHARS = 12_000
 
@@ -40,15 +40,15 @@ class AnswerEvidence:
 
     question: str
     text: str
-    """Whole answer with its working."""
+    """Whole answer, including the work."""
     logprobs: tuple[float, ...] = ()
-    """Natural log-probability of each token of the answer; empty where the engine gave none."""
+    """Natural log-probability of each token of the answer; empty if the engine returned none."""
     samples: tuple[str, ...] = ()
-    """Further answers of the same model to the same question; empty where none were drawn."""
+    """Further answers of the same model to the same question; empty if none were drawn."""
 
 
 def clip(text: str) -> str:
-    """The part of a text that is read: of a long one its beginning and its end, which holds its
+    """The part of a text that is read: for a long text, its start and its end, which contains its
     answer."""
     if len(text) <= MAX_EVIDENCE_CHARS:
         return text
@@ -95,11 +95,11 @@ _STOP = frozenset(
         "so", "will", "would", "do", "does", "did",
     ]
 )  # fmt: skip
-"""Words that say nothing about the topic of a question."""
+"""Words that do not indicate the topic of a question."""
 
 
 def numeric_features(evidence: AnswerEvidence) -> dict[str, float]:
-    """Numeric features by name; the same names for all evidence."""
+    """Numeric features by name; all evidence has the same names."""
     question = clip(evidence.question)
     text = clip(evidence.text)
     values = question_features(question)
@@ -247,8 +247,8 @@ def comparable_answer(text: str) -> str:
 
 
 def hashed_words(evidence: AnswerEvidence) -> dict[int, float]:
-    """Weights by bucket, for the words and pairs of words of question and answer: a vector of
-    length 1. All numbers are one word."""
+    """Weights by bucket for the words and word pairs of question and answer, as a vector of length
+    1. All numbers count as one word."""
     weights: Counter[int] = Counter()
     parts = (("q", clip(evidence.question)), ("a", without_annotations(clip(evidence.text))))
     for prefix, text in parts:
@@ -261,5 +261,5 @@ def hashed_words(evidence: AnswerEvidence) -> dict[int, float]:
 
 
 def _log(value: Fraction) -> float:
-    # A Fraction with thousands of digits can't become a float.
+    # A Fraction with thousands of digits can't be converted to a float.
     return min(60.0, math.log1p(min(value, Fraction(10**26))))

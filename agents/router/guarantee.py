@@ -1,11 +1,11 @@
-"""How many wrong answers a calibration may show, so that a bound on the risk is kept.
+"""How many wrong answers a calibration may show while a bound on the risk is kept.
 
 The *risk* of a rule is the share of **all** questions for which a wrong small answer is accepted.
-Of a family of rules from the strictest to the most lenient, each accepting what the one before
-accepts and more, the most lenient is taken whose calibration sample shows at most `k` such answers.
-That is fixed-sequence testing of "the risk is above alpha", rule after rule, until one is not
-rejected (Learn then Test: Angelopoulos, Bates, Candès, Jordan and Lei 2021, arXiv 2110.01052). Both
-tests here are exact for finite samples:
+Consider a family of rules from the strictest to the most lenient, each of which accepts everything
+that the previous one accepts, and more. The most lenient rule is selected whose calibration sample
+shows at most `k` such answers. This is fixed-sequence testing of "the risk is above alpha", rule
+after rule, until one is not rejected (Learn then Test: Angelopoulos, Bates, Candès, Jordan and Lei
+2021, arXiv 2110.01052). Both tests here are exact for finite samples:
 
 * of all questions to come, by the binomial tail (Clopper and Pearson 1934): `k` is the largest
   number with P(Binomial(n, alpha) <= k) <= delta;
@@ -13,10 +13,10 @@ tests here are exact for finite samples:
   `j = floor(alpha m) + 1`, the smallest number of errors that breaks the bound, `k` is the largest
   number with P(Hypergeometric(n + m, k + j, n) <= k) <= delta.
 
-Why the second holds for the rule that is chosen by the calibration itself: walk along the wrong
-answers of both samples in the order in which more lenient rules accept them. The bound is broken
-only if, among the first k + j of them, at most k are of the calibration. The questions are
-exchangeable, so which of them are is a draw without replacement, whatever the score is.
+Why the second test is valid for the rule that is selected with the calibration itself: go through
+the wrong answers of both samples in the order in which more lenient rules accept them. The bound is
+broken only if, among the first k + j of them, at most k belong to the calibration. The questions
+are exchangeable, so which of them do is a draw without replacement, for any score.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from functools import lru_cache
 @lru_cache(maxsize=4096)
 def allowed_errors(n: int, alpha: float, delta: float, future: int | None = None) -> int:
     """`k`: how many accepted and wrong answers `n` calibration questions may show; -1 if not even
-    none would do. `future`: the number of questions of the sample whose own share is bounded; None
-    for the share among all questions to come."""
+    zero suffices. `future`: the number of questions of the sample whose own share is bounded; None
+    for the share among all future questions."""
     if n < 0 or not 0 < alpha < 1 or not 0 < delta < 1:
         raise ValueError(f"n >= 0 and shares between 0 and 1 are needed: {n}, {alpha}, {delta}")
     low, high = -1, n
@@ -44,14 +44,14 @@ def allowed_errors(n: int, alpha: float, delta: float, future: int | None = None
 
 
 def errors_within(n: int, alpha: float) -> int:
-    """The most errors among `n` questions whose share is at most `alpha`."""
+    """The maximum number of errors among `n` questions whose share is at most `alpha`."""
     return math.floor(alpha * n + 1e-9)
 
 
 def most_lenient(scores: Iterable[float], wrong: Iterable[bool], allowed: int) -> float:
-    """The least threshold at which at most this many accepted answers are wrong. Between two scores
-    it is the upper one's: what lies between them was not tested. Infinite where nothing may be
-    accepted; a score that is not finite never is."""
+    """The least threshold at which at most this many accepted answers are wrong. Between two
+    scores, it is the upper one: values in between were not tested. Infinite if nothing may be
+    accepted; a non-finite score is never accepted."""
     rows = [(float(score), bool(bad)) for score, bad in zip(scores, wrong, strict=True)]
     finite = sorted(score for score, _ in rows if math.isfinite(score))
     if allowed < 0 or not finite:
@@ -65,8 +65,8 @@ def most_lenient(scores: Iterable[float], wrong: Iterable[bool], allowed: int) -
 @lru_cache(maxsize=256)
 def delta_of_a_split(splits: int, delta: float, failure: float = 0.001) -> float:
     """The delta for each of several random splits, so that the bound is kept in a share of at least
-    1 - `delta` of *these* splits but for a probability of `failure`. Kept with 1 - delta in each of
-    them, it would be missed in half of all such experiments."""
+    1 - `delta` of *these* splits, except with probability `failure`. With 1 - delta in each split,
+    half of all such experiments would miss the bound."""
     permitted = errors_within(splits, delta)
     low, high = 0.0, delta
     for _ in range(60):

@@ -25,7 +25,7 @@ _WORDS = {
 }  # fmt: skip
 _WORD = re.compile(rf"\b(?:{'|'.join(_WORDS)})s?\b", re.IGNORECASE)
 _ANNOTATION = re.compile(r"<<([^<>=\n]{1,200})=([^<>=\n]{1,60})>>")
-"""A calculator's mark, as the solutions of GSM8K have it: `16 - 3 = <<16-3=13>>13`."""
+"""A calculator's mark, as in the solutions of GSM8K: `16 - 3 = <<16-3=13>>13`."""
 _MARK_AND_NUMBER = re.compile(
     r"<<[^<>=\n]{1,200}=([^<>=\n]{1,60})>>[ \t]{0,2}[$]?"
     r"(-?[0-9][0-9,]{0,20}(?:\.[0-9]{1,20})?)"
@@ -33,11 +33,11 @@ _MARK_AND_NUMBER = re.compile(
 _ANY_ANNOTATION = re.compile(r"<<[^<>\n]{0,300}>>")
 _OPERATOR = re.compile(r"(?<=[0-9) %])\s*[-+*/×÷−x]\s*(?=[$0-9(.])")
 _UNIVERSAL = frozenset(map(Fraction, (0, 1, 2, 7, 10, 12, 24, 30, 52, 60, 100, 365, 1000)))
-"""Numbers that anyone may bring into a calculation: days, months, minutes, percent."""
+"""Numbers that a calculation may introduce: days, months, minutes, percent."""
 
 
 def numbers_in(text: str) -> list[Fraction]:
-    """The plain numbers of a text, in order, signs of currency and commas left out."""
+    """The plain numbers of a text, in order, without currency signs and commas."""
     return [
         Fraction(match[0].replace(",", "").replace("$", "")) for match in _NUMBER.finditer(text)
     ]
@@ -56,7 +56,7 @@ def without_annotations(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """One step of a working: `left = result`."""
+    """One step of the work: `left = result`."""
 
     left: str
     result: Fraction
@@ -77,9 +77,9 @@ _SIGNS = str.maketrans({"×": "*", "x": "*", "÷": "/", "−": "-"})
 
 
 def calculations(text: str) -> tuple[list[Calculation], int]:
-    """The steps of a working, in order, and how many of them a calculator's marks show. Where there
-    are marks, they are the steps; else the equations that `loopline.agents.equations` finds, and
-    calculations in words."""
+    """The steps of the work, in order, and how many of them a calculator's marks show. If there are
+    marks, they are the steps; else the steps are the equations that `loopline.agents.equations`
+    finds, and calculations in words."""
     marked = _marked(text)
     if marked:
         return marked, len(marked)
@@ -94,7 +94,7 @@ def calculations(text: str) -> tuple[list[Calculation], int]:
 
 
 def wrong_equations(text: str) -> int:
-    """Equations in the text, its marks left out, that do not hold."""
+    """False equations in the text, without its marks."""
     return sum(not equation.holds for equation in equations(without_annotations(text)))
 
 
@@ -123,7 +123,7 @@ def _marked(text: str) -> list[Calculation]:
 
 def unexplained(steps: list[Calculation], stated_values: set[Fraction]) -> int:
     """Operands that are neither in the question nor a result of an earlier step, nor one of the
-    numbers that a working may always use."""
+    numbers that any calculation may use."""
     available, count = set(stated_values), 0
     for step in steps:
         for operand in step.operands:
@@ -145,7 +145,7 @@ def _explains(available: set[Fraction], operand: Fraction) -> bool:
     value = abs(operand)
     if value in _UNIVERSAL or value in available:
         return True
-    # A share for a percentage, and what is left of it; cents for dollars.
+    # A share for a percentage, and the remainder; cents for dollars.
     return any(
         form in available
         for form in (value * 100, value / 100, 100 - value, (1 - value) * 100, (value - 1) * 100)
@@ -154,15 +154,15 @@ def _explains(available: set[Fraction], operand: Fraction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StatedNumber:
-    """The number that a text answers with, and where it stands."""
+    """The number that a text answers with, and its position."""
 
     value: Fraction | None
     place: Place | None
 
 
 def stated_number(text: str) -> StatedNumber:
-    """The answer of a text as a number: its box, its `####`, what it calls the answer, else the
-    last number in it. `None` where there is none."""
+    """The answer of a text as a number: its box, its `####`, the value that it calls the answer,
+    else the last number in it. `None` if there is none."""
     for statement in statements(without_annotations(text)):
         number = parse_number(statement.text.strip("*_` \n"))
         if number is not None:

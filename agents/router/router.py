@@ -1,8 +1,8 @@
 """A learned router: it scores the evidence of an answer, and accepts or refuses the answer.
 
 A router is data: weights of named features and of hashed words, thresholds, and the guarantee that
-they were chosen for. It is read from JSON and computes only sums, so that a role can hold it, and
-so that nobody runs code by reading one.
+they were chosen for. It is read from JSON and computes only sums, so a role can hold it, and
+reading one never runs code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loopline.agents.router.features import (
 )
 
 MAX_DEVIATION = 4.0
-"""Bound of scaled features, so that unusual text has no more weight."""
+"""Limit of scaled features, so that unusual text has no more weight."""
 
 
 class Column(Record):
@@ -62,10 +62,9 @@ class Scorer(Record):
     small: Head
     """Estimate of whether the small model's answer is right, about 0 to 1."""
     big: Head
-    """Estimate of whether the big model's would be."""
+    """Estimate of whether the big model's answer would be right."""
     error_price: float = Field(ge=0)
-    """Weight of a wrong answer that is accepted, in answers that the big model would have got
-    right."""
+    """Weight of an accepted wrong answer, in answers that the big model would have got right."""
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Scorer:
@@ -104,17 +103,16 @@ class Guarantee(Record):
     alpha: float = Field(gt=0, lt=1)
     delta: float = Field(gt=0, lt=1)
     calibration: int = Field(ge=0)
-    """Number of questions that the threshold was calibrated on; nothing else was learned from
-    them."""
+    """Number of questions that the threshold was calibrated on; they were used for nothing else."""
     accepted: int = Field(ge=0)
     wrong: int = Field(ge=0)
     """Number of wrong answers among the accepted ones."""
     allowed: int = Field(ge=-1)
     """Number of accepted and wrong answers that the test allows; -1: too few questions for any."""
     by_feedback: bool = False
-    """Whether feedback said of each calibration question what is right. The watch then counts no
-    run before its feedback has come: until then the big model's mistakes look like the small
-    one's."""
+    """Whether feedback stated the right answer for each calibration question. Then the watch counts
+    no run before its feedback has come: until then, the big model's mistakes look like the small
+    model's."""
     test: Literal["fixed sequence, exact binomial"] = "fixed sequence, exact binomial"
 
 
@@ -126,11 +124,11 @@ class Router(Record):
     guarantee: Guarantee
     scorer: Scorer
     threshold: float | None
-    """Least score that is accepted; None: nothing is."""
+    """Minimum score that is accepted; None: nothing is."""
     gate: Scorer | None = None
-    """Scorer of the question alone; None: the small model is asked every question."""
+    """Scorer of the question alone; None: every question goes to the small model first."""
     gate_threshold: float = 0.0
-    """Least score of the gate at which asking the small model first is worth its price."""
+    """Minimum score of the gate at which asking the small model first is worth its price."""
     slope: float
     intercept: float
     """Intercept of the logistic curve that turns the small head into a probability."""
@@ -141,18 +139,18 @@ class Router(Record):
     pays: bool
     """Whether it saved money at equal accuracy on the questions that it was learned from."""
     needs_samples: bool = False
-    """Whether it reads further samples of the small model, and accepts nothing without any."""
+    """Whether it reads further samples of the small model, and accepts nothing without them."""
     alarms: int = Field(default=0, ge=0)
-    """Number of times that audited runs have shown the bound broken; each time the threshold
-    rose."""
+    """Number of times that audited runs have shown a broken bound; each time, the threshold was
+    raised."""
     watched_after: str = ""
     """Id of the last run that the present threshold was chosen with: later runs are watched."""
 
     @model_validator(mode="after")
-    def _of_this_version(self) -> Router:
+    def _check_features(self) -> Router:
         if self.feature_version != FEATURE_VERSION:
             raise ValueError(
-                f"its features have version {self.feature_version}, these have {FEATURE_VERSION}: "
+                f"its features have version {self.feature_version}, not {FEATURE_VERSION}: "
                 "train it again with `train router`"
             )
         names = numeric_features(AnswerEvidence("", ""))
@@ -170,7 +168,7 @@ class Router(Record):
         return score >= self.gate_threshold
 
     def judge(self, evidence: AnswerEvidence) -> Judgement:
-        """Whether the answer is accepted, and the numbers behind it."""
+        """Whether the answer is accepted, and the numbers behind the verdict."""
         features, words = numeric_features(evidence), hashed_words(evidence)
         small, big = self.scorer.heads(features, words)
         score = combine(small, big, self.scorer.error_price)

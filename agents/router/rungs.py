@@ -1,5 +1,5 @@
 """The rungs of a cascade that need more than the text: log-probabilities, further samples, and the
-learned score. The ledger has their cost: they are calls of the step like any other."""
+learned score. The ledger contains their cost, because they are calls of the step like any other."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _REASON_CHARS = 500
 
 
 def logprobs_of(calls: Sequence[Call]) -> tuple[float, ...]:
-    """Log-probabilities of the answer's tokens: the model's own where the engine knows them, else
-    those that it was sampled by; empty where the endpoint gave none."""
+    """Log-probabilities of the answer's tokens: the model's own if the engine knows them, else
+    those of the sampling distribution; empty if the endpoint returned none."""
     last = calls[-1]
     return last.raw_logprobs or last.logprobs
 
@@ -65,8 +65,8 @@ async def score_verdict(
     calls: Sequence[Call],
     samples: Sequence[Call],
 ) -> tuple[Verdict, JsonObject]:
-    """Whether the trained router accepts the text; and the request with its answer, as a step's
-    observation holds them."""
+    """Whether the trained router accepts the text; and the request with its answer, in the form of
+    a step's observation."""
     arguments: JsonObject = {
         "router": router,
         "question": clip(question),
@@ -106,7 +106,7 @@ class AgreementRung:
         self, run: Run, messages: Sequence[Message], k: int, least: float, temperature: float
     ) -> None:
         self.calls: tuple[Call, ...] = ()
-        """Samples, once they were drawn."""
+        """Samples, once they have been drawn."""
         self._messages = tuple(messages)
         self._least = least
         # Not `SamplingParams`: the pool still decides how long a text may be.
@@ -131,7 +131,7 @@ class ScoreRung:
 
     def __init__(self, router: str, agreement: AgreementRung | None) -> None:
         self.entry: JsonObject | None = None
-        """The request and its answer, as a step's observation holds them."""
+        """The request and its answer, in the form of a step's observation."""
         self._router = router
         self._agreement = agreement
 

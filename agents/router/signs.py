@@ -33,7 +33,7 @@ _ASKS_MONEY = re.compile(
 )
 _MONEY = re.compile(r"[$€£]|\bdollars?\b|\bcents?\b", re.IGNORECASE)
 _END = 200
-"""Characters at the end of a text in which it says what its answer counts."""
+"""Number of characters at the end of a text in which it states the unit of its answer."""
 
 _CUES: tuple[tuple[str, re.Pattern[str], frozenset[str]], ...] = tuple(
     (name, re.compile(pattern, re.IGNORECASE), frozenset(operators))
@@ -48,7 +48,7 @@ _CUES: tuple[tuple[str, re.Pattern[str], frozenset[str]], ...] = tuple(
         ("each", r"\beach\b|\bper\b|\bevery\b", "*/"),
     )
 )
-"""Topics of a question, and operators one of which it usually needs."""
+"""Topics of a question, and operators of which it usually needs one."""
 
 _UNIT_PAIRS: tuple[tuple[re.Pattern[str], re.Pattern[str], int], ...] = tuple(
     (re.compile(small, re.IGNORECASE), re.compile(large, re.IGNORECASE), factor)

@@ -1,8 +1,8 @@
 """Calculations in words, as symbols: "20% of 50 is 10" becomes `20% * 50 = 10`, and "3 boxes * 4
 pens = 12 pens" becomes `3 * 4 = 12 pens`.
 
-For features only. The ladder refuses an answer by what it can read for certain
-(`loopline.agents.equations`); a score may also weigh what is merely likely.
+For features only. The ladder refuses an answer only for reasons that it can read for certain
+(`loopline.agents.equations`); a score may also weigh merely likely ones.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _EQUALS = re.compile(
 
 
 def symbolic(text: str) -> str:
-    """The text with these calculations as symbols, all else as it was."""
+    """The text with these calculations as symbols, otherwise unchanged."""
     text = _PERCENT_OF.sub(lambda match: f"{match['share']}% * ", text)
     text = _PART_OF.sub(_part, text)
     for pattern, sign in _OPERATORS:

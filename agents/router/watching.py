@@ -1,18 +1,19 @@
-"""Tests on audited runs, sequentially, whether a router in use still keeps its bound.
+"""Sequential tests on audited runs of whether a router in use still keeps its bound.
 
-Each audited run says whether the small answer was accepted and wrong, e = 1, or not, e = 0; one
-that the present threshold would not accept counts as not accepted. "The risk is at most alpha" is
-tested by `loopline.agents.sequential_test`: while it is true, the capital ever reaches 1 / delta
-with probability delta at most, however often anyone looks. When it does, the alarm is raised and
-the threshold is chosen again from the latest audited runs, never below the present one; where these
-are too few for any, nothing is accepted until a router is trained again. That threshold was chosen
-with the runs that raised the alarm, so it is watched, not promised: the test begins from 1 with the
-runs that follow.
+Each audited run shows whether the small answer was accepted and wrong, e = 1, or not, e = 0; an
+answer that the present threshold would not accept counts as not accepted.
+`loopline.agents.sequential_test` tests "the risk is at most alpha": while it is true, the
+probability that the capital ever reaches 1 / delta is at most delta, however often it is checked.
+When it does, the alarm is raised and the threshold is chosen again from the latest audited runs,
+never below the present one; if these are too few for any threshold, nothing is accepted until a
+router is trained again. The new threshold was chosen with the runs that raised the alarm, so it is
+watched, not guaranteed: the test restarts from 1 with the following runs.
 
-The test counts what the bound was calibrated on: where that was feedback, runs without any wait.
+The test counts the same evidence that the bound was calibrated on: if that was feedback, runs
+without feedback wait.
 
-Nothing is kept but the router file: anyone who reads the store again gets the same result, so a
-watch that was killed goes on where it was.
+Only the router file is kept: reading the store again gives the same result, so a watch that was
+killed continues where it was.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from loopline.agents.router.rungs import logprobs_of
 from loopline.agents.sequential_test import MeanTest
 
 WINDOW = 1_000
-"""Latest audited runs that a threshold is chosen from."""
+"""Number of latest audited runs that a threshold is chosen from."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +38,19 @@ class Audited:
     """One audited run of a cascade."""
 
     run_id: str
-    """Sorts by the time of admission."""
+    """Sorts by admission time."""
     accepted: bool
-    """The ladder let the small answer pass."""
+    """Whether the ladder accepted the small answer."""
     wrong: bool
-    """The small answer differs from the big one, or both are the same and feedback says that it is
-    wrong."""
+    """Whether the small answer differs from the big one, or both are equal and feedback states that
+    they are wrong."""
     evidence: AnswerEvidence
     has_feedback: bool = False
-    """Whether anybody said whether the run's answer is right."""
+    """Whether there is feedback on the run's answer."""
 
     def judged(self, right: bool | None) -> Audited | None:
-        """The same where somebody said whether the run's answer, the big model's, is right. None
-        where nothing can be said then: if one answer is wrong, another may be right."""
+        """This run with feedback on whether its answer, which is the big model's, is `right`. None
+        if nothing follows for the small answer: if one answer is wrong, another may be right."""
         if right is None:
             return self
         if right:
@@ -72,7 +73,7 @@ class Watch:
         return self._test.capital
 
     def add(self, error: bool) -> bool:
-        """One audited run; whether the alarm is raised."""
+        """Add one audited run; return whether the alarm is raised."""
         self.runs += 1
         self.errors += error
         return self._test.add(float(error)) >= self._limit
@@ -80,7 +81,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Watched:
-    """Result of a look at the store."""
+    """Result of checking the store."""
 
     router: Router
     runs: int
@@ -90,11 +91,11 @@ class Watched:
     alarm: str | None
     """The run at which the alarm was raised."""
     waiting: int
-    """Audited runs since the test began that don't count before their feedback has come."""
+    """Audited runs since the test began that don't count until their feedback arrives."""
 
     @property
     def summary(self) -> str:
-        """One sentence."""
+        """A one-sentence summary."""
         promise = self.router.guarantee
         findings = f"{self.errors:,} of {self.runs:,} audited runs were accepted and wrong"
         if self.waiting:
@@ -105,7 +106,7 @@ class Watched:
                 f"evidence against it {self.capital:.2f}, alarm at {1 / promise.delta:.0f}."
             )
         new = (
-            "nothing is accepted until a router is trained again"
+            "nothing is accepted until a new router is trained"
             if self.router.threshold is None
             else f"the threshold is now {self.router.threshold:.4f}"
         )
@@ -116,7 +117,7 @@ class Watched:
 
 
 def watched(router: Router, runs: Sequence[Audited]) -> Watched:
-    """Result of the audited runs for a router, in the order of their admission."""
+    """Result of the audited runs for a router, in order of admission."""
     promise = router.guarantee
     test = Watch(promise.alpha, promise.delta)
     counted = [run for run in runs if run.has_feedback or not promise.by_feedback]
@@ -127,7 +128,7 @@ def watched(router: Router, runs: Sequence[Audited]) -> Watched:
     for at, run in enumerate(counted):
         if run.run_id <= router.watched_after:
             continue
-        # The score is looked at only where it matters: it takes a millisecond.
+        # The score is computed only if it matters: it takes a millisecond.
         if test.add(run.wrong and run.accepted and _accepts(router, run.evidence)):
             tightened = _tightened(router, counted[max(0, at + 1 - WINDOW) : at + 1])
             return Watched(tightened, test.runs, test.errors, test.capital, run.run_id, waiting)
@@ -173,7 +174,7 @@ def _score(router: Router, evidence: AnswerEvidence) -> float:
 
 
 def audited(trajectory: Trajectory) -> Audited:
-    """What an audited run of a cascade says of its small answer where nobody else did."""
+    """An audited run of a cascade, judged without feedback."""
     steps = {step.agent: step for step in trajectory.steps if step.calls}
     first, big = steps["first"], steps["solo"].calls[-1]
     count = first.decision.data.get("samples", 0)

@@ -54,8 +54,8 @@ tools.register(route_answer)
 
 
 async def call_tool(name: str, arguments: JsonObject) -> JsonObject:
-    """Run a registered tool: what a tool worker does with a request. An unknown name is answered
-    like any other error; a plug-in that cannot be loaded raises `PluginError`."""
+    """Run a registered tool, as a tool worker does for a request. An unknown name is answered like
+    any other error; a plug-in that cannot be loaded raises `PluginError`."""
     try:
         tool_ = tools.get(name)
     except UnknownName as error:

@@ -9,9 +9,9 @@ from pydantic import TypeAdapter
 from loopline.agents.records import JsonObject
 
 MAX_OUTPUT_CHARS = 20_000
-"""Default limit of a tool's answer: some 5,000 tokens, more than a model's turn can use."""
+"""Default limit of a tool's answer: about 5,000 tokens, more than a model's turn can use."""
 SHOWN_CHARS = 200
-"""Most characters of an error that a tool did not word itself."""
+"""Maximum number of characters of an error message that the tool did not write itself."""
 
 _OBJECT: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
 
@@ -19,8 +19,8 @@ _OBJECT: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
 def as_answer(name: str, value: object, max_output_chars: int) -> JsonObject:
     """`{"result": value}`, or the value itself if it is an object.
 
-    A text that is too long is cut and says so; anything else that is too long, or not JSON, is
-    answered with an error.
+    Text that is too long is truncated, with a note; any other value that is too long, or not JSON,
+    is replaced by an error.
     """
     if isinstance(value, str) and len(value) > max_output_chars:
         return cut_text(value, max_output_chars, len(value))
@@ -39,16 +39,17 @@ def as_answer(name: str, value: object, max_output_chars: int) -> JsonObject:
 
 
 def cut_text(text: str, max_output_chars: int, full_chars: int) -> JsonObject:
-    """The beginning of a text of `full_chars` characters, which says that it is only that."""
+    """The start of a text of `full_chars` characters, with a note that it is truncated."""
     prefix = replace_surrogates(text[:max_output_chars])
     return {"result": prefix, "truncated": True, "full_chars": full_chars}
 
 
 def error_answer(text: str) -> JsonObject:
-    """An error as a tool's answer, cut."""
+    """An error as a tool's answer, truncated."""
     return {"error": replace_surrogates(text[:SHOWN_CHARS])}
 
 
 def replace_surrogates(text: str) -> str:
-    """The text as a message can carry it: half a surrogate pair becomes a question mark."""
+    """The text in a form that a message can carry: half a surrogate pair becomes a question
+    mark."""
     return text.encode(errors="replace").decode()

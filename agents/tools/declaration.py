@@ -10,7 +10,7 @@ To add one, write a function with typed parameters and decorate it:
         '''The weather in a city.'''
         ...
 
-or a function of one pydantic model, if its arguments depend on each other:
+or a function with one pydantic model as its parameter, if the arguments depend on each other:
 
     class WeatherArguments(Arguments):
         city: str = Field(max_length=100, description="City and country")
@@ -19,17 +19,17 @@ or a function of one pydantic model, if its arguments depend on each other:
     async def weather(arguments: WeatherArguments) -> JsonObject:
         ...
 
-A parameter of the type `ToolContext` is not an argument: it tells the function whose call it is.
-What the call does to the world is the tool's `effect` (`loopline.agents.tools.effects`).
+A parameter of type `ToolContext` is not an argument: it identifies the call to the function. The
+tool's `effect` declares what a call does to the world (`loopline.agents.tools.effects`).
 
 Declare it in your package's `pyproject.toml` (the entry point carries the tool's name):
 
     [project.entry-points."loopline.tools"]
     weather = "my_package.weather:weather"
 
-The docstring is what the model reads. A plain `def` runs in a thread, unless `quick=True` says
-that it returns within milliseconds whatever its input. A tool never raises towards its caller:
-wrong arguments, an exception, a time-out all become `{"error": "…"}`.
+The model reads the docstring as the tool's description. A plain `def` runs in a thread, unless
+`quick=True` declares that it returns within milliseconds for any input. A tool never raises to its
+caller: wrong arguments, an exception or a timeout become `{"error": "…"}`.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ from loopline.agents.tools.threads import TooManyLeftBehind, run_in_own_thread
 def inline_schema(model: type[BaseModel]) -> JsonObject:
     """The model's schema without titles and with every `$ref` written out.
 
-    Small models and some endpoints stumble over `$defs`; arguments of tools are never recursive.
-    Raises `TypeError` for a recursive model.
+    Small models and some endpoints can't handle `$defs`; tool arguments are never recursive. Raises
+    `TypeError` for a recursive model.
     """
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
@@ -97,7 +97,7 @@ def _inline(node: JsonValue, definitions: JsonObject, inside: tuple[str, ...]) -
     result: JsonObject = {}
     for key, value in node.items():
         if key == "properties" and isinstance(value, dict):
-            # Here keys are the names of fields: one may well be called "title".
+            # Here keys are field names: a field may well be called "title".
             result[key] = {
                 field: _inline(schema, definitions, inside) for field, schema in value.items()
             }
@@ -109,11 +109,11 @@ def _inline(node: JsonValue, definitions: JsonObject, inside: tuple[str, ...]) -
 log = logging.getLogger("loopline.agents.tools")
 
 MAX_ARGUMENT_CHARS = 200_000
-"""Most characters of arguments; longer ones are refused unparsed."""
+"""Maximum number of characters of arguments; longer ones are refused unparsed."""
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
 _SHOWN_BITS = 256
-"""Most bits of an integer that an error shows: Python refuses to write thousands of digits."""
+"""Maximum bit length of an integer in an error: Python refuses to write thousands of digits."""
 _SHOWN_ERRORS = 3
 
 
@@ -127,7 +127,7 @@ A = TypeVar("A", bound=BaseModel)
 
 
 class InvalidArguments(ValueError):
-    """Arguments that do not fit the tool; the message names each field that is wrong."""
+    """Arguments that do not match the tool's parameters; the message names each wrong field."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class ToolDeclaration(Generic[A]):
 
     @property
     def spec(self) -> ToolSpec:
-        """The declaration as it is offered to a model."""
+        """The declaration in the form in which it is offered to a model."""
         return ToolSpec(
             name=self.name,
             description=self.description,
@@ -161,7 +161,7 @@ class ToolDeclaration(Generic[A]):
 
 
 def check_size(name: str, arguments: JsonObject) -> None:
-    """Raise `InvalidArguments` for more than `MAX_ARGUMENT_CHARS` in a tool's arguments."""
+    """Raise `InvalidArguments` if a tool's arguments exceed `MAX_ARGUMENT_CHARS`."""
     size = sum(len(value) for value in arguments.values() if isinstance(value, str))
     if size > MAX_ARGUMENT_CHARS:
         raise InvalidArguments(
@@ -197,7 +197,8 @@ class Tool(ToolDeclaration[A]):
 
     async def needs_approval(self, arguments: JsonObject, context: ToolContext) -> bool:
         """Whether a person must approve a call with these arguments. Invalid arguments need no
-        approval: the call is refused anyway. A rule that fails does not let the call through."""
+        approval, because the call is refused anyway. If the rule raises, the call needs
+        approval."""
         if not callable(self.requires_approval):
             return self.requires_approval
         try:
@@ -208,20 +209,18 @@ class Tool(ToolDeclaration[A]):
             async with asyncio.timeout(self.timeout_seconds):
                 return bool(await self._value(self.requires_approval, parsed, context))
         except Exception as error:  # noqa: BLE001 - a rule is foreign code
-            log.warning(
-                "rule of approval failed: tool %s: %s", self.name, repr(error)[:SHOWN_CHARS]
-            )
+            log.warning("approval rule failed: tool %s: %s", self.name, repr(error)[:SHOWN_CHARS])
             return True
 
     async def call(self, arguments: JsonObject) -> JsonObject:
-        """Run the tool outside a deployment. Answers as `carry_out` does."""
+        """Run the tool outside a deployment. Returns the same answers as `carry_out`."""
         context = ToolContext(key=uuid.uuid4().hex)
         return (await self.carry_out(arguments, context)).value
 
     async def carry_out(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer:
-        """Run the tool. Answers `{"result": …}`, or what the function returned if that is an
-        object, or `{"error": "…"}`. The outcome of a call is only certain if the function returns
-        or raises `ToolFailed`."""
+        """Run the tool. The answer is `{"result": …}`, the function's result if that is an object,
+        or `{"error": "…"}`. The outcome of a call is only certain if the function returns or raises
+        `ToolFailed`."""
         return await self._run(self.function, arguments, context)
 
     @property
@@ -230,8 +229,8 @@ class Tool(ToolDeclaration[A]):
         return self.reconcile_by is not None
 
     async def reconcile(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer:
-        """Outcome of a call that began but never answered. Raises `NotCarriedOut` if it is to be
-        made again."""
+        """Outcome of a call that was started but never answered. Raises `NotCarriedOut` if the call
+        is to be made again."""
         if self.reconcile_by is None:
             return interrupted_answer(self.name)
         return await self._run(self.reconcile_by, arguments, context)
@@ -273,7 +272,7 @@ class Tool(ToolDeclaration[A]):
 
 
 class Declare(Protocol):
-    """The decorator that `tool` gives."""
+    """The decorator that `tool` returns."""
 
     @overload
     def __call__(self, function: Callable[[A], Any]) -> Tool[A]: ...
@@ -297,12 +296,12 @@ def tool(
 ) -> Declare:
     """Make a tool of a function. Name and description default to the function's name and docstring;
     the arguments are its annotated parameters, or the fields of the one pydantic model that it
-    takes. `effect` says what a call does to the world; `reconcile`, with the function's own
-    parameters, looks up the outcome of a call `once`: it returns the call's result, or raises
-    `NotCarriedOut` or `OutcomeUnknown`. A call that `requires_approval` waits until a person has
-    approved it, for `approval_seconds` at most; a function with the tool's own parameters decides
-    which calls do. Raises `TypeError` for a function without a docstring or with a parameter
-    without a type, and for a `reconcile` or a rule that does not fit."""
+    takes. `effect` declares what a call does to the world; `reconcile`, with the function's own
+    parameters, looks up the outcome of a `once` call: it returns the call's result, or raises
+    `NotCarriedOut` or `OutcomeUnknown`. A call that `requires_approval` waits for a person's
+    approval for at most `approval_seconds`; a function with the tool's own parameters can decide
+    which calls need it. Raises `TypeError` for a function without a docstring or with an untyped
+    parameter, and for a `reconcile` or a rule with the wrong parameters."""
 
     def declare(function: Callable[..., Any]) -> Tool[Any]:
         label = name or function.__name__
@@ -342,7 +341,7 @@ def _reconciling(
     model: type[BaseModel] | None,
     reconcile: Callable[..., Any] | None,
 ) -> Carried | None:
-    """The `reconcile` function, checked. Raises `TypeError`."""
+    """The validated `reconcile` function. Raises `TypeError`."""
     if reconcile is None:
         return None
     if effect != "once":
@@ -358,7 +357,7 @@ def _alongside(
     model: type[BaseModel] | None,
     other: Callable[..., Any],
 ) -> Carried:
-    """Another function of the tool's own arguments. Raises `TypeError`."""
+    """Another function with the tool's own arguments. Raises `TypeError`."""
     own_context = context_parameter(_hints(label, other), ToolContext)
     wanted = [key for key in inspect.signature(function).parameters if key != context]
     parameters = [key for key in inspect.signature(other).parameters if key != own_context]
@@ -382,7 +381,7 @@ def _hints(label: str, function: Callable[..., Any]) -> dict[str, Any]:
 def _single_model(
     function: Callable[..., Any], hints: dict[str, Any], context: str | None
 ) -> type[BaseModel] | None:
-    """The model, if the function takes that and nothing else."""
+    """The model, if it is the function's only argument."""
     parameters = [key for key in inspect.signature(function).parameters if key != context]
     model = hints.get(parameters[0]) if len(parameters) == 1 else None
     return model if isinstance(model, type) and issubclass(model, BaseModel) else None

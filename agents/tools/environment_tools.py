@@ -1,13 +1,13 @@
 """Tools of environments.
 
-`noted_call` records a call and does not run it, for steps whose tools are only described.
+`noted_call` records a call without running it, for steps whose tools are only described.
 
-`api_world` is the simulated APIs: one call in the world as earlier calls of the run have left it. A
-tool worker keeps nothing between two requests. So a request brings all that the world follows from,
-its seed and the calls so far, and the same request has the same answer wherever and however often
-it is carried out. A call computes for a fraction of a millisecond, no longer than a thread of its
-own would take to start, and for two with 64 calls before it. Only the first in a process loads the
-domains.
+`api_world` runs the simulated APIs: one call in the world that earlier calls of the run have left.
+A tool worker keeps nothing between two requests. So a request contains everything that determines
+the world, its seed and the calls so far, and the same request has the same answer wherever and
+however often it runs. A call takes a fraction of a millisecond, no longer than starting a thread
+for it would, and two milliseconds after 64 earlier calls. Only the first call in a process loads
+the domains.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ApiWorldArguments(Arguments):
 @tool(name="api_world", quick=True, effect="none")
 def api_world(arguments: ApiWorldArguments) -> str:
     """Call an API of a simulated world. Made for tasks of the environment `api_worlds`."""
-    # The worlds are built on this package, so they can't be imported before it.
+    # The worlds depend on this package, so they can't be imported earlier.
     from loopline.agents.environments.api_worlds import World
 
     earlier = [

@@ -1,4 +1,4 @@
-"""Tools that no worker runs: a call of one ends the role's step and hands sub-problems over."""
+"""Tools that no worker runs: calling one ends the role's step and hands over sub-problems."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ HandedOver = TaskArguments | ProblemArguments
 
 @dataclass(frozen=True)
 class HandOverTool(ToolDeclaration[A]):
-    """A declaration together with the sub-problems that a call of it asks for."""
+    """A declaration, and the sub-problems that a call of it requests."""
 
     problems: Callable[[A], tuple[HandedOver, ...]]
 
     def asked(self, arguments: A) -> tuple[HandedOver, ...]:
-        """The sub-problems, in the order in which their answers are given back."""
+        """The sub-problems, in the order in which their answers are returned."""
         return self.problems(arguments)
 
 
@@ -115,4 +115,4 @@ HAND_OVER_TOOLS: dict[PromptSet, tuple[HandOverTool[Any], ...]] = {
     "general": (delegate_task, delegate_tasks),
     "mathematics": (delegate, delegate_many),
 }
-"""Hand-over tools by the prompts that name them: the mathematical ones as they were published."""
+"""Hand-over tools by prompt set; the mathematical ones are as published."""

@@ -1,4 +1,4 @@
-"""Reads arguments that a model wrote as JSON, which may be hostile, into plain objects."""
+"""Parse a model's JSON arguments, which may be hostile, into plain objects."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pydantic import BaseModel
 from loopline.agents.records import JsonObject
 
 MAX_DEPTH = 64
-"""Most levels of nesting in a call's arguments. The records around them nest further, and pydantic
-reads 200 levels."""
+"""Maximum nesting depth of a call's arguments. The records around them add levels, and pydantic
+reads 200."""
 
 
 def parse_arguments(raw: str) -> tuple[JsonObject | None, str | None]:
-    """A model's arguments as an object, or `None` and what is wrong with them."""
+    """A model's arguments as an object, or `None` and an error message."""
     try:
         value: object = json.loads(raw)
-        # Half a surrogate pair, NaN and infinity: JSON that a record can carry has none of them.
+        # Half a surrogate pair, NaN and infinity: a record's JSON can't contain them.
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         return None, f"the arguments are not valid JSON: {error}"
@@ -30,7 +30,7 @@ def parse_arguments(raw: str) -> tuple[JsonObject | None, str | None]:
 
 
 def is_deeper_than(value: object, levels: int) -> bool:
-    """Whether lists and objects of JSON nest in more levels than that."""
+    """Whether JSON lists and objects nest deeper than that."""
     layer = [value]
     for _ in range(levels + 1):
         layer = [

@@ -1,14 +1,14 @@
-"""The tools that a task offers, and how their calls are run.
+"""The tools that a task offers, and how their calls run.
 
-The task alone, which is fixed when its run is admitted, decides what may be called. Nothing that a
-model writes or a tool answers can add to it.
+Only the task, which is fixed when its run is admitted, determines which tools may be called.
+Nothing that a model writes or a tool returns can add to them.
 
-A task of the environment `api_worlds` offers the APIs of its world, one of `tool_step` those that
-it describes, whose calls are noted and not carried out. Any other may name registered tools in its
-instance: `{"tools": ["calculate", …]}`. Tools that no process has registered (of MCP servers, of
-HTTP APIs) are in it whole, as `ToolSpec`: the client that admits a run replaces their names
-(`unregistered_tools`, `attach_specs`). So the run keeps what was offered, and a server that
-describes its tools otherwise later changes nothing for it.
+A task of the environment `api_worlds` offers the APIs of its world. A task of `tool_step` offers
+the tools that it describes, whose calls are recorded but not run. Any other task may name
+registered tools in its instance: `{"tools": ["calculate", …]}`. Tools that are not registered in
+any process (those of MCP servers and HTTP APIs) are included as a complete `ToolSpec`: the client
+that admits a run replaces their names (`unregistered_tools`, `attach_specs`). So the run keeps the
+tools as offered, even if a server later changes their descriptions.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class OfferedTools(Protocol):
     def request(
         self, name: str, arguments: JsonObject, earlier: Sequence[ToolCall]
     ) -> ToolRequest | None:
-        """The request that carries out a call after the `earlier` ones of the run; None if there is
-        no such tool."""
+        """The request that runs a call after the run's `earlier` calls; None if there is no such
+        tool."""
         ...
 
 
 @dataclass(frozen=True)
 class Functions:
-    """Registered tools, each of which keeps its own state if it has any."""
+    """Registered tools, each of which manages its own state, if any."""
 
     specs: tuple[ToolSpec, ...]
 
@@ -92,7 +92,7 @@ class WorldApis:
 
 @dataclass(frozen=True)
 class NotedTools:
-    """Tools whose calls are only noted."""
+    """Tools whose calls are only recorded."""
 
     specs: tuple[ToolSpec, ...]
 
@@ -112,7 +112,7 @@ class _Instance(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class DescribedTool:
-    """A tool of which this process only has the description. The process that runs it checks the
+    """A tool that this process knows only by its description. The process that runs it checks the
     arguments."""
 
     spec: ToolSpec
@@ -122,14 +122,14 @@ class DescribedTool:
         return self.spec.name
 
     def parse(self, arguments: JsonObject) -> JsonObject:
-        """The arguments as they are. Raises `InvalidArguments` for too many."""
+        """The arguments unchanged. Raises `InvalidArguments` if there are too many."""
         check_size(self.name, arguments)
         return arguments
 
 
 @dataclass(frozen=True)
 class EveryTool:
-    """Tools that several sources offer together; of two tools with one name the first."""
+    """Tools that several sources offer together; if two have the same name, the first one."""
 
     offers: tuple[OfferedTools, ...]
 
@@ -153,20 +153,20 @@ class EveryTool:
 
 
 def specs_of(named: Sequence[str | ToolSpec]) -> tuple[ToolSpec, ...]:
-    """The tools as specifications. Raises `InvalidTask` for a name that this process has not
-    registered."""
+    """The tools as specifications. Raises `InvalidTask` for a name that is not registered in this
+    process."""
     specs: dict[str, ToolSpec] = {}
     try:
         for entry in named:
             spec = entry if isinstance(entry, ToolSpec) else tools.get(entry).spec
             specs.setdefault(spec.name, spec)
     except UnknownName as error:
-        raise InvalidTask(f"the task offers a tool that nobody registered: {error}") from error
+        raise InvalidTask(f"the task offers a tool that is not registered: {error}") from error
     return tuple(specs.values())
 
 
 def unregistered_names(named: Sequence[str | ToolSpec]) -> tuple[str, ...]:
-    """Names among the tools that nothing in this process can describe."""
+    """Names of the tools that nothing in this process can describe."""
     tool_names = tools.names()
     bare = [entry for entry in named if isinstance(entry, str)]
     return tuple(name for name in dict.fromkeys(bare) if name not in tool_names)
@@ -175,12 +175,12 @@ def unregistered_names(named: Sequence[str | ToolSpec]) -> tuple[str, ...]:
 def whole_tools(
     named: Sequence[str | ToolSpec], specs: Mapping[str, ToolSpec]
 ) -> tuple[str | ToolSpec, ...]:
-    """The tools, with these specifications in place of their names."""
+    """The tools, with names replaced by these specifications."""
     return tuple(specs.get(entry, entry) if isinstance(entry, str) else entry for entry in named)
 
 
 def offered_tools(task: Task, *, otherwise: Sequence[str] = ()) -> OfferedTools:
-    """Tools that a task offers; `otherwise` are the registered tools for a task that names none.
+    """Tools that a task offers; `otherwise`: the registered tools for a task that names none.
 
     Raises `InvalidTask` for an instance that cannot be read, or that names an unknown tool.
     """
@@ -197,13 +197,13 @@ def _tools_in(task: Task) -> Sequence[str | ToolSpec]:
         return _Instance.model_validate(task.instance).tools
     except ValidationError as error:
         raise InvalidTask(
-            f"the task's instance must have under 'tools' a list of at most {MAX_TOOLS} names: "
+            f"the task's instance must have a list of at most {MAX_TOOLS} names under 'tools': "
             f"{error.errors(include_url=False)[0]['msg']}"
         ) from error
 
 
 def unregistered_tools(task: Task) -> tuple[str, ...]:
-    """The tools that a task names and that nothing in this process can describe.
+    """The tools that a task names but nothing in this process can describe.
 
     Raises `InvalidTask` for an instance that cannot be read.
     """
@@ -213,7 +213,7 @@ def unregistered_tools(task: Task) -> tuple[str, ...]:
 
 
 def attach_specs(task: Task, specs: Mapping[str, ToolSpec]) -> Task:
-    """The task with these specifications in place of the tools' names."""
+    """The task, with tool names replaced by these specifications."""
     whole = whole_tools(_tools_in(task), specs)
     written: list[JsonValue] = [
         entry if isinstance(entry, str) else entry.model_dump(mode="json") for entry in whole
@@ -246,4 +246,4 @@ def _world_apis(task: Task) -> WorldApis:
             f"the task's instance is not a recipe of an API world: {where}: {first['msg']}"
         ) from error
     except KeyError as error:
-        raise InvalidTask(f"the task's world offers an API that there is not: {error}") from error
+        raise InvalidTask(f"the task's world offers an API that does not exist: {error}") from error

@@ -1,5 +1,5 @@
-"""A router's verdict on an answer, as a tool: its file stays with the tool workers, and no run
-contains it."""
+"""A router's verdict on an answer, as a tool: the router file stays with the tool workers and is
+never part of a run."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class RouteAnswerArguments(Arguments):
 @tool(name=ROUTE_ANSWER, quick=True)
 def route_answer(arguments: RouteAnswerArguments) -> JsonObject:
     """Say whether a router accepts an answer. Made for the workflow `cascade`."""
-    # The router is built on this package, so it can't be imported before it.
+    # The router depends on this package, so it can't be imported earlier.
     from loopline.agents.router.features import AnswerEvidence
 
     digest, router = _read(Path(arguments.router))
     if router.needs_samples and not arguments.samples:
         raise ToolFailed(
-            f"{arguments.router} was learned with further samples, and there are none: set the "
+            f"{arguments.router} was trained with further samples, but there are none: set the "
             "option `samples`"
         )
     evidence = AnswerEvidence(
@@ -67,7 +67,7 @@ def _read(path: Path) -> tuple[str, Router]:
 
 @lru_cache(maxsize=8)
 def _cached_router(path: Path, changed: int, size: int, inode: int) -> tuple[str, Router]:
-    """Cached by what tells that a file was replaced: every answer asks for it."""
+    """Cached by values that change when the file is replaced, since every answer needs it."""
     from loopline.agents.router.router import Router
 
     content = path.read_bytes()

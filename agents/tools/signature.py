@@ -1,4 +1,4 @@
-"""The arguments of a tool that is a plain function: its parameters as the fields of a model."""
+"""The arguments of a plain-function tool: its parameters as the fields of a model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, create_model
 
 Carried = Callable[[Any, Any], Any]
-"""A tool's function, of the model of its arguments and the context of a call."""
+"""A tool's function that takes the model of its arguments and the context of a call."""
 
 
 def context_parameter(hints: Mapping[str, Any], context: type) -> str | None:
@@ -25,11 +25,11 @@ def arguments_of_signature(
     base: type[BaseModel],
     context: str | None = None,
 ) -> type[BaseModel]:
-    """A model on `base` with a field for each parameter, read by pydantic: its annotation gives
-    type and description (`Annotated[str, Field(description=…)]`), its default makes it optional.
-    `context` is not an argument.
+    """A model derived from `base` with a field for each parameter, as pydantic reads it: the
+    annotation determines type and description (`Annotated[str, Field(description=…)]`), a default
+    makes it optional. `context` is not an argument.
 
-    Raises `TypeError` for a parameter that has no annotation, or that no object can give by name.
+    Raises `TypeError` for a parameter without an annotation, or one that can't be passed by name.
     """
     fields: dict[str, Any] = {}
     for number, parameter in enumerate(inspect.signature(function).parameters.values()):
@@ -38,15 +38,15 @@ def arguments_of_signature(
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(
                 f"tool {label!r}: the parameter {parameter} can't be given by name; a model calls "
-                "a tool with named arguments alone"
+                "a tool only with named arguments"
             )
         if parameter.name not in hints:
             raise TypeError(
                 f"tool {label!r}: the parameter {parameter.name!r} needs a type annotation, as in "
-                f"{parameter.name}: str; a model is told it"
+                f"{parameter.name}: str; the model sees it"
             )
-        # A parameter may be called as one of pydantic's own methods (`copy`, `json`); a field
-        # may not, so that the parameter's name is its alias.
+        # A parameter may have the name of one of pydantic's own methods (`copy`, `json`); a field
+        # may not, so the parameter's name is the field's alias.
         default = ... if parameter.default is parameter.empty else parameter.default
         kind = Annotated[hints[parameter.name], Field(alias=parameter.name)]
         fields[f"argument_{number}"] = (kind, default)
@@ -54,8 +54,8 @@ def arguments_of_signature(
 
 
 def accept_model(function: Callable[..., Any], *, whole: bool, context: str | None) -> Carried:
-    """The same function, of a model and a context: it takes the model itself (`whole`), or its
-    fields, as `arguments_of_signature` made them."""
+    """The same function, taking a model and a context: it gets the model itself (`whole`), or the
+    model's fields, as `arguments_of_signature` made them."""
 
     def extra(tool_context: object) -> dict[str, Any]:
         return {} if context is None else {context: tool_context}

@@ -1,4 +1,4 @@
-"""Runs a plain function next to the event loop, in a thread that nothing has to wait for."""
+"""Run a plain function outside the event loop, in a thread that nothing has to wait for."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
 MAX_LEFT_BEHIND = 32
-"""Threads of one function that are still running although nobody waits for them."""
+"""Maximum number of one function's threads that still run after their callers gave up."""
 
 _left_behind: dict[Callable[..., Any], list[threading.Thread]] = {}
 
 
 class TooManyLeftBehind(Exception):
-    """Too many calls of a function never returned: no further ones are started."""
+    """Too many calls of a function never returned: no more are started."""
 
 
 async def run_in_own_thread(function: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
-    """What `asyncio.to_thread` does, without its pool.
+    """Run a function in a thread, like `asyncio.to_thread` but without its pool.
 
-    A function that never returns keeps its thread for ever. In the shared pool of a few threads
-    some of those would end every other tool, and the process could not exit; a daemon thread harms
-    nobody. But each holds memory, so there are never more than `MAX_LEFT_BEHIND` alongside those
-    that somebody waits for.
+    A function that never returns keeps its thread forever. In the small shared pool, a few of those
+    would block every other tool, and the process could not exit; a daemon thread does no harm. But
+    each one uses memory, so a function with `MAX_LEFT_BEHIND` abandoned threads gets no new one.
 
-    Raises what the function raises, RuntimeError for what would end the process, and
+    Raises what the function raises, RuntimeError for exceptions that would end the process, and
     `TooManyLeftBehind` until a thread of this function ends.
     """
     running = [thread for thread in _left_behind.pop(function, ()) if thread.is_alive()]
@@ -46,7 +45,7 @@ async def run_in_own_thread(function: Callable[[*Arguments], T], *arguments: *Ar
     context = contextvars.copy_context()
 
     def settle(settle_now: Callable[[], None]) -> None:
-        # Its waiter may have given up, and the loop may be closed by now.
+        # The waiter may have given up, and the loop may already be closed.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: None if future.done() else settle_now())
 
@@ -55,7 +54,7 @@ async def run_in_own_thread(function: Callable[[*Arguments], T], *arguments: *Ar
             result = context.run(function, *arguments)
         except BaseException as error:  # noqa: BLE001 - handed to anyone who waits
             is_plain_error = isinstance(error, Exception) and not isinstance(error, StopIteration)
-            # sys.exit() ends the tool alone; a future takes no StopIteration.
+            # sys.exit() ends only the tool; a future does not accept StopIteration.
             failure = error if is_plain_error else RuntimeError(f"{type(error).__name__}: {error}")
             settle(lambda: future.set_exception(failure))
         else:

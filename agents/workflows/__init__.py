@@ -1,4 +1,5 @@
-"""Workflows decide which role is next. `loopline.agents.workflows.routing` says how to add one."""
+"""Workflows decide which role is next. `loopline.agents.workflows.routing` explains how to add
+one."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def _is_workflow(item: object) -> TypeGuard[Workflow]:
 
 
 workflows: Registry[Workflow] = Registry("workflow", "loopline.workflows", _is_workflow)
-"""Every workflow that a run can name."""
+"""Every workflow that a run can specify."""
 
 workflows.register(AgentWorkflow())
 workflows.register(TeamWorkflow())
@@ -104,8 +105,8 @@ def offers_tools(workflow: str) -> bool:
 def agents_of(
     workflow: str, environment: str | None = None, options: JsonObject | None = None
 ) -> dict[str, str]:
-    """Policy of each agent that may act in a workflow, in an environment and with a run's options
-    where those are given, if a run assigns none; "" where there is no default either. Raises
+    """Default policy of each agent of a workflow, and of an environment's and a run's options if
+    specified, for agents to which a run assigns none; "" if there is no default. Raises
     `UnknownName`, `PluginError` and `InvalidOptions`."""
     definition = workflows.get(workflow)
     players: Mapping[str, str] = {}
@@ -131,8 +132,8 @@ def serving_role(workflow: str, agent: str) -> str:
 def prompts_of(
     workflow: str, environment: str | None = None, options: JsonObject | None = None
 ) -> dict[str, Prompt]:
-    """Shipped prompts by file, of all roles of a workflow as the options choose them, and of the
-    agents of an environment where one is named. Raises `UnknownName`, `InvalidOptions` and
+    """Shipped prompts by file: those of all roles of a workflow, as the options select them, and of
+    an environment's agents if one is specified. Raises `UnknownName`, `InvalidOptions` and
     `PluginError`."""
     definition = workflows.get(workflow)
     prompts = [prompt for role in definition.roles for prompt in roles.get(role).prompts]
@@ -150,7 +151,7 @@ def prompt_hashes(
     options: JsonObject | None = None,
 ) -> dict[str, str]:
     """Content hashes by prompt file, for all roles of a workflow and all agents of an environment:
-    the value of `Run.prompts`. `files` are `Run.prompt_files`.
+    the value of `Run.prompts`. `files`: the value of `Run.prompt_files`.
 
     Raises `UnknownName` for a file of another workflow, `InvalidOptions`, `InvalidPrompt` and
     `PluginError`.
@@ -174,7 +175,7 @@ def policies_for(
     """Policies of a run by agent: the defaults of the workflow, the environment and the run's
     options, overridden by `overrides`.
 
-    Raises `UnknownName` for an agent that neither has, and `PluginError`.
+    Raises `UnknownName` for an agent that none of them has, and `PluginError`.
     """
     policies = agents_of(workflow, environment, options)
     for agent in overrides or {}:
@@ -195,10 +196,10 @@ def policy_of(run: Run, role: str) -> str:
 
 
 def add_rewards(trajectory: Trajectory) -> Trajectory:
-    """The trajectory with the rewards that its workflow gives; unchanged where it gives none.
+    """The trajectory with its workflow's rewards; unchanged if the workflow assigns none.
 
-    It is also unchanged where the workflow is not installed: a process that records runs need not
-    have every package that plays them, and a record without rewards is better than none.
+    It is also unchanged if the workflow is not installed: a process that records runs need not have
+    every package that executes them, and a record without rewards is better than none.
     """
     try:
         workflow = workflows.get(trajectory.run.workflow)

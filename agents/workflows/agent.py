@@ -1,5 +1,4 @@
-"""`agent`: one model with tools and instructions of any domain, and the conversation as its caller
-wrote it."""
+"""`agent`: one model with tools and instructions for any domain, and the caller's conversation."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""`cascade`: the small model answers first; a question whose answer the ladder doubts goes to the
-big one.
+"""`cascade`: the small model answers first; if the ladder doubts its answer, the big model is
+asked.
 
     first (0) ──answer──▶ the run's answer
         │ escalate, or an audit
         ▼
     solo (1) ──answer──▶ the run's answer
 
-An *audited* run has both answers, whatever the ladder said: it is what tells how often accepted
-answers are wrong. Which runs are audited follows from their ids.
+An *audited* run has both answers, whatever the ladder's verdict: audits measure how often accepted
+answers are wrong. A run's id determines whether it is audited.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class CascadeWorkflow:
 
 
 def is_audited(run: Run) -> bool:
-    """Whether the big model is asked whatever the ladder says: a draw by the run's id."""
+    """Whether the big model is asked whatever the ladder's verdict: drawn from the run's id."""
     share = CascadeOptions.model_validate(run.options).audit
     drawn = int.from_bytes(hashlib.sha256(f"audit/{run.id}".encode()).digest()[:8])
     return drawn < share * 2**64

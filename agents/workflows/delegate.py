@@ -1,12 +1,12 @@
-"""`delegate`: a big model plans and hands sub-problems to a small one; those that the small one
-fails go back to the big one.
+"""`delegate`: a big model plans and hands sub-problems to a small one; sub-problems that the small
+model fails go back to the big one.
 
     planner (t) ──delegate──▶ slm (t+1, branch 0…n-1) ──escalate──▶ expert (t+2, same branch)
         ▲                          │ answer                            │ answer, give_up
         └──── planner (t+3) ◀──────┴────────────── join ◀──────────────┘
 
-A delegation takes three turns whether or not the expert is needed, so that the continuation's
-turn is known when the fan-out is made.
+A delegation takes three turns whether or not the expert is needed, so the continuation's turn is
+known at the time of the fan-out.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class DelegateOptions(Options):
     calculator: bool = True
     """Offer `calculate` to every role."""
     prompts: PromptSet = "general"
-    """Prompts of the roles: general ones that fit any domain, or the published ones for word
-    problems, whose answer is the content of a box."""
+    """Prompt set: general ones for any domain, or the published ones for word problems, which put
+    the answer in a box."""
     min_logprob: float | None = Field(default=None, le=0)
-    """Least mean log-probability of the tokens of a sub-task's answer: below it, the sub-task goes
-    to the expert, and the rest of the run continues. None: not checked."""
+    """Minimum mean log-probability of the tokens of a sub-task's answer. Below it, the sub-task
+    goes to the expert, and the rest of the run continues. None: not checked."""
 
 
 class DelegateWorkflow:
@@ -85,7 +85,8 @@ class DelegateWorkflow:
             case (("slm" | "expert"), "answer"):
                 return Arrive(_join(_asked_turn(step)))
             case "expert", "give_up":
-                # The planner reads the reason as the answer to its call, and decides what to do.
+                # The planner reads the reason as the answer to its call, and decides how to
+                # continue.
                 return Arrive(_join(_asked_turn(step)))
             case "slm", "escalate":
                 return self._route_escalation(step)

@@ -1,6 +1,5 @@
-"""Workflows of one step: `chat` and `embeddings` are one request of an API, which the gateway
-admits; `completion` is one completion of one policy, as it is, for questions whose checker reads
-text."""
+"""Workflows of one step: `chat` and `embeddings` are one API request each, admitted by the gateway;
+`completion` is one unchanged completion of one policy, for questions whose checker reads text."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ class ChatWorkflow:
 
     @property
     def honoured(self) -> frozenset[str]:
-        """All options of a chat API: nothing stands between the caller and the model."""
+        """All options of a chat API, which reach the model unchanged."""
         return frozenset(GenerationOptions.model_fields)
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
@@ -50,7 +49,7 @@ class ChatWorkflow:
 
 
 class EmbeddingsWorkflow:
-    """One step. Its options are what is to be embedded."""
+    """One step. Its options are the inputs to embed."""
 
     name = "embeddings"
     roles = ("embeddings",)

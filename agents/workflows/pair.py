@@ -1,15 +1,15 @@
-"""`pair`: a team solves a task turn by turn (PettingLLMs, AT-GRPO). The task's environment says who
-is in it, and whose turn is next.
+"""`pair`: a team solves a task turn by turn (PettingLLMs, AT-GRPO). The task's environment defines
+the team's members, and whose turn is next.
 
     puzzles   tool_agent ──▶ plan_agent ──▶ tool_agent … solved | out of turns
     code      coder ──▶ tester ──▶ coder …               program and test agree | out of turns
     math      reasoner ──▶ tool_user ──▶ reasoner …      both answers agree | out of turns
 
-Each agent's K completions come from one observation; each is scored (a puzzle's on a copy, a
-program of its tool agent after the judge ran it; the others by the judge), and the best one is
+Each agent draws K completions from one observation. Each is scored: a puzzle's on a copy of the
+episode (a tool agent's program after the judge ran it), the others by the judge. The best one is
 executed before the next agent observes (Algorithm 1 of AT-GRPO). All K stay in the journal with
-their reward parts: a group of `train grpo` is one step. A task whose instance names one agent is
-played by that one alone.
+their reward parts: a group of `train grpo` is one step. If a task's instance names one agent, only
+that agent plays it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from loopline.agents.workflows.routing import (
 
 class PairWorkflow:
     """Ends `solved`, or `failed` with the verifier's reason. A puzzle's answer is the last action's
-    text, and its verifier the environment itself, by the instance alone (that of a word problem
-    holds the solution, which no agent sees); the other teams hand in a program or an answer, which
-    the judge has compared with what only it knows."""
+    text; its verifier is the environment itself, which uses only the instance (a word problem's
+    instance contains the solution, which agents don't see). The other teams hand in a program or an
+    answer, which the judge has compared with references that only it knows."""
 
     name = "pair"
     roles = (PLAYER, *code_team.MEMBERS, *math_team.MEMBERS)
@@ -69,12 +69,12 @@ class PairWorkflow:
 
     @property
     def honoured(self) -> frozenset[str]:
-        """Caller's options that apply: only those for one agent and the seed. Otherwise candidates
-        are drawn as the workflow's own options say."""
+        """Caller's options that apply: only those for one agent, and the seed. Otherwise the
+        workflow's own options determine how candidates are drawn."""
         return frozenset({"seed", "agents"})
 
     def answering(self, options: JsonObject) -> tuple[str, ...]:
-        """Each candidate has a seed of its own."""
+        """Each candidate has its own seed."""
         return ()
 
     def check_options(self, options: JsonObject) -> JsonObject:
@@ -90,8 +90,8 @@ class PairWorkflow:
         if step.decision.kind != "acted" or not _plays(run, step.agent):
             raise no_route_error(self.name, step)
         if data.get("done") is True:
-            handed_in = data.get("answer")
-            answer = handed_in if isinstance(handed_in, str) else text_of(step)
+            submitted = data.get("answer")
+            answer = submitted if isinstance(submitted, str) else text_of(step)
             if data.get("solved") is True:
                 return Finish(Outcome.SOLVED, answer=answer)
             return Finish(Outcome.FAILED, answer=answer, reason=str(data.get("reason")))
@@ -106,11 +106,11 @@ class PairWorkflow:
 
 
 _JUDGED = {code_team.ENVIRONMENT: code_team.MEMBERS, math_team.ENVIRONMENT: math_team.MEMBERS}
-"""Members of teams that are not an environment's, each of which is a role."""
+"""Members of teams that are not part of an environment; each of them is a role."""
 
 
 def _find(environment: str) -> AnyEnvironment | None:
-    """The environment of that name; None where `first` will refuse the task, or another team plays
+    """The environment with that name; None if `first` will refuse the task, or another team plays
     it. Raises `PluginError`."""
     try:
         return find(environment)
@@ -132,7 +132,7 @@ def _plays(run: Run, agent: Agent) -> bool:
 
 
 def needs_judge(run: Run) -> bool:
-    """Whether a run needs a judge: for a team of code or mathematics, and one whose agent writes
+    """Whether a run needs a judge: for a team of code or mathematics, or one whose agent writes
     programs."""
     if run.task.environment in _JUDGED:
         return True
@@ -152,14 +152,14 @@ def team_of(run: Run) -> tuple[str, ...]:
             return math_instance(run).setting.team
         case environment:
             episode = episode_of(run)
-            with environment_code(environment, "as its team was asked for"):
+            with environment_code(environment, "while its team was requested"):
                 return episode.agents
 
 
 def rewarded(trajectory: Trajectory) -> Trajectory:
     """The trajectory with its rewards: the team's is 1 if the episode ends solved, else 0; an
     agent's is the mean over its executed actions (`total` of their reward parts). A sum would
-    reward wandering about."""
+    reward wandering."""
     earned: dict[str, list[float]] = {}
     for step in trajectory.steps:
         # A step that failed has no candidates.
@@ -175,8 +175,8 @@ def rewarded(trajectory: Trajectory) -> Trajectory:
 
 
 def agreement_rate(*trajectories: Trajectory) -> float | None:
-    """Share of proposals after which agents did exactly what was proposed; an agent that always
-    agrees adds nothing. `None` without any proposal."""
+    """Share of proposals that agents followed exactly; an agent that always agrees adds nothing.
+    `None` without any proposal."""
     agreements = [
         agrees
         for trajectory in trajectories

@@ -6,15 +6,16 @@ package's `pyproject.toml` (the entry point carries the workflow's name):
     [project.entry-points."loopline.workflows"]
     debate = "my_package.debate:debate"
 
-A workflow whose models may call the tools that a task names (`loopline.agents.tools.offered`) says
-so by an attribute `offers_tools = True`; `runtime ask --tool` refuses any other. A workflow that
-gives rewards has the method of `Rewarding` as well.
+A workflow whose models may call the tools that a task names (`loopline.agents.tools.offered`) has
+an attribute `offers_tools = True`; `runtime ask --tool` refuses any other. A workflow that assigns
+rewards also has the method of `Rewarding`.
 
-Routing is pure. It decides from the run and the step alone, and may look at the journal only for
+Routing is pure. It decides based only on the run and the step, and may look in the journal only for
 steps that are certainly committed before this one: branches of one fan-out commit in any order, and
-none sees the others. Whatever has to wait for all of them is the continuation of a `Fanout`.
+none sees the others. Work that must wait for all branches belongs in the continuation of a
+`Fanout`.
 
-A hand-over is identified by its turn and branch, which no two hand-overs of a run share.
+A hand-over is identified by its turn and branch, which are unique within a run.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from loopline.agents.prompts import Prompt
 from loopline.agents.records import JsonObject, Outcome, Run, Step, ToolSpec, Trajectory
 
 MAX_TURNS = 24
-"""Most turns of one run. A delegation takes three (small solver, expert, continuation), so a
-planner gets eight steps; its conversation would outgrow most contexts long before."""
+"""Maximum number of turns of one run. A delegation takes three (small solver, expert,
+continuation), so a planner gets eight steps; its conversation would outgrow most contexts long
+before."""
 
 DEFAULT_WAIT_SECONDS = 30 * 86_400.0
 """Default of a wait, in seconds; the bus allows a year."""
@@ -50,20 +52,20 @@ class Handoff:
 
     @property
     def agent(self) -> str:
-        """Agent of a step: the one whose turn a role takes, else the role itself."""
+        """Agent of a step: the one for which a role acts, else the role itself."""
         return self.payload.acting or self.role
 
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Publishes these hand-overs. They are independent; one of them must lead to the run's end."""
+    """Publishes these hand-overs, which are independent; one of them must lead to the run's end."""
 
     handoffs: tuple[Handoff, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fanout:
-    """Publishes these, and the continuation once every one of their branches has arrived."""
+    """Publishes these hand-overs, and the continuation once all their branches have arrived."""
 
     handoffs: tuple[Handoff, ...]
     join: str
@@ -80,9 +82,9 @@ class Arrive:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Stops the run until somebody sends it this signal, or `expires` seconds have passed. Then the
-    role takes a step of this turn with a `SignalPayload`, which says which of the two it was. A
-    waiting run occupies no worker, and its time stands still."""
+    """Stops the run until someone sends it this signal, or `expires` seconds have passed. Then the
+    role takes a step of this turn with a `SignalPayload`, which states which of the two happened. A
+    waiting run occupies no worker, and its clock is stopped."""
 
     signal: str
     role: str
@@ -91,7 +93,7 @@ class Wait:
     expires: float = DEFAULT_WAIT_SECONDS
 
     def handoff(self, woken: WakeUp | None) -> Handoff:
-        """The hand-over that follows, once it is known what has ended the wait."""
+        """The hand-over that follows, once it is known what ended the wait."""
         return Handoff(
             self.role, self.turn, SignalPayload(signal=self.signal, woken=woken), self.branch
         )
@@ -104,7 +106,7 @@ class Finish:
     outcome: Outcome
     answer: str | None = None
     reason: str | None = None
-    """Reason, for every outcome but `answered`."""
+    """Reason, for every outcome except `answered`."""
 
 
 Routing = Continue | Fanout | Arrive | Wait | Finish
@@ -113,11 +115,11 @@ P = TypeVar("P")
 
 
 def capability(workflow: Workflow, protocol: type[P]) -> P | None:
-    """The workflow as one of the protocols below, or None if it does not follow it. Python 3.11
+    """The workflow as one of the protocols below, or None if it does not implement it. Python 3.11
     checks all members of a protocol at each `isinstance`."""
     try:
         has = _implements(workflow, protocol)
-    except TypeError:  # it has no hash
+    except TypeError:  # the workflow has no hash
         has = isinstance(workflow, protocol)
     return cast("P", workflow) if has else None
 
@@ -136,7 +138,7 @@ class Workflow(Protocol):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Every role to which the workflow hands anything."""
+        """Every role to which the workflow hands work."""
         ...
 
     @property
@@ -153,8 +155,8 @@ class Workflow(Protocol):
         ...
 
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
-        """What follows `step`, which is not in `journal` yet. Raises `NoRoute` for a decision that
-        the workflow does not know. The decision `failed` never gets here: it ends every run
+        """The routing after `step`, which is not in `journal` yet. Raises `NoRoute` for a decision
+        that the workflow does not know. The decision `failed` never gets here: it ends every run
         (`loopline.agents.stepping.route_step`)."""
         ...
 
@@ -164,8 +166,8 @@ class Rewarding(Protocol):
     """Optional member of a workflow: its own rewards."""
 
     def rewarded(self, trajectory: Trajectory) -> Trajectory:
-        """The trajectory of an ended run, with `team_reward` and `agent_rewards`. Pure; it must
-        accept every run of the workflow, also one that was cancelled or failed halfway."""
+        """The trajectory of an ended run, with `team_reward` and `agent_rewards`. Must be pure, and
+        accept every run of the workflow, even one that was cancelled or failed halfway."""
         ...
 
 
@@ -175,18 +177,19 @@ class Playing(Protocol):
     takes."""
 
     def players(self, environment: str) -> Mapping[str, str]:
-        """Default policies by agent; empty for what is not an environment. Raises `PluginError`."""
+        """Default policies by agent; empty if the name is not an environment. Raises
+        `PluginError`."""
         ...
 
     def player_prompts(self, environment: str) -> tuple[Prompt, ...]:
-        """The prompts of its agents. Raises `PluginError`."""
+        """The prompts of the environment's agents. Raises `PluginError`."""
         ...
 
 
 @runtime_checkable
 class Assembling(Protocol):
-    """Optional member of a workflow: agents that the options of a run describe, whose turns the
-    role `AGENT` takes."""
+    """Optional member of a workflow: agents that a run's options describe, whose turns the role
+    `AGENT` takes."""
 
     def agents_in(self, options: JsonObject) -> Mapping[str, str]:
         """Default policies by agent, for agents to which a run assigns none."""
@@ -195,18 +198,18 @@ class Assembling(Protocol):
 
 @runtime_checkable
 class ChoosingPrompts(Protocol):
-    """Optional member of a workflow: prompts that the options of a run choose, in place of those
-    that its roles name."""
+    """Optional member of a workflow: prompts that a run's options select, in place of those that
+    its roles specify."""
 
     def prompts_in(self, options: JsonObject) -> tuple[Prompt, ...]:
-        """The chosen prompts. Raises `InvalidOptions`."""
+        """The selected prompts. Raises `InvalidOptions`."""
         ...
 
 
 @runtime_checkable
 class Answering(Protocol):
-    """Optional member of a workflow: which agents speak to its caller. A workflow of a single role
-    needs none: it is that role."""
+    """Optional member of a workflow: which agents speak to the caller. A workflow with a single
+    role does not need this: that role does."""
 
     def answering(self, options: JsonObject) -> Collection[str]:
         """The agents whose text may be the run's answer."""
@@ -215,8 +218,8 @@ class Answering(Protocol):
 
 @runtime_checkable
 class Honouring(Protocol):
-    """Optional member of a workflow: what its runs' callers may set for completions, where that is
-    other than usual (`loopline.agents.generation`)."""
+    """Optional member of a workflow: the completion options that its runs' callers may set, if they
+    differ from the usual ones (`loopline.agents.generation`)."""
 
     @property
     def honoured(self) -> frozenset[str]:
@@ -226,17 +229,17 @@ class Honouring(Protocol):
 
 @runtime_checkable
 class NamingTools(Protocol):
-    """Optional members of a workflow: tools that the options of a run name or describe."""
+    """Optional members of a workflow: tools that a run's options name or describe."""
 
     def tools_in(self, options: JsonObject) -> tuple[str | ToolSpec, ...]: ...
 
     def with_tools(self, options: JsonObject, specs: Mapping[str, ToolSpec]) -> JsonObject:
-        """The options with these specifications in place of the tools' names."""
+        """The options, with tool names replaced by these specifications."""
         ...
 
 
 class Options(BaseModel):
-    """Base of a workflow's options: unknown ones are refused."""
+    """Base of a workflow's options, which refuses unknown ones."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -245,7 +248,7 @@ Known = TypeVar("Known", bound=BaseModel)
 
 
 def parse_options(workflow: str, model: type[Known], options: JsonObject) -> Known:
-    """Parse a workflow's options. Raises `InvalidOptions`, naming the option and the known ones."""
+    """Parse a workflow's options. Raises `InvalidOptions` naming the option and the known ones."""
     try:
         return model.model_validate(options)
     except ValidationError as error:
@@ -259,7 +262,7 @@ def parse_options(workflow: str, model: type[Known], options: JsonObject) -> Kno
 
 
 def finish_with_answer(step: Step) -> Finish:
-    """The role's answer is the run's answer."""
+    """The role's answer becomes the run's answer."""
     return Finish(Outcome.ANSWERED, answer=_text(step.decision.data.get("answer")))
 
 
@@ -269,12 +272,12 @@ def finish_without_answer(reason: str) -> Finish:
 
 
 def finish_given_up_by_role(step: Step) -> Finish:
-    """A role gave up, and no other role replaces it."""
+    """A role gave up, and no other role can take over."""
     return finish_without_answer(f"{step.agent}: {_text(step.decision.data.get('reason'))}")
 
 
 def finish_with_failure(step: Step) -> Finish:
-    """A request of the step failed for good."""
+    """A request of the step failed permanently."""
     kind = _text(step.decision.data.get("failure"))
     reason = _text(step.decision.data.get("reason"))
     return Finish(outcome_of_failure(kind), reason=f"{step.agent}: {kind}: {reason}")

@@ -24,8 +24,8 @@ class SoloOptions(Options):
     calculator: bool = True
     """Offer `calculate` to the model."""
     prompts: PromptSet = "general"
-    """Prompts of the roles: general ones that fit any domain, or the published ones for word
-    problems, whose answer is the content of a box."""
+    """Prompt set: general ones for any domain, or the published ones for word problems, which put
+    the answer in a box."""
 
 
 class SoloWorkflow:

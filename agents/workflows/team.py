@@ -1,4 +1,4 @@
-"""`team`: agents that the run itself describes, in a row, side by side or in a loop
+"""`team`: agents that the run itself describes, in sequence, in parallel or in a loop
 (`loopline.agents.team_parts`)."""
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from loopline.agents.workflows.routing import (
 )
 
 PARALLEL = "parallel"
-"""Agent of the steps that hand out the parts of a `parallel` and gather their answers. No model is
-asked."""
+"""Agent of the steps that start the parts of a `parallel` and gather their answers. No model is
+called."""
 
 
 class TeamOptions(Options):
@@ -118,21 +118,21 @@ class TeamWorkflow:
 
 
 class NamedTeam(TeamWorkflow):
-    """A team with its own name. Its runs are of `team`, and carry it whole: workers that take their
-    steps need not know the name."""
+    """A team with its own name. Its runs belong to `team`, and contain the whole definition:
+    workers that take their steps need not know the name."""
 
     def __init__(self, name: str, team: Part) -> None:
         self.name = name
         self._team = team.model_dump(mode="json")
 
     def check_options(self, options: JsonObject) -> JsonObject:
-        """Accept no option. Raises `InvalidOptions` for any."""
+        """Accept no options. Raises `InvalidOptions` if there are any."""
         parse_options(self.name, Options, options)
         return super().check_options({"team": self._team})
 
 
 def _handoff(team: Part, place: Place, turn: int) -> Handoff:
-    """Hand-over to the agent at `place`, or to the step that hands out the parts of the `parallel`
+    """Hand-over to the agent at `place`, or to the step that starts the parts of the `parallel`
     there."""
     part = part_at(team, place.path)
     is_agent = isinstance(part, AgentPart)

@@ -1,9 +1,9 @@
-"""`umi`: a planner thinks, a caller has tools called, a summarizer answers.
+"""`umi`: a planner thinks, a caller calls tools, a summarizer answers.
 
     planner (t) ──call──▶ caller (t+1) ──observation──▶ planner (t+2) ──conclude──▶ summarizer
         └─give_up                └─the same again and again: the run gives up
 
-One step at a time: every step sees all those before it.
+One step at a time: every step sees all earlier steps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHOWN_CHARS = 200
 
 
 class UmiWorkflow:
-    """Planner, caller, summarizer: three models, or three adapters of one."""
+    """Planner, caller, summarizer: three models, or three adapters of one model."""
 
     name = "umi"
     roles = ("umi_planner", "umi_caller", "umi_summarizer")
@@ -83,9 +83,9 @@ class UmiWorkflow:
 
 
 def finish_after_observation(run: Run, journal: tuple[Step, ...], step: Step) -> Finish | None:
-    """The end of a run, if it ends where a tool has answered: after the one step of a `tool_step`,
-    or where nothing new comes of it. The same call counts wherever it was made: two calls in turn
-    are a cycle too."""
+    """The end of a run, if it ends after a tool's answer: after the only step of a `tool_step`, or
+    if the calls repeat without anything new. A call counts as equal wherever it was made: two
+    alternating calls are a cycle too."""
     if run.task.environment == tool_step.ENVIRONMENT:
         return Finish(Outcome.ANSWERED, answer="")
     limit = options_of(run).max_repeats
@@ -99,7 +99,7 @@ def finish_after_observation(run: Run, journal: tuple[Step, ...], step: Step) ->
 
 
 def calling_steps(journal: Iterable[Step]) -> Iterable[Step]:
-    """Steps that called, refused ones too."""
+    """Steps with a call, including refused calls."""
     return (
         step
         for step in journal
@@ -108,7 +108,7 @@ def calling_steps(journal: Iterable[Step]) -> Iterable[Step]:
 
 
 def _outcome(step: Step) -> tuple[JsonObject, object]:
-    """The call and its result. The thought does not matter."""
+    """The call and its result, without the thought."""
     called: JsonObject = {k: v for k, v in step.decision.data.items() if k != "rationale"}
     match step.observation:
         case {"turns": [[{"output": output}]]}:
@@ -118,5 +118,5 @@ def _outcome(step: Step) -> tuple[JsonObject, object]:
 
 
 def hand_over(role: str, step: Step) -> Continue:
-    """The next turn is the role's."""
+    """The next turn belongs to the role."""
     return Continue((Handoff(role=role, turn=step.turn + 1, payload=QuestionPayload()),))

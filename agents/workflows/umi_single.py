@@ -2,7 +2,7 @@
 
     single (t) ──call──▶ single (t+1) ──…──▶ answer, or gives up
 
-It has the options, the tools and the limits of `umi`; only who writes what differs.
+It has the options, the tools and the limits of `umi`; only the division of work differs.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from loopline.agents.workflows.umi import finish_after_observation, hand_over
 
 
 class UmiSingleWorkflow:
-    """One role, again and again. Its model writes the published form of a call: `constrained`
-    changes nothing here, since a schema leaves no room for the thought."""
+    """One role, repeatedly. Its model writes the published form of a call: `constrained` has no
+    effect here, since a schema leaves no room for the thought."""
 
     name = "umi_single"
     roles = ("umi_single",)

@@ -1,7 +1,7 @@
 """Answer checkers: they compare a prediction with the gold answer.
 
-`numeric` is the primary one; the others are reported next to it, so that published figures can be
-reproduced and every disagreement can be inspected. A missing answer is wrong for each of them.
+`numeric` is the primary one; the others are reported alongside it, so that published figures can be
+reproduced and every disagreement can be inspected. A missing answer is wrong for all checkers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Verdicts:
     def disagree(self) -> bool:
         """Whether a checker that reads the same kind of answer differs from the primary one.
 
-        `strict` is left out: it asks for a `####` marker that no workflow here is told to write.
+        `strict` is left out: it requires a `####` marker that no workflow here asks for.
         """
         return len({self.numeric, self.flexible, self.math_verify, self.delegate}) > 1
 
@@ -56,25 +56,26 @@ class Score:
 
     verdicts: Verdicts
     answer: str
-    """Answer as it was written; empty when there is none."""
+    """Answer as written; empty if there is none."""
     value: str | None
-    """Answer as an exact number, for example `7/2`; None when it is not a number."""
+    """Answer as an exact number, for example `7/2`; None if it is not a number."""
     where: str
     """Place of the answer: `box`, `text` or `none`."""
 
 
 class Scorer:
-    """Scores predictions with every checker. A context: it owns the Math-Verify child."""
+    """Scores predictions with every checker. A context manager that owns the Math-Verify child
+    process."""
 
     def __init__(self) -> None:
         self._math_verify = MathVerifier()
 
     def prepare(self) -> None:
-        """Start the Math-Verify child now, alongside other work, not at the first score."""
+        """Start the Math-Verify child now, alongside other work, instead of at the first score."""
         self._math_verify.start()
 
     def score(self, prediction: str | None, gold: str) -> Score:
-        """Verdicts on one prediction. Raises ValueError if the gold answer is empty."""
+        """Return the verdicts on one prediction. Raises ValueError if the gold answer is empty."""
         text = prediction or ""
         final = numeric.final_part(gold)
         extraction = numeric.extract(text)
@@ -93,7 +94,7 @@ class Scorer:
         return Score(verdicts, extraction.text[:200], value, extraction.where)
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
-        """Score what a run said last, as `score` does."""
+        """Score the last text of a run, as `score` does."""
         prediction = prediction_of(trajectory)
         score = self.score(prediction, question.gold)
         return Judgement(
@@ -105,7 +106,7 @@ class Scorer:
         )
 
     def close(self) -> None:
-        """End the Math-Verify child."""
+        """Stop the Math-Verify child."""
         self._math_verify.close()
 
     def __enter__(self) -> Self:

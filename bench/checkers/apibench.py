@@ -1,15 +1,15 @@
-"""APIBench's AST evaluation: is the call an API of the hub, and one for the question's domain?
+"""APIBench's AST evaluation: is the call an API of the hub, and of the question's domain?
 
-A call is in the database when an entry has its function's name and every argument value of that
-entry is among the call's own (for Torch Hub only `repo_or_dir` and `model`, as published, and a
-repository is the same with a `:tag`). It is right when such an entry is of the question's domain.
-A call that is not in the database is a hallucination.
+A call is in the database if an entry has its function's name and all argument values of that entry
+are among the call's (for Torch Hub only `repo_or_dir` and `model`, as published; a repository's
+`:tag` is ignored). The call is right if such an entry has the question's domain. A call that is not
+in the database is a hallucination.
 
-The published scorer differs in four ways that make it wrong. When no call has an entry's name it
-goes on with whatever call it looked at last. It looks for a value anywhere in the call's *text*,
-so that a made-up longer name passes. It never finds an API without arguments. And of several
-matching entries it takes the first: one call stands in several domains, and on TensorFlow Hub it
-so marks 27 of its 688 own references wrong.
+The published scorer differs in four ways that make it wrong. If no call has an entry's name, it
+continues with the last call that it checked. It searches for a value anywhere in the call's *text*,
+so a made-up longer name passes. It never finds an API without arguments. It takes the first of
+several matching entries, although a call may belong to several domains: on TensorFlow Hub it marks
+27 of its own 688 references wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TORCH_ARGUMENTS = ("repo_or_dir", "model")
 
 
 class ApiVerdict(StrEnum):
-    """Verdicts from best to worst; of several calls the best one counts."""
+    """Verdicts from best to worst; the best of several calls counts."""
 
     RIGHT = "right"
     OTHER_DOMAIN = "an API of another domain"
@@ -50,7 +50,7 @@ class _Entry:
 
 
 class ApiDatabase:
-    """A hub's APIs, ready to be looked up."""
+    """A hub's APIs, indexed for lookup."""
 
     def __init__(self, hub: Hub, apis: Iterable[Api]) -> None:
         self._hub: Hub = hub
@@ -65,7 +65,7 @@ class ApiDatabase:
                 where = f"{hub}[{number}]"
                 unusable.append(Skipped(where, "an API that is not a call", api.api_call[:80]))
         self.unusable = tuple(unusable)
-        """Entries that no call can match: shell commands, or truncated ones."""
+        """Entries that no call can match: shell commands, or truncated calls."""
 
     def check(self, output: str, domain: str) -> ApiVerdict:
         """Return the verdict on a model's whole output."""
@@ -96,6 +96,7 @@ class ApiDatabase:
 
 
 def _call_section(output: str) -> str:
-    """Return the text between `api_call` and `api_provider`, where the output has that form."""
+    """Return the text between `api_call` and `api_provider`, or the whole output if it lacks that
+    form."""
     _, marker, rest = output.partition("api_call")
     return rest.partition("api_provider")[0] if marker else output

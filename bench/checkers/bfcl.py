@@ -1,20 +1,20 @@
 """BFCL's AST evaluation of Python calls (Berkeley Function-Calling Leaderboard, v4).
 
-A call is right when its function has the wanted name, every required argument is there, no
-argument is unknown, each has the declared type and one of the possible values, and what is left
-out may be (`""` is among its possible values). The rules for values:
+A call is right if its function has the expected name, every required argument is present, no
+argument is unknown, each has the declared type and one of the possible values, and every omitted
+argument may be omitted (`""` is among its possible values). The rules for values:
 
-- an integer serves where a float is declared; a tuple where a list is;
-- texts are compared without blanks, `,./-_*^` and case, and with one kind of quote;
-- the elements of a list are compared so too, those of a list within it exactly;
-- an object needs the possible one's keys, each with a possible value, texts as above; a list of
-  objects needs as many, in order;
-- where the possible values are of another type than the declared one (a variable's name instead
-  of a number, say), a value of that type is compared as it is.
+- an integer is accepted for a declared float, and a tuple for a declared list;
+- texts are compared without spaces, `,./-_*^` and case, and with one kind of quote;
+- the same holds for texts in a list; lists nested in a list are compared exactly;
+- an object needs the keys of the possible one, each with a possible value, texts as above; a list
+  of objects needs the same number of objects, in order;
+- if the possible values have another type than the declared one (for example a variable's name
+  instead of a number), a value of that type is compared exactly.
 
-Parallel calls are matched in any order: each wanted call with one of its own. The published
-checker gives each wanted call the first one that fits and never looks back, so it can miss such a
-matching (see the tests for where it does).
+Parallel calls are matched one-to-one with the expected calls, in any order. The published checker
+assigns the first fitting call to each expected call and never backtracks, so it can miss such a
+matching (the tests show where it does).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class BfclVerdict:
 
     fault: Fault | None = None
     detail: str = ""
-    """Argument or function that the fault is about."""
+    """Argument or function with the fault."""
 
     @property
     def right(self) -> bool:
@@ -73,9 +73,9 @@ RIGHT = BfclVerdict()
 def check(
     question: Question, calls: Sequence[ToolCall] | None, *, dots_as_underscores: bool = False
 ) -> BfclVerdict:
-    """Return the verdict on the calls of an output; None for an output without any.
-    `dots_as_underscores`: for endpoints that allow no dot in a function's name, so that
-    `math.hypot` was offered, and is called, as `math_hypot`.
+    """Return the verdict on an output's calls; `calls` is None for an output without any.
+    `dots_as_underscores`: for endpoints that allow no dots in function names, where `math.hypot` is
+    offered and called as `math_hypot`.
     """
     if question.category in WITHOUT_CALLS:
         return BfclVerdict("a call where none is wanted") if calls else RIGHT
@@ -101,13 +101,13 @@ def _check_wanted_call(
     question: Question, wanted: WantedCall, call: ToolCall, dots_as_underscores: bool
 ) -> BfclVerdict:
     function = question.function(wanted.name)
-    assert function is not None  # the reader refuses a question that wants what it does not offer
+    assert function is not None  # the reader requires that it is offered
     name = wanted.name.replace(".", "_") if dots_as_underscores else wanted.name
     return check_call(function, name, wanted, call)
 
 
 def check_call(function: Function, name: str, wanted: WantedCall, call: ToolCall) -> BfclVerdict:
-    """Return the verdict on one call of the function, under the name by which it was offered."""
+    """Return the verdict on one call of the function, which was offered under `name`."""
     if call.name != name:
         return BfclVerdict("wrong function", call.name)
     if call.positional:
@@ -153,12 +153,13 @@ def _fault(
 
 
 def _type_of(possible: list[Any]) -> type | None:
-    """Return the type of the possible values; None when they only say that it may be left out."""
+    """Return the type of the possible values; None if they state only that the argument may be
+    omitted."""
     return next((type(candidate) for candidate in possible if candidate != _MAY_BE_LEFT_OUT), None)
 
 
 def _elements_fit(value: list[Any], possible: list[Any], element: type) -> bool:
-    """Whether the elements have the declared type, or that of some possible list's elements."""
+    """Whether the elements have the declared type, or the element type of a possible list."""
     return any(
         not isinstance(candidate, list)
         or all(type(item) in (element, _type_of(candidate)) for item in value)
@@ -200,20 +201,20 @@ def _same_objects(value: list[Any], possible: Any) -> bool:
 
 
 def _plain_list(items: Any) -> list[Any]:
-    """Return the elements in the form in which they are compared. `""` gives none: what may be left
-    out may be empty."""
+    """Return the elements in the form used for comparison. `""` yields none: an argument that may
+    be omitted may be an empty list."""
     return [_plain(item) for item in items]
 
 
 def _plain(value: Any) -> Any:
-    """Return a text in the form in which it is compared; anything else unchanged."""
+    """Return a text in the form used for comparison; anything else unchanged."""
     if not isinstance(value, str):
         return value
     return _IGNORED.sub("", value).lower().replace("'", '"')
 
 
 def _unmatched_row(fits: list[list[bool]]) -> int | None:
-    """Return the first row that cannot have a column to itself alongside the rows before it.
+    """Return the first row that can't get its own column in a matching with the rows before it.
     Augmenting paths (Kuhn): a row takes a free column, or one whose row can move to another.
     """
     owner: dict[int, int] = {}

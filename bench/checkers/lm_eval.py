@@ -1,8 +1,8 @@
-"""The two filters by which lm-evaluation-harness scores GSM8K (task version 3).
+"""The two filters with which lm-evaluation-harness scores GSM8K (task version 3).
 
-strict: the first `#### number`. flexible: the last thing that looks like a number. Both are then
-compared as text after commas, dollar signs, everything up to `#### ` and one final full stop are
-dropped; so 18.00 is not 18 here. A prediction in which nothing matches is wrong.
+strict: the first `#### number`. flexible: the last text that looks like a number. Both are then
+compared as text, without commas, dollar signs, everything up to `#### ` and one final period; so
+18.00 is not 18 here. A prediction without a match is wrong.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ def flexible(prediction: str, gold: str) -> bool:
 
 def _strip_ignored(text: str) -> str:
     text = text.replace(",", "").replace("$", "")
-    # Greedy up to the last marker that a blank follows, as the harness' pattern has it.
+    # Greedy up to the last marker followed by a space, like the harness's pattern.
     text = text.rpartition("#### ")[2] if "#### " in text else text
     return text.removesuffix(".").lower()

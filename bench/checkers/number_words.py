@@ -30,7 +30,7 @@ _HAN = re.compile(rf"[{''.join((*_HAN_DIGITS, *_HAN_UNITS, *_HAN_SCALES))}]{{1,3
 
 
 def leading_number(text: str) -> int | None:
-    """Return the number that a text begins with in words, whatever follows it; None without one."""
+    """Return the number in words that a text starts with, ignoring the rest; None without one."""
     text = text.strip(" \t\n*_`$\"'“”(.:").lower()[:_MAX_CHARS]
     han = _HAN.match(text)
     if han is not None:
@@ -64,7 +64,7 @@ def _parse_english(text: str) -> int | None:
 
 
 def _adds(current: int, small: int) -> bool:
-    """Whether a number below 100 can follow the words before it: `eighty three`, `hundred ten`, but
+    """Whether a number below 100 can follow the previous words: `eighty three`, `hundred ten`, but
     not `three four`."""
     if current % 100 == 0:
         return True

@@ -1,11 +1,11 @@
 """Numbers as people and models write them, read exactly.
 
-`find_numbers` reads running text, LaTeX included, and gives every number as a fraction: commas
+`find_numbers` reads running text, including LaTeX, and returns every number as a fraction: commas
 and thin spaces in thousands, signs, currency, percent, `\\frac`, mixed numbers, powers of ten.
-Values are exact (`Fraction`), so 18.00 is 18 and 0.333 is not 1/3. A date, a version, the end of a
-range and what an inequality bounds are recognised, and have no value.
+Values are exact (`Fraction`), so 18.00 is 18 and 0.333 is not 1/3. Dates, versions, ends of ranges
+and bounds of inequalities are recognised and have no value.
 
-The text is hostile: every pattern is linear, and a number of more than `MAX_DIGITS` digits has
+The text is untrusted: every pattern is linear, and a number with more than `MAX_DIGITS` digits has
 no value instead of costing quadratic time.
 """
 
@@ -25,8 +25,8 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_DIGITS = 120
-"""Most digits of a number, more than any answer has; far below Python's limit for parsing integers
-(4,300)."""
+"""Maximum digits of a number: more than any answer has, and far below Python's limit for parsing
+integers (4,300)."""
 
 MAX_EXPONENT = 60
 
@@ -42,9 +42,9 @@ class Number:
     end: int
     text: str
     around: str = ""
-    """Text that may be its unit: a currency sign before it, and the text after it."""
+    """Text that may be the unit: a currency sign before the number, and the text after it."""
     also: frozenset[Fraction] = frozenset()
-    """Further possible values: 2 for `2 dozen`, 2.5 (hours) for `2 hours 30 minutes`."""
+    """Other possible values: 2 for `2 dozen`, 2.5 (hours) for `2 hours 30 minutes`."""
 
     @property
     def readings(self) -> frozenset[Fraction]:
@@ -62,7 +62,7 @@ _SCALES = {
 }  # fmt: skip
 _HAN_SCALES = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
 _SHORT_SCALES = {"k": 10**3, "m": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9, "t": 10**12}
-"""Scale letters after an amount of money; elsewhere they are units."""
+"""Scale letters after an amount of money; elsewhere these letters are units."""
 
 _PLAIN = r"(?:[0-9]{1,3}(?:,[0-9]{2,3}){0,12},[0-9]{3}(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
 _NUM = rf"(?:{_PLAIN}|(?<!\.)\.[0-9]+)"
@@ -117,28 +117,28 @@ _PLUS_OR_MINUS = re.compile(r"(?:\\pm|\+/-|\+-)\s?\$?\s?$")
 _UNIT_CHARS = 40
 _NO_UNIT = re.compile(r"[\n.,;:!?(=]|\b(?:and|or|for|with|from|because|which|so|to|than|of)\b")
 _BEFORE = 90
-"""Characters before a number in which its sign and its context are searched."""
+"""Number of characters before a number that are searched for its sign and context."""
 SUM_OF_UNKNOWNS = re.compile(
     r"(?<![A-Za-z\\])(?:[0-9]\s?[xyzbcknpqtuvw]|[a-fi-kn-z]\s?[-+^*/×]|[-+*/×]\s?[a-fi-kn-z])"
     r"(?![A-Za-z])"
 )
-"""Expression with a variable: a number equal to it is the side of an equation, not an answer."""
+"""Expression with a variable: a number equal to it is one side of an equation, not an answer."""
 _PART = re.compile(r"[,;\n]|\b(?:so|then|thus|and|or)\b")
 
 
 def find_numbers(cleaned: str) -> list[Number]:
-    """Return every number of a text that `clean` has prepared, in order."""
+    """Return every number of a text prepared by `clean`, in order."""
     return [_number(cleaned, match) for match in _TOKEN.finditer(cleaned)]
 
 
 def last_number(cleaned: str) -> Number | None:
-    """Return the last number of a text that `clean` has prepared."""
+    """Return the last number of a text prepared by `clean`."""
     matches = deque(_TOKEN.finditer(cleaned), maxlen=1)
     return _number(cleaned, matches[0]) if matches else None
 
 
 def exact_fraction(text: str) -> Fraction | None:
-    """Return a plain decimal such as `1,234.50` as a fraction; None when it is absurdly long."""
+    """Return a plain decimal such as `1,234.50` as a fraction; None if it is absurdly long."""
     digits = text.replace(",", "").replace(" ", "")
     if len(digits) > MAX_DIGITS:
         return None
@@ -157,13 +157,13 @@ def _number(text: str, match: re.Match[str]) -> Number:
             percent = True
         elif value is not None and after["scale"]:
             if after["scale"].lower() == "dozen":
-                # "How many dozen?" is answered by "2 dozen" as well.
+                # "2 dozen" also answers "How many dozen?".
                 also.add(value)
             value *= _SCALES[after["scale"].lower()]
         elif value is not None:
             value *= _HAN_SCALES[after["han"]]
     elif value is not None and _after_currency(text, start):
-        # "$70k"; without the currency a K is just as likely a unit.
+        # "$70k"; without a currency, K is just as likely a unit.
         short = _SHORT_SCALE.match(text, end)
         if short:
             value, end = value * _SHORT_SCALES[short["sign"].lower()], short.end()
@@ -212,7 +212,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
     if group["over"] is not None:
         return _ratio(group["over"], group["under"])
     if group["hour"] is not None:
-        # A full hour is the number of that hour; 3:30 is not a number.
+        # A full hour is the hour's number; 3:30 is not a number.
         return Fraction(int(group["hour"])) if group["minute"] == "00" else None
     if group["first"] is not None:
         return _ratio(group["first"], group["second"])
@@ -224,7 +224,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 
 def periodic_fraction(head: str, period: str) -> Fraction | None:
-    """`0.1` and `6` of 0.1666…; None when it is absurdly long."""
+    """Return 0.1666… for `0.1` and `6`; None if the digits are absurdly long."""
     if len(head) + len(period) > MAX_DIGITS:
         return None
     whole, _, places = head.partition(".")
@@ -261,7 +261,7 @@ def _after_currency(text: str, start: int) -> bool:
 
 
 def _is_negative(before: str) -> bool:
-    """Whether a minus at the end of this is a sign and not a subtraction or a bullet."""
+    """Whether a minus at the end of this text is a sign, not a subtraction or a bullet."""
     if _NEGATIVE_WORD.search(before):
         return True
     stripped = before.rstrip(" ")

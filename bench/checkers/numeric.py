@@ -1,9 +1,9 @@
-"""The primary checker: the answer that a text states (`statements`), compared as an exact number;
-and where the gold answer is none, as an expression.
+"""The primary checker: compares the answer that a text states (`statements`) as an exact number, or
+as an expression if the gold answer is not a number.
 
-A box wins over everything after it ("\\boxed{21} years old in 3 years" is 21). A box that holds
-nothing, or only a placeholder, is not an answer: the next box before it counts, or the text. A
-box that holds words, an unfinished expression or several values *is* an answer, but not a number.
+A box wins over everything after it ("\\boxed{21} years old in 3 years" is 21). An empty box, or a
+box with only a placeholder, is not an answer: the previous box counts, or else the text. A box with
+words, an unfinished expression or several values *is* an answer, but not a number.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Extraction:
     number: Number | None
     where: Literal["box", "text", "none"]
     text: str
-    """The answer as it was written, for people; empty when there is none."""
+    """The answer as written, for people; empty if there is none."""
     expression: str
-    """The answer as it is compared with a gold one that is not a number; empty when there is
+    """The answer in the form compared with a gold answer that is not a number; empty if there is
     none."""
 
 
 _SPACED_THOUSANDS = re.compile(r"(?<![0-9.,])([0-9]{1,3}(?: [0-9]{3})+)(?![0-9])")
 _LEADING_MINUS = re.compile(r"^\s*-\s+")
 _OPERATOR = re.compile(r"[+*×÷^√/]|\\[A-Za-z]")
-# A slash of a unit is not a calculation: "km/h", "g/ml", "$5/hour". Single letters are variables
-# but for these few, and behind a bare number a slash divides.
+# A slash in a unit is not a calculation: "km/h", "g/ml", "$5/hour". Single letters are variables,
+# except these few; after a bare number a slash divides.
 _PER = re.compile(
     r"(?:(?<=[A-Za-z]{2})\s?/\s?(?=[A-Za-z])|(?:(?<=[A-Za-z])\s?|(?<=\$)\s{0,3})/\s?(?=[A-Za-z]{2})"
     r"|(?<=\b[mglL])\s?/\s?(?=[smhlL]\b))(?!\s?[xyz]\b)"
@@ -87,17 +87,17 @@ _MATHEMATICS = re.compile(
 )
 _CALCULATES = re.compile(r"\s?(?:[-+*/×÷^]|\\div)\s?[-$(\\]?\s?[0-9(\\]")
 _SEVERAL = re.compile(r"\s?(?:[A-Za-z]{1,20}\s)?(?:,|and|or|&)\s?\$?-?$")
-# A sum in brackets is negative in bookkeeping.
+# In bookkeeping, a sum in parentheses is negative.
 _OWED = re.compile(r"\s{0,9}\(\s?\$\s?[0-9][0-9,.]{0,40}\)\s{0,9}")
 _FILLER = re.compile(r"[^\d\n]{0,60}")
 MAX_EXPRESSION = 2_000
-"""Most characters of an answer that is compared as an expression."""
+"""Maximum length of an answer compared as an expression, in characters."""
 _WORDS = 4
-"""Most words between "the answer is" and its number, such as "a total of about"."""
+"""Maximum words between "the answer is" and its number, such as "a total of about"."""
 
 
 def extract(prediction: str) -> Extraction:
-    """Extract the answer of a prediction. Never raises, whatever the text is."""
+    """Extract the answer of a prediction. Never raises, for any text."""
     expression = ""
     for statement in statements(prediction):
         excerpt = " ".join(statement.text.split())
@@ -126,8 +126,8 @@ def check(prediction: str, gold: str) -> bool:
 
 
 def matches_gold(extraction: Extraction, wanted: Number) -> bool:
-    """Whether an extracted answer is the expected number; in its unit, where both have one: 5 cm is
-    not 5 km."""
+    """Whether an extracted answer is the expected number, in the same unit if both have one: 5 cm
+    is not 5 km."""
     number = extraction.number
     if number is None or number.value is None or wanted.value is None:
         return False
@@ -136,8 +136,8 @@ def matches_gold(extraction: Extraction, wanted: Number) -> bool:
 
 
 def gold_number(gold: str) -> Number | None:
-    """Return a reference answer, if it is one number; None for any other. GSM8K's whole solution is
-    understood as well. Raises ValueError for an empty one."""
+    """Return a reference answer as a number; None if it is not a single number. A whole GSM8K
+    solution is accepted, too. Raises ValueError for an empty answer."""
     final = final_part(gold)
     if not any(character.isalnum() for character in final) and not _SIGNS.search(final):
         raise ValueError(f"the gold answer {gold[:80]!r} says nothing")
@@ -150,7 +150,8 @@ _SIGNS = re.compile(r"\\(?:emptyset|varnothing|infty)|[∅∞]|\{\s*\\?\}")
 
 
 def final_part(gold: str) -> str:
-    """Return the text after `####` where there is one: GSM8K's way to end a solution."""
+    """Return the text after `####`, which marks the answer in a GSM8K solution, else the whole
+    text."""
     return gold.rpartition("####")[2].strip()
 
 
@@ -158,7 +159,8 @@ _ONE_DECIMAL = re.compile(r"(?<![0-9.,'(\[{])([0-9]{1,9}),([0-9])(?![0-9.,')\]}]
 
 
 def _clean_text(text: str) -> str:
-    """`clean`, of words and not of a box: a list has a blank behind its comma, `12,5` is 12.5."""
+    """Apply `clean` to prose, not to a box: a list has a space after its comma, so `12,5` is
+    12.5."""
     return _ONE_DECIMAL.sub(r"\1.\2", clean(text))
 
 
@@ -206,8 +208,8 @@ def _has_unknowns(side: str) -> bool:
 
 
 def _stated_number(text: str) -> Number | None:
-    """Return the number of a sentence that states an answer; without a value where it states
-    several, or a calculation that it leaves to its reader."""
+    """Return the number in a sentence that states an answer, without a value if the sentence states
+    several numbers or an unfinished calculation."""
     cleaned = _clean_text(text)
     duration = _duration(cleaned)
     if duration is not None:
@@ -235,7 +237,7 @@ def _stated_number(text: str) -> Number | None:
 
 
 def _duration(cleaned: str) -> Number | None:
-    """Read `2 hours 30 minutes`, in either unit."""
+    """Read `2 hours 30 minutes` as a number in either unit."""
     match = _DURATION.fullmatch(cleaned.strip(" .:$()"))
     if match is None:
         return None
@@ -249,7 +251,8 @@ def _duration(cleaned: str) -> Number | None:
 
 
 def _number_in_words(text: str) -> Number | None:
-    """Return the number that the last line of a text is in words, or the one after its colon."""
+    """Return the number in words that is a text's last line, or the part after that line's
+    colon."""
     line = text.strip().rpartition("\n")[2]
     for part in (line, re.split(r"[:：]", line)[-1]):
         words = part.strip(" .。!*_$:")

@@ -1,7 +1,7 @@
 """Python that a model wrote, parsed but never run.
 
-The text is hostile: its size is limited, what nests too deep for the parser counts as no Python,
-and the warnings that Python gives of odd literals are kept quiet.
+The text is untrusted: its size is limited, code that nests too deeply for the parser is not
+considered Python, and Python's warnings about odd literals are suppressed.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_CHARS = 20_000
-"""Most characters of a text that is parsed; a call has a few hundred."""
+"""Maximum length of a parsed text in characters; a call has a few hundred."""
 MAX_CALLS = 100
-"""Most calls that are read in a text, the first ones."""
+"""Maximum number of calls read from a text; later ones are ignored."""
 _MAX_DEPTH = 100
-"""Deepest syntax tree that is read recursively. Python's own parser stops at 200 brackets, but has
-no limit for operators."""
+"""Maximum depth of a syntax tree that is read recursively. Python's own parser stops at 200
+brackets, but has no limit for operators."""
 
-# Only at the beginning of a name: otherwise a long one would be read again from each letter.
+# Only at the start of a name: otherwise a long name would be read again from each letter.
 _OPENING = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\(")
 _KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)\s*")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
@@ -28,9 +28,9 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 @dataclass(frozen=True)
 class PythonCall:
-    """A call as it is written: the dotted name, and each argument's value as text.
+    """A call as written: the dotted name, and each argument's value as text.
 
-    The value of a string literal is the string, of anything else its source in Python's own
+    The value of a string literal is the string; any other value is its source in Python's own
     spacing.
     """
 
@@ -40,16 +40,16 @@ class PythonCall:
 
 
 def expression(text: str) -> ast.expr | None:
-    """Parse the text as one Python expression; None if it is none."""
+    """Parse the text as one Python expression; None if it is not one."""
     tree = _parse(text, "eval")
     return tree.body if isinstance(tree, ast.Expression) else None
 
 
 def calls(text: str) -> list[PythonCall]:
-    """Return every call of a text, nested ones too. A text that is not Python as a whole (prose, a
-    quoted answer, a full stop after the call) is searched for `name(…)`, and the arguments of each
-    are read one by one; so are calls with a positional argument after a keyword, which databases
-    and models write.
+    """Return every call in a text, including nested ones. A text that is not Python as a whole
+    (prose, a quoted answer, a period after the call) is searched for `name(…)`, and the arguments
+    of each call are read one by one. The same applies to calls with a positional argument after a
+    keyword, which databases and models write.
     """
     tree = _parse(text, "exec")
     if tree is None:
@@ -71,7 +71,7 @@ def _parse(text: str, mode: str) -> ast.AST | None:
 
 
 def _is_shallow(tree: ast.AST) -> bool:
-    """Whether the tree stays within the depth that recursion may reach."""
+    """Whether the tree stays within the recursion limit."""
     layer: list[ast.AST] = [tree]
     for _ in range(_MAX_DEPTH):
         layer = [child for node in layer for child in ast.iter_child_nodes(node)]
@@ -103,7 +103,7 @@ def _find_calls(text: str) -> Iterator[PythonCall]:
 
 
 def _arguments(text: str, start: int) -> list[str] | None:
-    """Return the comma-separated pieces up to the bracket that closes; None when none does."""
+    """Return the comma-separated pieces up to the closing bracket; None if there is none."""
     pieces: list[str] = []
     expected = [")"]
     begin, quote = start, ""

@@ -1,11 +1,12 @@
-"""Text with its numbers spelled in one way: digits of every script, separators of every country,
-LaTeX, currency and marks made plain, so that `numbers` reads one notation.
+"""Normalizes the numbers in a text: digits of every script, separators of every country, LaTeX,
+currency and markup become plain, so that `numbers` reads one notation.
 
-A comma or a dot is what it can only be: `1.234.567` and `2.345,67` have grouping dots, `14,50` and
-`0,5` a decimal comma, `12,34,567` is grouped as in India; `1,234` is grouped and `1.234` is not, as
-in English, which the questions are in. In brackets, `(12,34)`, a comma separates.
+Unambiguous commas and dots are read as such: `1.234.567` and `2.345,67` have grouping dots, `14,50`
+and `0,5` a decimal comma, `12,34,567` is grouped as in India. Ambiguous ones are read as in
+English, the language of the questions: `1,234` is grouped and `1.234` is not. In parentheses,
+`(12,34)`, a comma separates.
 
-The text is hostile: every pattern is linear.
+The text is untrusted: every pattern is linear.
 """
 
 from __future__ import annotations
@@ -95,13 +96,13 @@ _Replacement = str | Callable[[re.Match[str]], str]
 _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        # GSM8K's notes for a calculator repeat the text before them.
+        # GSM8K's calculator annotations repeat the text before them.
         (r"<<[^<>\n]{0,120}>>", ""),
         (r"<sup>([-+0-9]{1,4})</sup>", r"^{\1}"),
         (r"</?[A-Za-z][^<>\n]{0,60}>", " "),
         (r"~~[^~\n]{0,200}~~", " "),
         (r"(?<![A-Za-z0-9_])_{1,2}(-?\$?[0-9][0-9.,]{0,40}%?)_{1,2}(?![A-Za-z0-9_])", r" \1 "),
-        # Notes of a text, with their marks.
+        # Footnotes and their marks.
         (r"(?m)^[ \t]{0,9}\[\^[^\]\n]{1,30}\]:.*$", " "),
         (r"\[\^[^\]\n]{1,30}\]", " "),
         (r"(?<=[0-9A-Za-z.)%*])\[[0-9]{1,3}\]", " "),
@@ -117,7 +118,7 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
         ),
         (rf"{_BEGIN}[0-9]{{1,3}}(?:\.[0-9]{{3}}){{2,20}}{_END}", _remove_separators(".")),
         (rf"{_BEGIN}[0-9]{{1,3}}(?: [0-9]{{3}}){{2,20}}{_END}", _remove_separators(" ")),
-        # "70 000", but not "7 250": only zeros are surely a group.
+        # "70 000", but not "7 250": only zeros are certainly a group.
         (r"(?<=[0-9]) (?=000(?![0-9]))", ","),
         (rf"(?<![0-9.,'(\[])0,[0-9]{{1,12}}{_END}(?![)\]])", _normalize_decimal_comma),
         (rf"(?<![0-9.,'(\[])[0-9]{{1,9}},[0-9][0-9]{_END}(?![)\]])", _normalize_decimal_comma),
@@ -129,7 +130,7 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
         (r"\\(?:left|right|displaystyle|bf|it)(?![A-Za-z])", ""),
         (r"\\(?:dfrac|tfrac|cfrac)(?![A-Za-z])", r"\\frac"),
         (r"\\(?:times|cdot)(?![A-Za-z])", "×"),
-        # Between two numbers it is not a variable.
+        # Between two numbers, x is not a variable.
         (r"(?<=[0-9)%]) [xX] (?=\$?[0-9(])", " × "),
         (r"\\(?:approx|simeq)(?![A-Za-z])", "≈"),
         (r"\^\s{0,9}(?:\{\s{0,9})?\\circ\s{0,9}\}?", " "),
@@ -141,7 +142,7 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
         (r"\\[,;: ]|~", " "),
         (rf"(?<![A-Za-z]){_CURRENCY}\s{{0,3}}(?=[-+0-9.$])", "$"),
         (r"\${2}(?=[0-9])", "$"),
-        # A span from one number to another is neither of the two.
+        # A dash between two numbers is a range, not a minus sign.
         (r"(?<=[0-9%]) ?– ?(?=\$?[0-9])|(?<=[0-9%])-(?=\$?[0-9])", " to "),
         ("–", "-"),
         (r"(?<=[0-9]),? (?:with )?(?:a )?remainder(?: of)? [0-9]{1,12}", " "),
@@ -150,7 +151,7 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
 
 
 def clean(text: str) -> str:
-    """Return the text in the form that `numbers` reads."""
+    """Return the text in the notation that `numbers` reads."""
     text = _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text)
     text = text.translate(_CHARACTERS)
     text = _SUPERSCRIPT_RUN.sub(lambda m: f"{m[1]}^{m[2].translate(_SUPERSCRIPTS)}", text)
@@ -169,5 +170,5 @@ def clean(text: str) -> str:
 
 
 def _raise_letter(match: re.Match[str]) -> str:
-    """Keep the square and the cube of a unit, as signs that are not numbers."""
+    """Keep squares and cubes of units, as characters that are not numbers."""
     return match[1] + {"2": "²", "3": "³"}.get(match[2] or match[3], "")

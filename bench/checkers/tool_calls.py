@@ -1,9 +1,9 @@
 """The function calls of a model's output, written as Python or as JSON.
 
-Python as BFCL's prompt asks for it, `[f(a=1), g(b='x')]`; JSON as tool-calling endpoints and
-templates have it, `{"name": "f", "arguments": {…}}`, one or a list. Nothing is evaluated: a name
-that stands where a value belongs is its text, as are calls and other expressions, and arithmetic
-on numbers is done within limits.
+Python calls are written as BFCL's prompt requests, `[f(a=1), g(b='x')]`; JSON calls as in
+tool-calling endpoints and templates, `{"name": "f", "arguments": {…}}`, one or a list. No code is
+run: names, calls and other expressions in place of a value become text, and only arithmetic on
+numbers is evaluated, within limits.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class ToolCall:
     name: str
     arguments: dict[str, Any]
     positional: int = 0
-    """Number of arguments without a name; their meaning is not decided here."""
+    """Number of arguments without a name; this module does not interpret them."""
 
 
 def tool_calls(text: str) -> tuple[ToolCall, ...] | None:
-    """Return the calls of an output; None when it is something other than calls, for example prose.
-    An empty list holds no call but is understood: `()`.
+    """Return the calls of an output; None if it is not calls but, for example, prose. An empty list
+    is understood: it yields `()`.
     """
     text = text.strip()
     fenced = _FENCE.match(text)
@@ -55,8 +55,8 @@ def tool_calls(text: str) -> tuple[ToolCall, ...] | None:
 
 
 def calls_among(text: str, offered: Collection[str]) -> tuple[ToolCall, ...]:
-    """Return the calls of offered functions in a text that contains other words too: in a fence, or
-    on a separate line."""
+    """Return the calls of offered functions in a text with other words, in a fence or on a separate
+    line."""
     fenced = [block[1] for block in _BLOCK.finditer(text)]
     lines = [line for line in text.splitlines() if line.strip()[:1] in ("[", "{") or "(" in line]
     candidates = (
@@ -101,7 +101,7 @@ def _named_call(name: str, arguments: Any) -> ToolCall | None:
 
 
 def _python_calls(text: str) -> tuple[ToolCall, ...] | None:
-    # Several calls without the brackets are a tuple to Python, so both forms parse.
+    # Several calls without brackets are a tuple in Python, so both forms parse.
     node = expression(text)
     nodes = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
     calls = [item for item in nodes if isinstance(item, ast.Call)]
@@ -137,7 +137,7 @@ def _value(node: ast.expr) -> Any:
 
 
 def _number(node: ast.expr) -> int | float | None:
-    """Evaluate arithmetic on numbers; None when it contains anything else or grows too large."""
+    """Evaluate arithmetic on numbers; None if it contains anything else or grows too large."""
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             return value

@@ -3,17 +3,17 @@
 Each step of a reference trajectory is predicted from the reference's own history. A step calls a
 tool, finishes with an answer, or gives up.
 
-- *Plan ACC*: the share of all steps with the reference's decision.
-- *Act EM*: on reference-call steps, the share that names the reference's tool.
-- *Hallu.*: the share of all steps that name a tool which is not on offer.
-- *Argument F1*: on reference-call steps, of precision and recall over the arguments, where one
-  with its key and its value counts 1 and one with its key alone ½; with another tool it is 0.
-- *Rouge-L*: on reference-finish steps, of the answer; without an answer it is 0.
+- *Plan ACC*: share of all steps with the reference's decision.
+- *Act EM*: share of reference-call steps that name the reference's tool.
+- *Hallu.*: share of all steps that name a tool that is not offered.
+- *Argument F1*: F1 of the arguments on reference-call steps, where an argument with the right key
+  and value counts 1, and one with only the right key ½; with another tool it is 0.
+- *Rouge-L*: Rouge-L of the answer on reference-finish steps; without an answer it is 0.
 
-A prediction that could not be read has no decision, no tool and no arguments: wrong, never left
-out. Two empty sets of arguments agree wholly. A reference whose arguments are not JSON object has
-no argument F1, as in the published scorer. The means, and over how many steps each of them is, are
-those of every measure of a benchmark (`loopline.bench.report.measures`).
+An unreadable prediction has no decision, no tool and no arguments: it is wrong, never left out. Two
+empty sets of arguments agree fully. A reference whose arguments are not a JSON object has no
+argument F1, as in the published scorer. Means and step counts are computed as for every measure of
+a benchmark (`loopline.bench.report.measures`).
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from typing import Any, Literal
 from loopline.trainers.data.json_files import Unreadable, parse
 
 MAX_CHARS = 200_000
-"""Most characters of either text; a longer one is cut there."""
+"""Maximum length of either text in characters; longer ones are truncated."""
 
 _WORD = re.compile(r"[a-z0-9]+")
 
 
 def rouge_l(prediction: str, reference: str) -> float:
-    """Return how much of two texts is one common subsequence of words, in 0…1 (Lin 2004, section
-    3):
+    """Return the share of two texts that is one common subsequence of words, in 0…1 (Lin 2004,
+    section 3):
 
         P = LCS / words of the prediction,  R = LCS / words of the reference,  F = 2PR / (P + R)
 
-    Words are as in the `rouge-score` package without stemming: runs of a–z and 0–9, lower case. The
-    package itself is held against this in the tests; it needs nltk, and quadratic time in Python.
-    Texts without a word score 0.
+    Words are those of the `rouge-score` package without stemming: runs of a–z and 0–9, lower case.
+    The tests compare this function with the package, which needs nltk, and quadratic time in
+    Python. Texts without a word score 0.
     """
     prediction_words, wanted = _words(prediction), _words(reference)
     if not prediction_words or not wanted:
@@ -53,10 +53,10 @@ def rouge_l(prediction: str, reference: str) -> float:
 
 
 def common_subsequence(first: list[str], second: list[str]) -> int:
-    """The length of the longest common subsequence.
+    """Return the length of the longest common subsequence.
 
-    Bit-parallel (Hyyrö, 2004): bit i of `row` is clear where the table's row grows at word i of
-    `second`, so a whole row is three operations on long integers.
+    Bit-parallel (Hyyrö, 2004): bit i of `row` is clear if the table's row grows at word i of
+    `second`, so a whole row takes three operations on long integers.
     """
     places: defaultdict[str, int] = defaultdict(int)
     for at, word in enumerate(second):
@@ -83,13 +83,13 @@ class ToolStep:
     decision: Decision | None = None
     action: str | None = None
     arguments: str | dict[str, Any] | None = None
-    """JSON text as the caller wrote it, or its object."""
+    """JSON text as written by the caller, or its object."""
     answer: str | None = None
 
 
 @dataclass(frozen=True)
 class StepScore:
-    """One predicted step; None where a metric does not apply to the reference."""
+    """Scores of one predicted step; None if a metric does not apply to the reference."""
 
     plan: bool
     hallucinated: bool
@@ -99,7 +99,7 @@ class StepScore:
 
     @property
     def measures(self) -> dict[str, float]:
-        """Return the table's columns, each in 0…1, without those that do not apply."""
+        """Return the metrics by column name, each in 0…1, without those that do not apply."""
         scores = {
             "plan_accuracy": self.plan,
             "action_match": self.action,
@@ -111,7 +111,7 @@ class StepScore:
 
 
 def score_step(predicted: ToolStep, reference: ToolStep, tools: Collection[str]) -> StepScore:
-    """Score one step. Raises ValueError when the reference itself has no decision."""
+    """Score one step. Raises ValueError if the reference has no decision."""
     if reference.decision is None:
         raise ValueError("a reference step must call, finish or give up")
     plan = predicted.decision == reference.decision
@@ -133,8 +133,7 @@ def argument_f1(
     *,
     same_action: bool = True,
 ) -> float | None:
-    """Return the argument F1 of a call; None when the reference's arguments are not a JSON
-    object."""
+    """Return the argument F1 of a call; None if the reference's arguments are not a JSON object."""
     wanted = _object(reference)
     if wanted is None:
         return None
@@ -150,8 +149,8 @@ def argument_f1(
 
 
 def _object(arguments: str | dict[str, Any] | None) -> dict[str, Any] | None:
-    """Parse the arguments of a call. A call without arguments has an empty text, which means the
-    empty object."""
+    """Parse the arguments of a call. An empty text (a call without arguments) means the empty
+    object."""
     if isinstance(arguments, str):
         try:
             arguments = parse(arguments) if arguments.strip() else {}
@@ -163,5 +162,5 @@ def _object(arguments: str | dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _same(actual: Any, wanted: Any) -> bool:
-    # To Python true is 1; in JSON they are different values.
+    # In Python true equals 1; in JSON they are different values.
     return actual == wanted and isinstance(actual, bool) == isinstance(wanted, bool)

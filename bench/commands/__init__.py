@@ -1,7 +1,7 @@
 """The commands of `bench`, in the groups and the order of `bench --help`.
 
 Each module has a `register` and imports what it needs when its command runs: `bench --help` must
-not wait for pydantic or numpy. A further command is one module and one name here.
+not wait for pydantic or numpy. A new command needs one module and one name here.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "commands.history",
     ),
 }
-"""Modules of `loopline.bench`: users evaluate with the first, repeat what is published with the
-second, and measure this project itself with the third."""
+"""Modules of `loopline.bench`, by panel: the first group is for users who evaluate, the second
+reproduces published results, the third measures this project itself."""
 
 
 def register_all(app: typer.Typer) -> None:

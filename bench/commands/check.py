@@ -1,4 +1,4 @@
-"""`bench check`: score predictions that were made elsewhere."""
+"""`bench check`: score predictions made elsewhere."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def register(app: typer.Typer) -> None:
 
 
 def check(options: CheckOptions) -> None:
-    """Score FILE.jsonl with every checker. These are numeric (the primary one), strict, flexible,
-    math_verify, delegate."""
+    """Score FILE.jsonl with every checker. The checkers are numeric (the primary one), strict,
+    flexible, math_verify and delegate."""
     from loopline.bench.checkers import Scorer
     from loopline.bench.prediction_files import read_predictions
 
@@ -49,7 +49,7 @@ def _print_line(entry: Prediction, score: Score) -> None:
         "where": score.where,
         "gold": entry.gold,
     }
-    # Escaped: what a model wrote must not reach a terminal as control characters.
+    # Escaped: a model's text must not reach a terminal as control characters.
     sys.stdout.write(json.dumps(line) + "\n")
 
 

@@ -23,10 +23,10 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(options: CompareOptions) -> None:
-    """Compare two benchmarks on the questions that both asked. By the exact McNemar test and
-    bootstrap intervals of the differences. Of repeated attempts (--attempts, epochs) the mean of
-    each question. Either may be a log of inspect (a.eval) or samples of lm-eval
-    (samples_TASK_DATE.jsonl); questions are paired by their ids."""
+    """Compare two benchmarks on the questions that both asked. Uses the exact McNemar test and
+    bootstrap intervals of the differences. Repeated attempts (--attempts, epochs) are averaged per
+    question. Either side may be an inspect log (a.eval) or lm-eval samples
+    (samples_TASK_DATE.jsonl); questions are paired by id."""
     from loopline.bench.comparison import compare_paths
     from loopline.bench.errors import UsageError
 
@@ -66,7 +66,7 @@ def _scorers(text: str | None) -> tuple[str | None, str | None]:
 
 
 def _notes(comparisons: Sequence[ArmComparison]) -> Iterator[str]:
-    """Yield notes about what the tables leave out."""
+    """Yield notes about anything that the tables leave out."""
     from loopline.bench.interchange.evaluations import name_some
     from loopline.runtime.terminal.pluralize import format_count
 
@@ -87,8 +87,7 @@ def _notes(comparisons: Sequence[ArmComparison]) -> Iterator[str]:
 
 
 def _table(comparisons: Sequence[ArmComparison]) -> Table:
-    """Print one column per pair, since a pair has more figures than a terminal's line has room
-    for."""
+    """Print one column per pair: a pair has more figures than fit on a terminal line."""
     from loopline.bench.report import figures as say
     from loopline.runtime.terminal.tables import new_table
 

@@ -1,4 +1,5 @@
-"""`bench delegation-front`: does a planner learn when to hand over, by right − λ · dollars?"""
+"""`bench delegation-front`: does a planner rewarded with right − λ · dollars learn when to hand
+over?"""
 
 from __future__ import annotations
 
@@ -44,10 +45,11 @@ def delegation_front(
 ) -> None:
     """Teach a planner when to hand over, at several λ.
 
-    The planner, an adapter of the micro-LLM, answers a question itself, hands it to the small model
-    whole, or takes it apart. It begins with a weak guess and learns by GRPO from right less λ ·
-    dollars. Each λ is compared with the planner as it began and with cascades, on the same held-out
-    questions. Run it again to go on after a crash or Ctrl-C; seeds and λ may be added.
+    The planner, an adapter of the micro-LLM, answers a question itself, hands the whole question to
+    the small model, or splits it up. It starts with a weak guess and learns by GRPO; its reward is
+    right − λ · dollars. Each λ is compared with the planner before training and with cascades on
+    the same held-out questions. Run it again to resume after a crash or Ctrl-C, or to add seeds and
+    values of λ.
     """
     from loopline.bench.experiments.delegation_front.cells import FrontSettings
     from loopline.bench.experiments.delegation_front.command import measure, parse_weights

@@ -41,11 +41,11 @@ def glpft(
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Cells at once, each on one core.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Measure GLPFT and its baselines at equal compute. Their parameters are equal, too.
+    """Measure GLPFT and its baselines at equal compute. Parameter counts are equal, too.
 
     Each method is trained from random weights at each size with each seed, then plays held-out
-    instructions of the API simulator. Run it again to continue after a crash or Ctrl-C; what is
-    finished is not done again, and further sizes, seeds and methods may be asked of the folder.
+    instructions of the API simulator. Run it again to resume after a crash or Ctrl-C, or to add
+    sizes, seeds and methods; finished work is not repeated.
     """
     from pydantic import ValidationError
 

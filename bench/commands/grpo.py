@@ -69,13 +69,13 @@ def grpo(
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Arms at once, each on one core.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Train AT-GRPO and its peers on one game, and measure them. All begin with random weights.
+    """Train AT-GRPO and its peers on one game, and measure them. All start from random weights.
 
-    Arms of a seed that learn from rewards, expert iteration among them, draw as many samples as
-    AT-GRPO from the same puzzles; continued SFT, and MAS + GRPO once more, have its tokens instead.
-    Each is tuned as the same trials found best for it; what they solve of held-out puzzles is
-    printed as it comes out. Run it again to go on after a crash or Ctrl-C; what is finished is not
-    done again, and further seeds, arms and trials may be asked of the folder.
+    For each seed, the arms that learn from rewards, including expert iteration, draw the same
+    number of samples as AT-GRPO from the same puzzles; continued SFT, and a second MAS + GRPO arm,
+    get its number of tokens instead. Each arm uses the settings that did best for it in the same
+    trials. Success on held-out puzzles is printed as results arrive. Run it again to resume after a
+    crash or Ctrl-C, or to add seeds, arms and trials; finished work is not repeated.
     """
     from loopline.agents.environments.registry import DEFAULT
     from loopline.bench.experiments.grpo.command import measure

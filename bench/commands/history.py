@@ -1,4 +1,4 @@
-"""`bench history`: how recorded measurements went."""
+"""`bench history`: recorded measurements over time."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def history(
         bool, typer.Option("--check", help="Exit code 1 if something became worse.")
     ] = False,
 ) -> None:
-    """Show recorded measurements of proofs, and what became worse. Lines are compared if they are
-    of the same machine and the same options.
+    """Show recorded measurements of proofs, and what got worse. Lines are compared if machine and
+    options are the same.
 
-    `--record` of a proof adds a line. A measurement is worse if its interval lies wholly on the
-    worse side of the interval of the line before, or if it misses a bar that was held.
+    A proof's `--record` adds a line. A measurement is worse if its interval lies entirely on the
+    worse side of the previous line's interval, or if it misses a bar that was met before.
     """
     import json
     import sys

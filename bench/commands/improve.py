@@ -1,4 +1,4 @@
-"""`bench improve`: does the closed loop pay?"""
+"""`bench improve`: does the closed loop pay off?"""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ def register(app: typer.Typer) -> None:
 
 
 def improve(options: ImproveOptions) -> None:
-    """Say whether a loop that learns from its escalations pays.
+    """Measure whether learning from escalations pays off.
 
-    A stream of word problems of kinds that the small model has never seen goes through a cascade.
-    What it escalates trains the small model; a version serves once it is better on audited
-    questions, and the router is calibrated on it. With --worlds it is a team of planner, caller and
-    summarizer, asked for what needs APIs that it has never seen, and judged by the world's state.
+    A stream of word problems, of kinds that the small model has never seen, goes through a cascade.
+    Escalated questions train the small model; a version serves once it does better on audited
+    questions and the router is calibrated for it. With --worlds the learner is a team of planner,
+    caller and summarizer: its tasks need APIs that it has never seen, and the world's state judges
+    it.
 
-    The deployment has an endpoint of a stated accuracy as its big model, and is attacked meanwhile
-    as by `bench faults`. Run it again to go on after a crash or Ctrl-C. Exit code 1 if a bar is
+    The deployment's big model is an endpoint of a stated accuracy; faults are injected meanwhile,
+    as `bench faults` does. Run it again to resume after a crash or Ctrl-C. Exit code 1 if a bar is
     missed.
     """
     import json
@@ -45,7 +46,7 @@ def improve(options: ImproveOptions) -> None:
         page, report = _worlds(options) if options.worlds else _word_problems(options)
     write(page, report, options.output)
     width = None if sys.stdout.isatty() else WIDTH
-    # The line of JSON stands alone on stdout where it is asked for.
+    # With `--json`, stdout has only the line of JSON.
     show(page, options.output, Console(highlight=False, width=width, stderr=options.as_json))
     if options.as_json:
         line: dict[str, Any] = report.as_json()

@@ -20,10 +20,9 @@ def register(app: typer.Typer) -> None:
 
 
 def import_file(options: ImportOptions) -> None:
-    """Import a log of inspect, or samples of lm-eval. Writes an output
-    directory, which `bench report` and `bench compare` read. Samples of several epochs are
-    attempts at one question. The line of JSON: the directory, questions, samples, the scorer, and
-    what was left out."""
+    """Import an inspect log, or lm-eval samples. Writes an output directory, which `bench report`
+    and `bench compare` read. Samples from several epochs are attempts at one question. The line of
+    JSON lists the directory, questions, samples, the scorer, and anything left out."""
     from loopline.bench.interchange.imported import import_evaluation, read_evaluation
     from loopline.bench.report.terminal import print_report
     from loopline.bench.report.writer import write_reports
@@ -51,8 +50,8 @@ def import_file(options: ImportOptions) -> None:
 
 def export(options: ExportOptions) -> None:
     """Export a benchmark for other tools. inspect: a log for each arm; lm-eval: samples and results
-    for each arm; csv: a row for each run; latex: tables for the package booktabs. The line of
-    JSON: the files."""
+    for each arm; csv: a row for each run; latex: tables for the booktabs package. The line of JSON
+    lists the files."""
     from loopline.bench.interchange.exports import export
     from loopline.bench.output import OutputDirectory
 

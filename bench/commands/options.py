@@ -1,5 +1,5 @@
-"""Options of the commands that evaluate, in a separate module so that listing the commands does not
-wait for pydantic."""
+"""Options of the evaluation commands. They have their own module so that listing the commands does
+not wait for pydantic."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class BudgetOptions(Options):
     budget_usd: Annotated[float | None, Option(default="no limit")] = Field(
         default=None, gt=0, le=1e6
     )
-    """US dollars that all runs may cost together, held before each call."""
+    """US dollars that all runs may cost together, reserved before each call."""
     budget_tokens: Annotated[int | None, Option(default="no limit")] = Field(
         default=None, ge=1, le=10**12
     )
-    """Tokens that all runs may use together, held before each call."""
+    """Tokens that all runs may use together, reserved before each call."""
     budget_seconds: Annotated[float | None, Option(default="no limit")] = Field(
         default=None, gt=0, le=1e9
     )
-    """Seconds of all runs together; one holds its --run-seconds until it ends."""
+    """Seconds of all runs together; each run reserves its --run-seconds until it ends."""
 
     @property
     def budget(self) -> BenchBudget:
@@ -48,31 +48,30 @@ class BudgetOptions(Options):
 
 
 class RunOptions(BudgetOptions):
-    """Options for running a benchmark, whatever it asks."""
+    """Options for running any benchmark."""
 
     panel: ClassVar[str] = "Run"
 
     seed: int = Field(default=123, ge=0, lt=2**32)
-    """Seed of the questions that are drawn, and of every run's sampling."""
+    """Seed for drawing questions and for every run's sampling."""
     concurrency: int = Field(default=32, ge=1, le=4096)
     """Runs in flight at once."""
     run_seconds: float = Field(default=600.0, gt=0, le=86_400)
     """Deadline of each run in seconds."""
     output: Annotated[Path | None, Option(default="a new one under results/")] = None
-    """Directory of the results."""
+    """Directory for the results."""
     as_json: Annotated[bool, Option("json")] = False
-    """End with one line of JSON on stdout."""
+    """Print one line of JSON on stdout at the end."""
     profile: str | None = None
-    """Profile of the deployment: where none runs, start one and stop it at the end; refuse to run
-    on one of another profile."""
+    """Deployment profile: if none runs, start one and stop it at the end; refuse to run on a
+    deployment with another profile."""
     redis_url: Annotated[str | None, Option(default="the one of this state directory")] = None
-    """Redis of the deployment."""
+    """Redis URL of the deployment."""
 
     def asked(
         self, benchmark: Benchmark, arms: str | None, request: Request, **more: Any
     ) -> BenchRequest:
-        """Return the request for a benchmark with its questions and arms (None: the default
-        ones)."""
+        """Return the request for a benchmark, its questions and arms (None: the default ones)."""
         from loopline.bench.session import BenchRequest
 
         return BenchRequest(
@@ -90,7 +89,7 @@ class RunOptions(BudgetOptions):
 
 
 class QuestionOptions(RunOptions):
-    """Questions that any arm may answer."""
+    """Questions that any arm can answer."""
 
     panel: ClassVar[str] = "Questions"
 
@@ -100,7 +99,7 @@ class QuestionOptions(RunOptions):
     """Whether the calculator is offered."""
     prompts: PromptSet = "mathematics"
     """Prompts of solo and delegate: mathematics asks for the answer in a box; general fits any
-    domain, and the whole text is the answer."""
+    domain and takes the whole text as the answer."""
     compat: Literal["delegate"] | None = None
     """Show Delegate's own bookkeeping alongside ours."""
 
@@ -122,7 +121,7 @@ class WordProblemOptions(QuestionOptions):
     samples: int = 60
     """Number of questions."""
     split: str = "held_out"
-    """Split of the generator: held_out, one of those that it mixes, or train."""
+    """Split of the generator: held_out, one of the splits that held_out mixes, or train."""
 
 
 class BenchmarkOptions(QuestionOptions):
@@ -152,8 +151,8 @@ class TeamOptions(RunOptions):
     greedy: Annotated[bool | None, Option("greedy/--sampled", default="greedy")] = None
     """One completion at temperature 0, or sampled completions."""
     candidates: Annotated[int | None, Option(default="1")] = None
-    """Completions per agent and turn, of which the one with the best reward is played: a search
-    with the help of the rules, of hidden tests or of gold answers."""
+    """Completions per agent and turn; the one with the best reward is played. This search uses the
+    rules, hidden tests or gold answers."""
     temperature: Annotated[float | None, Option(default="1")] = None
     """Temperature of sampled completions."""
     attempts: Annotated[int | None, Option(default="1")] = None
@@ -181,18 +180,18 @@ class PuzzleOptions(TeamOptions):
     size: Annotated[int | None, Option(default="the game's")] = None
     """Cells along a side of a puzzle."""
     split: Annotated[str | None, Option(default="test; with --data the published puzzles")] = None
-    """Split: test, validation or train; where an environment reads published puzzles, theirs, such
-    as boxoban or boxoban/unfiltered/test."""
+    """Split: test, validation or train; or a published one, such as boxoban or
+    boxoban/unfiltered/test, if the environment reads published puzzles."""
     samples: int = 200
     """Number of instances."""
     arms: Annotated[str | None, Option(default="the whole team")] = None
-    """Arms, separated by commas: pair (for three or more agents team), AGENT_alone, or swapped (two
+    """Arms, separated by commas: pair (team for three or more agents), AGENT_alone, or swapped (two
     agents with each other's policies)."""
     difficulty: Annotated[JsonObject, Option(example="boxes=2")] = Field(default_factory=dict)
     """Option of the game's generator: boxes=2, obstacles=0.3, equations=[1,2], …; may be
     repeated."""
     data: Annotated[Path | None, _ALL_FILES] = None
-    """File or folder of Boxoban's levels."""
+    """File or folder of Boxoban levels."""
 
 
 class ProblemOptions(TeamOptions):
@@ -203,10 +202,10 @@ class ProblemOptions(TeamOptions):
     samples: Annotated[int | None, Option(default="all; 60 of wordproblems")] = None
     """Number of problems."""
     data: Annotated[Path | None, _ALL_FILES] = None
-    """Folder of the data sets, or a file of mathematics."""
+    """Folder of the data sets, or a file of math problems."""
     unsafe_exec: bool = False
-    """Let the bench run generated programs though bubblewrap is missing. The deployment's judge has
-    its own switch: runtime up --unsafe-exec."""
+    """Let the bench run generated programs without bubblewrap. The deployment's judge has its own
+    switch: runtime up --unsafe-exec."""
     concurrency: int = Field(default=16, ge=1, le=4096)
     """Runs in flight at once."""
     run_seconds: float = Field(default=1800.0, gt=0, le=86_400)
@@ -232,8 +231,8 @@ class MathOptions(ProblemOptions):
     dataset: str = "aime24"
     """Data set: gsm8k, wordproblems (generated), aime24, aime25 or olympiadbench."""
     split: str = "test"
-    """Split: test; gsm8k also has train; wordproblems has unseen_wordings and the other splits of
-    its generator, where test is all that are kept away from training."""
+    """Split: test; gsm8k also has train; wordproblems has unseen_wordings and its generator's other
+    splits, where test means all splits kept away from training."""
     arms: str = "team"
     """Arms, separated by commas: team, reasoner_alone, or swapped (the team with each other's
     policies)."""
@@ -249,21 +248,22 @@ class ToolOptions(RunOptions):
     split: Annotated[str | None, Option(default="unseen_worlds; all of bfcl and apibench")] = None
     """Split: for worlds and tool_steps unseen_worlds, unseen_wordings, unseen_combinations,
     unseen_apis, train, or held_out for all unseen ones; tool_steps also has toolbench, toolalpaca
-    and toolalpaca_real; bfcl has its categories, and live for those of users; apibench its hubs."""
+    and toolalpaca_real; bfcl has its categories, and live for the user-contributed ones; apibench
+    has its hubs."""
     arms: Annotated[str | None, Option(default="umi; llm for bfcl and apibench")] = None
     """Arms, separated by commas: umi, single or both, compared by win rate in worlds. For bfcl and
-    apibench policies of the deployment, each an arm: llm, umi/planner, …"""
+    apibench each arm is a policy of the deployment: llm, umi/planner, …"""
     samples: Annotated[int | None, Option(default="200 of the simulator, else all")] = None
     """Number of questions."""
     constrained: Annotated[bool | None, Option("constrained/--free", default="constrained")] = None
-    """Constrain the caller to the offered tools by a schema, or let it write freely (worlds and
+    """Constrain the caller to the offered tools with a schema, or let it write freely (worlds and
     tool_steps)."""
     tool_style: Annotated[
         Literal["documents", "signatures"] | None, Option(default="the profile's, else documents")
     ] = None
     """How prompts describe the tools (worlds and tool_steps)."""
     data: Annotated[Path | None, _ALL_FILES] = None
-    """File or folder of published data, which worlds does not need."""
+    """File or folder of published data; worlds needs none."""
 
 
 class TaskOptions(Options):
@@ -272,24 +272,24 @@ class TaskOptions(Options):
     dataset: Annotated[str, Argument()]
     """Data set: gsm8k, wordproblems (generated), mbpp, mbpp_sanitized, apps or codecontests."""
     file: Annotated[Path, Argument()]
-    """JSON lines to write, a task each; replaced if it exists."""
+    """File of JSON lines to write, one task per line; replaced if it exists."""
     split: str = "train"
-    """Split; splits for measuring are refused."""
+    """Split; splits reserved for measuring are refused."""
     samples: Annotated[int | None, Option(default="all; 60 of wordproblems")] = None
     """Number of problems."""
     seed: int = Field(default=123, ge=0, lt=2**32)
-    """Seed of the problems that are drawn."""
+    """Seed for drawing the problems."""
     setting: JsonObject = Field(default_factory=dict)
     """How a problem is played: turns=5, …; may be repeated."""
     data: Annotated[Path | None, _ALL_FILES] = None
-    """Folder of the data sets, or a file of mathematics."""
+    """Folder of the data sets, or a file of math problems."""
 
 
 class JsonOptions(Options):
-    """Output of a command at its end."""
+    """Output of a command at the end."""
 
     as_json: Annotated[bool, Option("json")] = False
-    """End with one line of JSON on stdout."""
+    """Print one line of JSON on stdout at the end."""
 
 
 class ReportOptions(JsonOptions):
@@ -316,15 +316,15 @@ class ResumeOptions(ReportOptions):
     budget_usd: Annotated[float | None, Option(default="as before")] = Field(
         default=None, gt=0, le=1e6
     )
-    """The whole budget in US dollars, including what is spent already."""
+    """Total budget in US dollars, including what is already spent."""
     budget_tokens: Annotated[int | None, Option(default="as before")] = Field(
         default=None, ge=1, le=10**12
     )
-    """The whole budget in tokens, including what is spent already."""
+    """Total budget in tokens, including what is already spent."""
     budget_seconds: Annotated[float | None, Option(default="as before")] = Field(
         default=None, gt=0, le=1e9
     )
-    """The whole budget in seconds of runs, including what is spent already."""
+    """Total budget in seconds of runs, including what is already spent."""
 
     @property
     def budget(self) -> BenchBudget:
@@ -333,34 +333,34 @@ class ResumeOptions(ReportOptions):
         return BenchBudget(self.budget_usd, self.budget_tokens, self.budget_seconds)
 
     profile: str | None = None
-    """Profile of the deployment: where none runs, start one and stop it at the end; refuse to run
-    on one of another profile."""
+    """Deployment profile: if none runs, start one and stop it at the end; refuse to run on a
+    deployment with another profile."""
     redis_url: Annotated[str | None, Option(default="the one of this state directory")] = None
-    """Redis of the deployment."""
+    """Redis URL of the deployment."""
 
 
 class CompareOptions(JsonOptions):
     """Two benchmarks."""
 
     a: Annotated[Path, Argument()]
-    """Output directory of one benchmark, a log of inspect, or samples of lm-eval."""
+    """Output directory of a benchmark, an inspect log, or lm-eval samples."""
     b: Annotated[Path, Argument()]
-    """The same of the other benchmark."""
+    """The same for the other benchmark."""
     arms: Annotated[str | None, Option(metavar="A:B,…", default="those that both have")] = None
     """Arms to pair, separated by commas."""
     scorer: Annotated[str | None, Option(metavar="A[:B]", default="the only one")] = None
-    """Scorer of the logs and samples; with a colon, of A's and of B's."""
+    """Scorer to read from logs and samples; A_SCORER:B_SCORER sets one per side."""
 
 
 class ImportOptions(JsonOptions):
     """Another tool's evaluation."""
 
     file: Annotated[Path, Argument()]
-    """Log of inspect (a.eval), or samples of lm-eval (samples_TASK_DATE.jsonl)."""
+    """Inspect log (a.eval), or lm-eval samples (samples_TASK_DATE.jsonl)."""
     output: Annotated[Path | None, Option(default="a new one under results/")] = None
-    """Directory of the results."""
+    """Directory for the results."""
     scorer: Annotated[str | None, Option(default="the only one")] = None
-    """Scorer whose scores decide."""
+    """Scorer whose scores are used."""
 
 
 class ExportOptions(ReportOptions):
@@ -369,11 +369,11 @@ class ExportOptions(ReportOptions):
     format: Literal["inspect", "lm-eval", "csv", "latex"]
     """Format of the files."""
     output: Annotated[Path | None, Option(default="DIRECTORY/export")] = None
-    """Folder of the files; earlier ones in it are replaced."""
+    """Folder for the files; earlier ones in it are replaced."""
 
 
 class CheckOptions(Options):
-    """Predictions that were made elsewhere."""
+    """Predictions made elsewhere."""
 
     file: Annotated[Path, Argument()]
     """JSON lines with `prediction` and `gold`."""
@@ -389,7 +389,7 @@ class RouteOptions(PriceOptions, JsonOptions):
     from_store: Annotated[Path | None, Option(metavar="FOLDER")] = None
     """Store of recorded runs in which both models answered the questions."""
     alpha: float = Field(default=0.1, gt=0, lt=1)
-    """Highest share of all questions for which a wrong small answer is accepted."""
+    """Highest share of all questions for which a wrong small answer may be accepted."""
     delta: float = Field(default=0.05, gt=0, lt=1)
     """Probability that the bound does not hold."""
     splits: int = Field(default=200, ge=1, le=10_000)
@@ -406,7 +406,7 @@ class PublishedDataOptions(JsonOptions):
     data: Annotated[Path | None, _ALL_FILES] = None
     """Folder with the published data."""
     first: int = Field(default=3, ge=1)
-    """Examples to name for each reason for skipping records; --json names all."""
+    """Examples to list per reason for skipping records; --json lists all."""
 
 
 class PowerOptions(JsonOptions):

@@ -1,6 +1,5 @@
-"""Commands on an output directory: `bench resume` goes on with a benchmark that was interrupted,
-`bench report` writes its reports again, `bench rescore` holds its predictions against the checkers
-of today."""
+"""Commands on an output directory: `bench resume` continues an interrupted benchmark, `bench
+report` rewrites its reports, `bench rescore` scores its predictions with today's checkers."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ def register(app: typer.Typer) -> None:
 
 
 def resume(options: ResumeOptions) -> None:
-    """Go on where a benchmark stopped, from its directory alone. Nothing that was answered is
-    paid for again."""
+    """Resume a benchmark where it stopped, from its directory. Answers that exist are not paid for
+    again."""
     from loopline.bench import session
 
     ended = session.resume(
@@ -41,9 +40,9 @@ def resume(options: ResumeOptions) -> None:
 
 
 def report(options: ReportOptions) -> None:
-    """Write the reports from what is stored. These are report.html, report.md and report.json; an
-    unfinished benchmark gets a report of what it has. The line of JSON: whether it is complete, arm
-    → questions that are not done, arm → figures."""
+    """Write the reports from stored results. The files are report.html, report.md and report.json;
+    an unfinished benchmark gets a partial report. The line of JSON contains whether it is complete,
+    arm → unfinished questions, and arm → figures."""
     from loopline.bench.output import OutputDirectory
     from loopline.bench.report.terminal import print_report
     from loopline.bench.report.writer import write_reports
@@ -57,7 +56,7 @@ def report(options: ReportOptions) -> None:
 
 
 def rescore(options: RescoreOptions) -> None:
-    """Score stored predictions again, without asking any model. Writes the reports again."""
+    """Score stored predictions again, without asking any model. Rewrites the reports."""
     from loopline.bench.rescoring import rescore_all
 
     changes, facts = rescore_all(options.directory, options.scorer)

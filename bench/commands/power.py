@@ -21,8 +21,8 @@ def register(app: typer.Typer) -> None:
 def power(options: PowerOptions) -> None:
     """Plan a paired comparison by the exact McNemar test.
 
-    With --difference: the number of questions it takes (and, with --samples, the power that this
-    many have). With --samples alone: the smallest difference that they show.
+    With --difference, prints the number of questions needed (and, with --samples, the power of that
+    number). With only --samples, prints the smallest detectable difference.
     """
     from loopline.bench.errors import UsageError
     from loopline.bench.statistics import detectable_difference, mcnemar_power, pairs_needed

@@ -1,4 +1,4 @@
-"""`bench route`: does a router between two models pay, and does it keep its bound?"""
+"""`bench route`: does a router between two models pay off, and does it keep its bound?"""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def register(app: typer.Typer) -> None:
 
 
 def route(options: RouteOptions) -> None:
-    """Say whether a router between two models pays.
+    """Measure whether a router between two models pays off.
 
-    Labelled answers of both are split at random many times.
+    Labelled answers of both models are split at random many times.
 
-    In each split a router is learned and calibrated, and its test says whether "small answers that
-    are accepted and wrong" stay below --alpha, and what it costs compared with the big model alone,
-    the small one alone, mixing at random, a fixed ladder, thresholds on log-probability and
-    entropy, and the oracle.
+    In each split a router is trained and calibrated. The split's test part shows whether accepted
+    wrong answers of the small model stay below --alpha. It also compares the router's cost with
+    that of the big model alone, the small model alone, random mixing, a fixed ladder, thresholds on
+    log-probability and entropy, and the oracle.
     """
     import json
     import sys
@@ -42,7 +42,7 @@ def route(options: RouteOptions) -> None:
         options.output.mkdir(parents=True, exist_ok=True)
         write(page, report, options.output)
     width = None if sys.stdout.isatty() else WIDTH
-    # The line of JSON stands alone on stdout where it is asked for.
+    # With `--json`, stdout has only the line of JSON.
     show(page, options.output, Console(highlight=False, width=width, stderr=options.as_json))
     if options.as_json:
         print(json.dumps(report.as_json()))

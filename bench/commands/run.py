@@ -1,5 +1,5 @@
-"""`bench gsm8k`, `bench wordproblems`, and `bench run` for every other benchmark: run the arms over
-the questions, and report."""
+"""`bench gsm8k`, `bench wordproblems`, and `bench run` for every other benchmark: run all arms on
+the questions and report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 
 def add_benchmark(app: typer.Typer, command: Callable[[Any], None], options: str) -> None:
-    """Add a command that ends as every benchmark does, with a model of
+    """Add a benchmark's command, with the shared end of its help; `options` names a model of
     `bench.commands.options`."""
     about = f"{inspect.getdoc(command)}\n\n{ENDS}"
     add_command(app, command, f"bench.commands.options:{options}", about=about, preview=preview)
@@ -54,7 +54,7 @@ def preview(options: RunOptions) -> list[str]:
 
 
 def conduct(request: BenchRequest, *, as_json: bool) -> None:
-    """Run a benchmark to its end, show it and exit."""
+    """Run a benchmark to its end, show the outcome and exit."""
     from loopline.bench.session import show, start
 
     ended = start(request)
@@ -63,7 +63,7 @@ def conduct(request: BenchRequest, *, as_json: bool) -> None:
 
 
 def gsm8k(options: Gsm8kOptions) -> None:
-    """Grade-school questions (GSM8K) through the arms, paired. --samples 500 --seed 123 are the
+    """Ask every arm the same grade-school questions (GSM8K). --samples 500 --seed 123 selects the
     questions of Delegate's published comparison."""
     from loopline.bench.datasets import Request
     from loopline.bench.registry import find
@@ -73,8 +73,8 @@ def gsm8k(options: Gsm8kOptions) -> None:
 
 
 def wordproblems(options: WordProblemOptions) -> None:
-    """Generated word problems through the arms, paired. The split held_out mixes what training
-    never saw."""
+    """Ask every arm the same generated word problems. The split held_out mixes kinds of problems
+    that training never saw."""
     from loopline.bench.datasets import Request
     from loopline.bench.registry import find
 
@@ -83,9 +83,10 @@ def wordproblems(options: WordProblemOptions) -> None:
 
 
 def run(options: BenchmarkOptions) -> None:
-    """Your own benchmark through the arms, paired. It is a file of questions (JSON lines or Parquet
-    with id, question, answer; here or hf://OWNER/NAME/FILE), an object package.module:OBJECT, or
-    one that a package registers under the entry point group `loopline.benchmarks`."""
+    """Run your own benchmark: every arm gets the same questions. The benchmark is a file of
+    questions (JSON lines or Parquet with id, question, answer; local or hf://OWNER/NAME/FILE), an
+    object package.module:OBJECT, or a name that a package registers in the entry point group
+    `loopline.benchmarks`."""
     from loopline.bench.datasets import Request
     from loopline.bench.errors import UsageError
     from loopline.bench.registry import find

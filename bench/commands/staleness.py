@@ -1,4 +1,4 @@
-"""`bench staleness`: what learning from samples of the past costs."""
+"""`bench staleness`: the cost of learning from samples of older policy versions."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ def staleness(
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Trainings at once, a core each.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Train on samples of older versions, by each correction. Trains one small model by AT-GRPO,
-    and prints success and effective sample size as they come out.
+    """Train on samples of older versions with each correction. Trains one small model by AT-GRPO,
+    and prints success and effective sample size as results arrive.
 
-    All learn from as many samples of the same puzzles. Run it again to go on after a crash or
-    Ctrl-C; trainings that are finished are not done again, and more ages, corrections and seeds may
-    be asked of the folder.
+    All trainings use the same number of samples of the same puzzles. Run it again to resume after a
+    crash or Ctrl-C, or to add ages, corrections and seeds; finished trainings are not repeated.
     """
     from loopline.bench.errors import UsageError
     from loopline.bench.experiments.grpo.grid import seeds_of

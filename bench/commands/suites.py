@@ -1,6 +1,6 @@
-"""Benchmarks with suites, games or data sets to choose from: `bench tools` (tool use), `bench
-puzzles` (held-out puzzles of a pair of agents), `bench code` and `bench math` (problems of a team
-of two)."""
+"""Benchmarks with a choice of suites, games or data sets: `bench tools` (tool use), `bench puzzles`
+(held-out puzzles for a pair of agents), `bench code` and `bench math` (problems for a team of
+two)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ def register(app: typer.Typer) -> None:
 
 
 def tools(options: ToolOptions) -> None:
-    """Tool use through the arms, paired. Whole runs in simulated worlds, single steps with the
-    reference's history (Plan ACC, Act EM, hallucination, argument F1, Rouge-L), BFCL, APIBench."""
+    """Tool use; every arm gets the same tasks. The suites are whole runs in simulated worlds,
+    single steps with the reference's history (Plan ACC, Act EM, hallucination, argument F1,
+    Rouge-L), BFCL, and APIBench."""
     from loopline.agents.records import JsonObject
     from loopline.bench.datasets import Request
     from loopline.bench.errors import UsageError
@@ -59,8 +60,8 @@ def tools(options: ToolOptions) -> None:
 
 
 def puzzles(options: PuzzleOptions) -> None:
-    """Unseen puzzles, played by a team of agents or by one alone. Reports success by
-    policy version, greedy or pass@k, alongside players by hand."""
+    """Unseen puzzles, played by a team of agents or by one alone. Reports success by policy
+    version, greedy or pass@k, alongside hand-written players."""
     from loopline.agents.environments.registry import DEFAULT
     from loopline.agents.records import JsonObject
     from loopline.bench.datasets import Request
@@ -83,15 +84,16 @@ def puzzles(options: PuzzleOptions) -> None:
 
 
 def code(options: CodeOptions) -> None:
-    """Programs by a coder and a unit tester, or the coder alone. Hidden tests in a sandbox judge
-    them: success by policy version, greedy or pass@k, and what failures are made of. MBPP is asked
-    as published, with all its assertions shown: there nothing is hidden."""
+    """Programs by a coder and a unit tester, or the coder alone. Hidden tests judge the programs in
+    a sandbox. Reports success by policy version, greedy or pass@k, and the classes of failures.
+    MBPP is asked as published: all its assertions are shown, so it has no hidden tests."""
     _play("code", options)
 
 
 def math(options: MathOptions) -> None:
-    """Mathematics by a reasoner and a tool user, or one alone. Questions of grade school and of
-    competitions: success by policy version, greedy or pass@k, and what failures are made of."""
+    """Mathematics by a reasoner and a tool user, or one alone. Questions come from grade school and
+    competitions. Reports success by policy version, greedy or pass@k, and the classes of
+    failures."""
     _play("math", options)
 
 

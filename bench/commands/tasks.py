@@ -1,4 +1,4 @@
-"""`bench tasks`: a data set's problems as a file of tasks that a team is trained on."""
+"""`bench tasks`: a data set's problems as a file of training tasks for a team."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def register(app: typer.Typer) -> None:
 
 
 def tasks(options: TaskOptions) -> None:
-    """Write problems of code or mathematics as a file of tasks. It is for `train grpo loop
-    --tasks` and `train prompts --tasks`. Programs are paid for tests that they are not shown: of
-    MBPP, whose assertions `bench code` shows all, the first one is shown and the others are hidden;
-    public tests of CodeContests don't count. Hidden tests and gold answers go into the folder where
-    this machine's judge looks for them; one elsewhere needs a copy of it."""
+    """Write programming or math problems as training tasks. The output file is for `train grpo loop
+    --tasks` and `train prompts --tasks`. Only hidden tests are rewarded: MBPP tasks show the first
+    assertion and hide the others (`bench code` shows all of them); public tests of CodeContests
+    don't count. Hidden tests and gold answers go into the folder where this machine's judge looks
+    for them; a judge on another machine needs a copy of that folder."""
     from loopline.bench.datasets import Request
     from loopline.bench.teams.training_tasks import load, write
     from loopline.runtime.config.state import StateDirectory

@@ -1,4 +1,4 @@
-"""`bench team-grpo`: does reinforcement pay for a team of any workflow?"""
+"""`bench team-grpo`: does reinforcement learning pay off for a team of any workflow?"""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def team_grpo(
 ) -> None:
     """Teach a team by GRPO and by expert iteration.
 
-    `umi` learns in the simulated worlds, the planner of `delegate` on word problems. Both begin
-    with the micro models. --split unseen_wordings says all in ways that these have never met; the
-    team learns from runs alone, without demonstrations. Held-out tasks are played by the version
-    that validation tasks liked best. Run it again to go on after a crash or Ctrl-C; trainings that
-    are finished are not done again, and more seeds may be asked of the folder.
+    `umi` learns in the simulated worlds, the planner of `delegate` on word problems. Both start
+    from the micro models. --split unseen_wordings words every task in ways that these models have
+    never seen; the team learns only from its runs, without demonstrations. The version that does
+    best on validation tasks plays the held-out tasks. Run it again to resume after a crash or
+    Ctrl-C, or to add seeds; finished trainings are not repeated.
     """
     from loopline.bench.errors import UsageError
     from loopline.bench.experiments.team_grpo.cells import SETUPS, TeamSettings

@@ -1,4 +1,4 @@
-"""`bench tool-data`: reads published data of tool use, and says what could not be read."""
+"""`bench tool-data`: reads published tool-use data and reports unreadable records."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def register(app: typer.Typer) -> None:
 
 def tool_data(options: PublishedDataOptions) -> None:
     """Count the readable records of published tool-use data. Reads every file of ToolBench,
-    APIBench, BFCL and ToolAlpaca below a folder: how many records each has, and how many were
-    skipped, why and where."""
+    APIBench, BFCL and ToolAlpaca below a folder. Reports how many records each has, and how many
+    were skipped, why and where."""
     from loopline.bench.datasets.location import data_root
 
     findings = _read(data_root("Data of tool use", options.data, SOURCE))

@@ -1,6 +1,6 @@
-"""Data sets: items, their sources, and which of them are asked.
+"""Data sets: items, their sources, and the selection of items to ask.
 
-A data set is a function from a `Request` to a `Dataset`; `registry` finds it by name.
+A data set is a function from `Request` to `Dataset`; `registry` finds it by name.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from loopline.trainers.data.json_files import Skipped, summarize_skipped
 
 @dataclass(frozen=True)
 class Item:
-    """One question. The gold answer stays in the bench: it never goes on the bus."""
+    """One question. The gold answer stays in the bench and never reaches the bus."""
 
     id: str
     """Id that is stable across runs and samples, for example `gsm8k/test/17` (place in the file,
     from 0)."""
     question: str
     gold: str
-    """Answer as plain text; in a number, commas are stripped."""
+    """Answer as plain text; numbers have no commas."""
     about: JsonObject = field(default_factory=dict)
-    """Further facts (structure, number of steps), for grouping in a report."""
+    """Further facts (structure, number of steps), for grouping in reports."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class Request:
 
     split: str = "test"
     samples: int | None = None
-    """Most items; None means all."""
+    """Maximum number of items; None means all."""
     seed: int = 123
     data: Path | None = None
     choices: JsonObject = field(default_factory=dict)
-    """Further choices of a data set: for puzzles the game, its size, its rules."""
+    """Further choices of a data set; for puzzles the game, its size and its rules."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """The items that a benchmark asks, in the order in which it asks them."""
+    """The items that a benchmark asks, in the order of asking."""
 
     name: str
     split: str
@@ -59,18 +59,18 @@ class Dataset:
     reference: JsonObject = field(default_factory=dict)
     """Facts that the judge needs in addition to the items."""
     problems: tuple[CodeProblem | MathProblem, ...] = ()
-    """Items with what decides them, for the judge; they appear neither on the bus nor in a
-    manifest."""
+    """Problems with their hidden tests or gold answers, for the judge; neither the bus nor a
+    manifest contains them."""
 
 
 def skipped_summary(skipped: Sequence[Skipped]) -> str:
-    """Describe the skipped records, for the end of a data set's `source`: their number, and for
-    each reason the number and the first places. Empty where all were read."""
+    """Describe the skipped records, for the end of a data set's `source`: the total and, for each
+    reason, the number and the first places. Empty if all records were read."""
     from loopline.runtime.terminal.safe_text import sanitize
 
     if not skipped:
         return ""
-    # A place may contain a name from the file.
+    # A place may contain a name from the file, so it is sanitized.
     return (
         f" ({format_count(len(skipped), 'record')} left out: "
         f"{sanitize(summarize_skipped(skipped))})"
@@ -84,11 +84,11 @@ def require_seed(seed: int) -> None:
 
 
 def sample(items: Sequence[Item], samples: int | None, seed: int) -> tuple[Item, ...]:
-    """`samples` items drawn without replacement; all, in their own order, when not fewer.
+    """Draw `samples` items without replacement; return all in their own order if there are no more.
 
-    The draw is that of pandas' `DataFrame.sample(n, random_state=seed)`: the head of a permutation
-    by NumPy's frozen Mersenne Twister. So 500 questions at seed 123 are the 500 questions of
-    Delegate's published comparison, in its order, and a smaller sample is a part of a larger one.
+    The draw equals pandas' `DataFrame.sample(n, random_state=seed)`: the head of a permutation by
+    NumPy's frozen Mersenne Twister. So 500 questions at seed 123 are the 500 questions of
+    Delegate's published comparison, in its order, and a smaller sample is part of a larger one.
     """
     if samples is None or samples >= len(items):
         return tuple(items)
@@ -103,7 +103,7 @@ def sample(items: Sequence[Item], samples: int | None, seed: int) -> tuple[Item,
 
 def best_constant(answers: Sequence[str | None], name: str | None = None) -> JsonObject:
     """Return the baseline for a data set's `reference`: the number of questions, and how many of
-    them the most frequent answer gets right. None is a question that no constant solves; `name`
+    them the most frequent answer solves. None stands for a question that no constant solves; `name`
     replaces an answer that must not be published."""
     ranking = Counter(answer for answer in answers if answer is not None).most_common(1)
     answer, right = ranking[0] if ranking else ("the same", 0)

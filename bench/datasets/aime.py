@@ -1,4 +1,4 @@
-r"""AIME 2024 and 2025, 30 problems a year, in the forms in which they are published.
+r"""AIME 2024 and 2025, 30 problems a year, in their published forms.
 
 | set | files | fields |
 |---|---|---|
@@ -10,8 +10,8 @@ r"""AIME 2024 and 2025, 30 problems a year, in the forms in which they are publi
 | TsinghuaC3I/MARTI (2024) | a JSON list | id, prompt, answer |
 | simular-ai/insight-replay (2025) | JSON lines | id, year, question, answer |
 
-All but the last two lie on Hugging Face. Answers are whole numbers from 0 to 999, as numbers or as
-texts, some with leading zeros; one of 2025 stands as `336^\circ` in several copies.
+All but the last two are on Hugging Face. Answers are whole numbers from 0 to 999, as numbers or
+text, some with leading zeros; one answer of 2025 is `336^\circ` in several copies.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _NAMED = {
 }
 """Files whose names contain the year."""
 _UNNAMED = ("data/train-*-of-*.parquet", "test-*-of-*.parquet", "test.jsonl")
-"""Files whose folder contains it."""
+"""Files whose folder's name contains the year."""
 _COPIES = {
     2024: ("aime_2024", "AIME_2024", "aime24"),
     2025: ("AIME2025", "aime_2025", "aime25"),
 }
-"""Folders with a copy of a set, by the copy's name."""
+"""Folders of copies of a set, under each copy's own name."""
 _CONTESTS = ("aime2025-I", "aime2025-II")
 _TOGETHER = ("math/aime", "aime")
 """Folders with files of both years."""
@@ -94,8 +94,8 @@ _COLUMNS = (
 
 
 def read(year: int, data: Path | None = None) -> Reading[MathQuestion]:
-    """Return a year's problems, from the first of the published forms that exists, or from the file
-    that `data` names. Raises DataError, UsageError for another year."""
+    """Return a year's problems from the first published form that exists, or from the file `data`.
+    Raises DataError, and UsageError for another year."""
     if year not in YEARS:
         raise UsageError(f"there is no AIME of {year} here; there are 2024 and 2025")
     paths = _paths(year, data)
@@ -115,8 +115,8 @@ def read(year: int, data: Path | None = None) -> Reading[MathQuestion]:
 
 
 def load(year: int, request: Request) -> Dataset:
-    """Return a year's problems in the form that the bench asks. Raises DataError, also for a broken
-    record, so that no score covers fewer problems than it claims."""
+    """Return a year's problems as items of a bench. Raises DataError, also for a broken record, so
+    that no score covers fewer problems than it claims."""
     if request.split != "test":
         raise UsageError(f"AIME has no split {request.split!r}; it has test")
     reading = read(year, request.data)
@@ -143,8 +143,8 @@ def _paths(year: int, data: Path | None) -> tuple[Path, ...]:
 
 
 def _year_of_path(path: Path) -> int | None:
-    """Return the year in the file's name, else one in its folders' names: many copies have it
-    nowhere else."""
+    """Return the year in the file's name, else in its folders' names: many copies state it nowhere
+    else."""
     for part in reversed(path.resolve().parts[-3:]):
         if match := _NAMED_YEAR.search(part):
             return 2000 + int(match["year"])
@@ -152,7 +152,7 @@ def _year_of_path(path: Path) -> int | None:
 
 
 def _missing(names: tuple[str, ...]) -> list[Skipped]:
-    """Return the missing contest of a year, where a set has a file for each."""
+    """Return a year's missing contest, if a set has one file per contest."""
     there = {name for name in names if name.startswith(_CONTESTS)}
     wanted = {f"{contest}.jsonl" for contest in _CONTESTS} if there else set[str]()
     return [

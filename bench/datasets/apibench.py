@@ -1,8 +1,8 @@
 """APIBench (ShishirPatil/gorilla, Apache-2.0): which API of a model hub serves this instruction?
 
-JSON lines: questions for three hubs, and each hub's database of APIs. A question's text holds the
-instruction, behind `###Instruction:` or as the key of something like a dictionary, and a worked
-output; the reference call and its API stand alongside it.
+JSON lines: questions for three hubs, and each hub's database of APIs. A question's text contains
+the instruction, after `###Instruction:` or as a key in a dictionary-like text, and a worked output.
+The reference call and its API are separate fields.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Question:
     reference: str
     """Published call."""
     domain: str
-    """Domain that the chosen API must be for."""
+    """Domain that the chosen API must have."""
     text: str
-    """Whole published text, instruction and worked output."""
+    """Whole published text: instruction and worked output."""
 
 
 class _Row(BaseModel):
@@ -69,8 +69,8 @@ class _Row(BaseModel):
 
 
 def load(hub: str, data: Path | None = None, split: str = "eval") -> Reading[Question]:
-    """Read a hub's questions, where their file is found. Raises DataError when it is missing,
-    UsageError for an unknown hub or split.
+    """Find and read a hub's questions. Raises DataError for a missing file, UsageError for an
+    unknown hub or split.
     """
     api_hub = hub_of(hub)
     if split not in SPLITS:
@@ -80,12 +80,12 @@ def load(hub: str, data: Path | None = None, split: str = "eval") -> Reading[Que
 
 
 def file_of(hub: Hub, split: str) -> str:
-    """Return the name of the file that a hub's questions were published in."""
+    """Return the name of a hub's published file of questions."""
     return f"{hub}_{split}.json"
 
 
 def read(path: Path, hub: Hub, split: str) -> Reading[Question]:
-    """Read a file's questions in their order, and note what could not be read."""
+    """Read a file's questions in order, and note unreadable ones."""
 
     def question(number: int, value: Any) -> Question:
         row = fit(_Row, value)
@@ -102,18 +102,18 @@ def read(path: Path, hub: Hub, split: str) -> Reading[Question]:
 
 
 def load_apis(hub: str, data: Path | None = None) -> Reading[Api]:
-    """Read a hub's database, where its file is found. Raises DataError, UsageError."""
+    """Find and read a hub's database. Raises DataError, UsageError."""
     root = data_root("APIBench", data, SOURCE)
     return read_apis(find(root, _APIS, DATABASES[hub_of(hub)], SOURCE))
 
 
 def read_apis(path: Path) -> Reading[Api]:
-    """Read a file's APIs in their order, and note what could not be read."""
+    """Read a file's APIs in order, and note unreadable ones."""
     return read_lines(path, lambda _, value: fit(Api, value))
 
 
 def hub_of(name: str) -> Hub:
-    """Return the hub of that name. Raises UsageError."""
+    """Return the hub with this name. Raises UsageError."""
     if name not in HUBS:
         raise UsageError(f"APIBench has no hub {name!r}; it has {', '.join(HUBS)}")
     return name

@@ -1,16 +1,16 @@
-"""APPS (hendrycks/apps, MIT): 10,000 problems of programming sites, in the two published shapes.
+"""APPS (hendrycks/apps, MIT): 10,000 problems from programming sites, in both published forms.
 
-*Folders*, as its archive has them (and CodeRL reads them): `train/0000`, `test/0000` and so on,
-each with `question.txt`, `input_output.json` (with `fn_name` where a function is called), and often
+*Folders*, as in its archive (and as CodeRL reads them): `train/0000`, `test/0000` and so on, each
+with `question.txt`, `input_output.json` (with `fn_name` if a function is called), and often
 `solutions.json`, `metadata.json` and `starter_code.py`.
 
-*JSON lines*, as codeparrot/apps has them on Hugging Face: `train.jsonl` and `test.jsonl`, the same
-with `input_output` and `solutions` as JSON inside of JSON; both are empty where there are none.
+*JSON lines*, as in codeparrot/apps on Hugging Face: `train.jsonl` and `test.jsonl` with the same
+content; `input_output` and `solutions` are JSON inside JSON, or empty if there are none.
 
 A problem without tests is left out. APPS' judge puts a program into a function, so a few solutions
-`return` at their top level; such a one is not a program. Where all keys of a function's only
-argument are whole numbers written as text, as JSON has them, that judge makes numbers of them;
-here they are text, and a program that counts on numbers fails.
+`return` at the top level; such a solution is not a valid program. If a function's only argument is
+an object whose keys are all whole numbers, JSON writes them as text; APPS' judge converts them to
+numbers. Here they stay text, and a program that expects numbers fails.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ SOURCE = (
 SPLITS = ("train", "test")
 FOLDERS = ("code/apps", "apps", "APPS", "")
 _PARTS: dict[str, tuple[str, ...]] = {"train": ("train", "coderl_train"), "test": ("test",)}
-"""Folders by split, the full one first; CodeRL's repository has a few training problems."""
+"""Folders by split, the complete one first; CodeRL's repository has a few training problems."""
 _QUESTION = "question.txt"
 MAX_TEXT = 500_000
 _LIMITS = Limits(file_bytes=4 * 2**30, line_bytes=256 * 2**20)
-"""Limits of a file and a line: the published test.jsonl has 1.3 gigabytes, and single problems have
-megabytes of tests."""
+"""Size limits of a file and a line: the published test.jsonl has 1.3 gigabytes, and some problems
+have megabytes of tests."""
 
 PREAMBLE = (
     "import sys\nimport time\nimport itertools\n"
@@ -61,7 +61,7 @@ PREAMBLE = (
 """Code that APPS' judge puts before every program (eval/testing_util.py), without NumPy, which a
 sandbox does not have."""
 _STREAMS = "\nstdin = sys.stdin\nstdout = sys.stdout"
-"""Code that it adds to a program that is run as a whole."""
+"""Code that the judge adds to a program that is run as a whole."""
 
 
 class _InputOutput(BaseModel):
@@ -72,7 +72,8 @@ class _InputOutput(BaseModel):
 
 class _Row(BaseModel):
     problem_id: int = Field(ge=0, validation_alias=AliasChoices("id", "problem_id"))
-    """Id of the problem: `id` in the files, `problem_id` in the form of the `datasets` library."""
+    """Id of the problem: `id` in the files, `problem_id` when exported by the `datasets`
+    library."""
     question: str = Field(min_length=1, max_length=MAX_TEXT)
     input_output: str
     solutions: str
@@ -81,14 +82,15 @@ class _Row(BaseModel):
 
 
 def is_available(split: str, data: Path | None = None) -> bool:
-    """Whether the split exists where `load` looks for it. Raises DataError where it can't look."""
+    """Whether the split exists where `load` looks for it. Raises DataError if there is no folder to
+    search."""
     root = data_root("APPS", data, SOURCE)
     return _folder(root, split) is not None or bool(find_first(root, FOLDERS, (f"{split}.jsonl",)))
 
 
 def load(split: str, data: Path | None = None) -> Reading[CodeProblem]:
-    """Read the problems of a split in the order of their numbers. Raises DataError, UsageError for
-    another split."""
+    """Read the problems of a split in the order of their numbers. Raises DataError, and UsageError
+    for another split."""
     if split not in SPLITS:
         raise UsageError(f"APPS has no split {split!r}; it has {' and '.join(SPLITS)}")
     root = data_root("APPS", data, SOURCE)
@@ -101,7 +103,7 @@ def load(split: str, data: Path | None = None) -> Reading[CodeProblem]:
 
 
 def _folder(root: Path, split: str) -> Path | None:
-    """Return the folder whose folders are the problems of a split."""
+    """Return the folder that contains a folder for each problem of a split."""
     questions = tuple(f"{part}/*/{_QUESTION}" for part in _PARTS[split])
     paths = find_first(root, FOLDERS, questions)
     return paths[0].parent.parent if paths else None
@@ -156,7 +158,7 @@ def _problem(
         raise Unreadable("no tests", name)
     if not isinstance(solutions, list) or not all(isinstance(item, str) for item in solutions):
         raise Unreadable("not the expected fields", "the solutions are not a list of programs")
-    # Some outputs of calls are in a list of one; APPS' judge accepts the element, too.
+    # Some outputs of calls are wrapped in a list of one; APPS' judge accepts the bare element, too.
     lists = [item for item in test_data.outputs if isinstance(item, list) and len(item) == 1]
     wrapped = len(lists) == len(test_data.outputs)
     return validate_record(
@@ -192,8 +194,8 @@ def _call_test(
 
 
 def program_test(stdin: JsonValue, wanted: JsonValue) -> ProgramTest:
-    """Return a whole program's test. Raises Unreadable."""
-    # Some programs' inputs are published as lists of lines.
+    """Return the test of a whole program. Raises Unreadable."""
+    # Some inputs of programs are published as lists of lines.
     if isinstance(stdin, list):
         stdin = "\n".join(map(str, stdin))
     if isinstance(wanted, list):

@@ -1,13 +1,12 @@
-"""150 problems of APPS as MapCoder has selected them (both MIT).
+"""150 problems of APPS, as selected by MapCoder (both MIT).
 
-JSON lines with a `test_list` of inputs and outputs. Where there is starter code a function is
-called, and an input is its arguments as text, one a line. What is really in them:
+JSON lines with a `test_list` of inputs and outputs. If there is starter code, a function is called,
+and an input is its arguments as text, one per line. Peculiarities of the data:
 
-* Texts stand without quotes, so `12` is a number or a text. An argument that is not a literal in
-one
-  of a problem's tests is a text in all of them.
-* A text may have several lines. There are then more lines than parameters, and the first parameter
-  has the surplus.
+* Texts are not quoted, so `12` is a number or a text. An argument that is not a literal in one of a
+  problem's tests is a text in all of them.
+* A text may have several lines. If there are more lines than parameters, the first parameter gets
+  the surplus.
 * 22 of the 150 rows repeat another one.
 """
 
@@ -32,8 +31,8 @@ _SELECTED = "selected150.jsonl"
 MAX_TEXT = 500_000
 
 _NUMBERS_AND_TEXTS = frozenset({"3766", "3836"})
-"""Problems whose functions take numbers and, to check that they refuse them, texts: each argument
-is a literal if it can be one."""
+"""Problems whose functions take numbers, and also texts to test that they are refused: each
+argument is a literal if it can be one."""
 
 
 class _Test(BaseModel):
@@ -51,12 +50,13 @@ class _Row(BaseModel):
 
 
 def is_available(data: Path | None = None) -> bool:
-    """Whether the file exists where `load` looks for it. Raises DataError where it can't look."""
+    """Whether the file exists where `load` looks for it. Raises DataError if there is no folder to
+    search."""
     return bool(find_first(data_root("APPS", data, SOURCE), FOLDERS, (_SELECTED,)))
 
 
 def load(data: Path | None = None) -> Reading[CodeProblem]:
-    """Read the selected problems in the order of the file. Raises DataError."""
+    """Read the selected problems in file order. Raises DataError."""
     root = data_root("APPS", data, SOURCE)
     files = find_first(root, FOLDERS, (_SELECTED,))
     if not files:
@@ -116,7 +116,7 @@ def _programs(tests: list[_Test]) -> tuple[ProgramTest, ...]:
 
 
 def _signature(starter: str) -> tuple[str, int]:
-    """Return the function's name and how many arguments it takes at most."""
+    """Return the function's name and its maximum number of arguments."""
     match = re.search(r"^def\s", starter, re.MULTILINE)
     try:
         tree = parse_program(f"{starter.rstrip()} pass") if match else None
@@ -129,7 +129,7 @@ def _signature(starter: str) -> tuple[str, int]:
 
 
 def _arguments(text: str, most: int) -> list[str]:
-    """Return the arguments as they are written."""
+    """Return the arguments as written."""
     lines = text.split("\n")
     surplus = len(lines) - most
     if surplus <= 0:

@@ -1,11 +1,10 @@
-"""BFCL v4's single-turn Python categories, the live ones (questions of users) too
+"""BFCL v4's single-turn Python categories, including the live ones (questions from users)
 (ShishirPatil/gorilla, Apache-2.0).
 
-JSON lines in files named `.json`. A question has an id, messages and the functions on offer; its
-possible answers stand in another file under the same id: for each call that is wanted, each
-argument with the list of values that are right, where `""` says that it may be left out.
-Irrelevance has none: there the right thing is to call nothing, and in live_relevance to call
-something.
+JSON lines in files named `.json`. A question has an id, messages and the offered functions. Another
+file has its possible answers under the same id: for each expected call, the list of right values of
+each argument, where `""` means that the argument may be left out. Irrelevance and live_relevance
+have no such file: calling nothing is right in the former, and calling something in the latter.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ LIVE: tuple[Category, ...] = (
     "live_simple", "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance",
     "live_relevance",
 )  # fmt: skip
-"""Categories of questions from users of function calling."""
+"""Categories of questions contributed by users of function calling."""
 CATEGORIES: tuple[Category, ...] = (*WRITTEN, *LIVE)
 WITHOUT_CALLS: frozenset[Category] = frozenset({"irrelevance", "live_irrelevance"})
 """Categories in which no function should be called."""
@@ -53,13 +52,13 @@ ParameterType = Literal[
 
 
 class Parameter(BaseModel):
-    """A parameter's type; descriptions and defaults are kept as further fields."""
+    """A parameter's type; descriptions and defaults are kept as extra fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     type: ParameterType
     items: Parameter | None = None
-    """Type of the elements of an array or a tuple."""
+    """Element type of an array or a tuple."""
 
 
 class Parameters(BaseModel):
@@ -70,7 +69,7 @@ class Parameters(BaseModel):
 
 
 class Function(BaseModel):
-    """A function on offer, as published: types are Python's, not JSON schema's."""
+    """An offered function, as published: types are Python's, not JSON Schema's."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -87,7 +86,7 @@ class Message(BaseModel):
 
 
 PossibleArguments = dict[str, list[JsonValue]]
-"""Right values by argument; with `""` among them it may be left out."""
+"""Right values by argument; `""` among them means that the argument may be left out."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +106,10 @@ class Question:
     messages: tuple[Message, ...]
     functions: tuple[Function, ...]
     wanted: tuple[WantedCall, ...]
-    """Expected calls; empty where none are published."""
+    """Expected calls; empty if none are published."""
 
     def function(self, name: str) -> Function | None:
-        """Return the function of that name, if it is on offer."""
+        """Return the offered function with this name, if there is one."""
         return next((candidate for candidate in self.functions if candidate.name == name), None)
 
 
@@ -127,8 +126,8 @@ class _AnswerRow(BaseModel):
 
 
 def load(category: str, data: Path | None = None) -> Reading[Question]:
-    """Read a category's questions, where their files are found. Raises DataError when those are
-    missing, UsageError for an unknown category.
+    """Find and read a category's questions. Raises DataError for missing files, UsageError for an
+    unknown category.
     """
     valid_category: Category | None = next(
         (candidate for candidate in CATEGORIES if candidate == category), None
@@ -144,14 +143,14 @@ def load(category: str, data: Path | None = None) -> Reading[Question]:
 
 
 def file_of(category: Category) -> str:
-    """Return the names of a category's file of questions, and of its file of possible answers."""
+    """Return the file name of a category's questions, which its file of possible answers shares."""
     return f"BFCL_v4_{category}.json"
 
 
 def read(category: Category, questions_path: Path, possible: Path | None) -> Reading[Question]:
-    """Read the questions of a file in their order, with the answers of the other; and note what
-    could not be read, which without possible answers is every question of a category that has
-    some."""
+    """Read a file's questions in order, with the answers from the other file, and note unreadable
+    records. Without `possible`, every question is unreadable, except in a category without
+    published answers."""
     answers: dict[str, tuple[WantedCall, ...]] = {}
 
     def answer(_: int, value: Any) -> None:
@@ -199,7 +198,7 @@ def _wanted_calls(row: _AnswerRow) -> tuple[WantedCall, ...]:
 
 
 def _objects(value: JsonValue) -> list[dict[str, JsonValue]]:
-    """Return the objects that a possible value is or contains."""
+    """Return all objects that a possible value is or contains."""
     items = value if isinstance(value, list) else [value]
     return [item for item in items if isinstance(item, dict)]
 

@@ -1,13 +1,13 @@
-"""CodeContests (google-deepmind/code_contests, CC-BY-4.0), as it is published and as a list.
+"""CodeContests (google-deepmind/code_contests, CC-BY-4.0), as published and as a reduced list.
 
 *Published*, on Hugging Face: Parquet files of three splits, `data/train-00000-of-00039-….parquet`
-and so on. Fields as its card tells them; of the solutions those in Python 3 are taken, of the tests
-all: public (which the statement tells, too), private, and generated ones. A problem that reads or
-writes files of its own is left out: programs are run with standard input and output.
+and so on. Fields are those of its data set card. Only Python 3 solutions are read, but all tests:
+public (also shown in the statement), private, and generated. A problem that reads or writes files
+is left out: programs run with standard input and output.
 
-*A list*, as agentica-project/rllm reduced the 165 problems of the test split: one JSON file. A
-problem's text ends with its limits, in the manner of `Time Limit: {'seconds': 2, 'nanos': 0}`; they
-become the problem's own. It has no solutions, and only some of the tests.
+*List*: one JSON file with the 165 problems of the test split, reduced by agentica-project/rllm. A
+problem's text ends with its limits, such as `Time Limit: {'seconds': 2, 'nanos': 0}`; they become
+the problem's limits. The list has no solutions and only some of the tests.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _FOLDERS = tuple(
 _LIST = "test_165.json"
 MAX_TEXT = 1_000_000
 MAX_SOLUTIONS = 10
-"""Most solutions of a problem: some have hundreds, and a judge needs only one that passes."""
+"""Maximum solutions per problem: some have hundreds, and a judge needs only one that passes."""
 
 _PYTHON_3 = 3
-"""Number of Python 3 among the data set's languages: 1 is Python 2, 2 is C++, 4 is Java."""
+"""Python 3's number among the data set's languages: 1 is Python 2, 2 is C++, 4 is Java."""
 _DIFFICULTIES = (
     "", "easy", "medium", "hard", "harder", "hardest", "external", *string.ascii_uppercase[:22]
 )  # fmt: skip
-"""Names of the difficulties by number; the letters are those of a contest's problems."""
+"""Names of the difficulties by number; the letters are a contest's problem letters."""
 
 _TIME = re.compile(r"^Time Limit: \{'seconds': (\d{1,4}), 'nanos': (\d{1,9})\}\s*$", re.MULTILINE)
 _MEMORY = re.compile(r"^Memory Limit: (\d{1,12}) Bytes\s*$", re.MULTILINE)
@@ -90,8 +90,8 @@ class _ListedRow(BaseModel):
 
 
 def load(data: Path | None = None, split: str = "test") -> Reading[CodeProblem]:
-    """Read every problem of a split in the order of its files; of the test split also from the
-    list, where the published files are missing. Raises DataError, UsageError for another split."""
+    """Read every problem of a split in file order; the test split comes from the list if its
+    published files are missing. Raises DataError, and UsageError for another split."""
     if split not in SPLITS:
         raise UsageError(f"CodeContests has no split {split!r}; it has {', '.join(SPLITS)}")
     root = data_root("CodeContests", data, SOURCE)

@@ -1,4 +1,4 @@
-"""Shared parts of the readers of programming problems."""
+"""Helpers shared by the readers of programming problems."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def validate_record(model: type[M], **fields: Any) -> M:
-    """Build one of our records from published values, which may be anything. Raises Unreadable."""
+    """Build one of our records from published, unchecked values. Raises Unreadable."""
     return fit(model, fields)
 
 
 def names_under_test(tests: Sequence[str], solution: str) -> tuple[str, ...]:
-    """Return the names that the tests use and the golden program defines, in its order. A candidate
-    may define only these: with its own `set` or `all` it would judge itself.
+    """Return the names that the golden program defines and the tests use, in the program's order. A
+    candidate may define only these: with its own `set` or `all` it would judge itself.
 
-    Raises Unreadable where there are none, or a test can't be parsed.
+    Raises Unreadable if there are none, or if a test can't be parsed.
     """
     used = _names(tests)
     names = tuple(dict.fromkeys(name for name in defined_names(solution) if name in used))
@@ -34,7 +34,7 @@ def names_under_test(tests: Sequence[str], solution: str) -> tuple[str, ...]:
 
 
 def imports_for(tests: Sequence[str], solution: str) -> str:
-    """Return the imports of the golden program that the tests rely on; one a line."""
+    """Return the golden program's imports that the tests rely on, one per line."""
     used = _names(tests)
     lines = [
         ast.unparse(node)

@@ -1,9 +1,9 @@
-"""GSM8K as published: rows of `question` and `answer`, the answer ending in `#### n`.
+"""GSM8K as published: rows of `question` and `answer`, where the answer ends in `#### n`.
 
-JSON lines, plain or compressed with xz or gzip, as its authors' repository has them, or Parquet, as
-their page on Hugging Face does; read where they lie, and never copied. The reader forgives what is
-harmless (byte-order mark, CRLF, blank lines, more fields, commas in the gold) and names the file
-and the line of what is not.
+JSON lines, plain or compressed with xz or gzip, as in its authors' repository, or Parquet, as on
+their Hugging Face page. Files are read in place and never copied. The reader ignores harmless
+deviations (byte-order mark, CRLF, blank lines, extra fields, commas in the gold) and reports file
+and line of any other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAMES = (
 )  # fmt: skip
 _GOLD = re.compile(r"[-+]?\$?[0-9][0-9,]*(?:\.[0-9]+)?|[-+]?\.[0-9]+")
 _ANNOTATION = re.compile(r"<<[^<>]{0,200}=([-0-9.,/]{1,40})>>")
-"""Computations in a GSM8K solution, `<<16-3-4=9>>`: their results are compared with sub-answers."""
+"""Computations in a GSM8K solution, `<<16-3-4=9>>`: sub-answers are compared with their results."""
 MAX_LINE = 1_000_000
 
 WHERE = (
@@ -43,7 +43,7 @@ WHERE = (
 
 
 def load(request: Request) -> Dataset:
-    """Read the questions of a split. Raises DataError: missing files, broken lines."""
+    """Read the questions of a split. Raises DataError for missing files and broken lines."""
     if request.split not in SPLITS:
         raise UsageError(f"GSM8K has no split {request.split!r}; it has train and test")
     path = find(request.split, request.data)
@@ -55,7 +55,7 @@ def load(request: Request) -> Dataset:
 
 
 def find(split: str, data: Path | None) -> Path:
-    """Return the file of a split. Raises DataError that says where to get it."""
+    """Return the file of a split. Raises DataError that states where to get it."""
     if data is not None:
         if data.is_file():
             return data
@@ -81,7 +81,7 @@ def find(split: str, data: Path | None) -> Path:
 
 
 def read(path: Path, split: str) -> list[Item]:
-    """Read every item of a file. Raises DataError naming file and line."""
+    """Read every item of a file. Raises DataError with file and line."""
     items: list[Item] = []
     for place, row in _rows(path):
         if not isinstance(row, dict):
@@ -103,7 +103,8 @@ def read(path: Path, split: str) -> list[Item]:
 
 
 def gold_of(answer: str) -> str | None:
-    """Return the number after the last `####`, commas and currency stripped; None without one."""
+    """Return the number after the last `####`, without commas and currency; None if there is
+    none."""
     _, marker, tail = answer.rpartition("####")
     match = _GOLD.fullmatch(tail.strip().removesuffix("."))
     if not marker or not match:

@@ -1,7 +1,7 @@
-"""HumanEval (openai/human-eval, MIT): functions to complete, each with a function that checks it.
+"""HumanEval (openai/human-eval, MIT): functions to complete, each with a checking function.
 
 A row's prompt is the function's head with its docstring, sometimes after imports and helpers. Its
-test is a module with `check(candidate)`. The whole of it is one test here, as published.
+test is a module with `check(candidate)`; as published, the whole module is one test.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Row(BaseModel):
 
 
 def load(data: Path | None = None) -> Reading[CodeProblem]:
-    """Read every problem in the order of the file. Raises DataError."""
+    """Read every problem in file order. Raises DataError."""
     path = find(data_root("HumanEval", data, SOURCE), _FOLDERS, _FILE, SOURCE)
 
     def problem(_: int, value: Any) -> CodeProblem:
@@ -45,7 +45,7 @@ def load(data: Path | None = None) -> Reading[CodeProblem]:
             starter_code=row.prompt,
             preamble=_prompt_preamble(row.prompt, row.entry_point),
             tests=(validate_record(AssertionTest, source=f"{row.test}\ncheck({row.entry_point})"),),
-            # Helpers of the prompt that a test uses are the judge's own.
+            # The judge has its own copy of the prompt's helpers, since tests may use them.
             setup=row.prompt,
             names=(row.entry_point,),
             solutions=(row.prompt + row.canonical_solution,),
@@ -55,8 +55,8 @@ def load(data: Path | None = None) -> Reading[CodeProblem]:
 
 
 def _prompt_preamble(prompt: str, function: str) -> str:
-    """Return the prompt's imports and helpers, which a model that repeats the function often leaves
-    out."""
+    """Return the prompt's imports and helpers: a model that repeats the function often omits
+    them."""
     try:
         tree = parse_program(prompt)
     except ValueError as error:

@@ -1,9 +1,9 @@
-"""LiveCodeBench's code generation problems, in the format of `code_generation_lite` (JSON lines).
+"""LiveCodeBench's code generation problems, in `code_generation_lite` format (JSON lines).
 
-Fields as its own loader reads them (LiveCodeBench/LiveCodeBench, lcb_runner/benchmarks): tests are
-JSON inside of JSON. The private ones are plain JSON, or base64 of zlib of a *pickle* of JSON. A
-pickle can run anything, so it is not loaded: only the one string that such a pickle holds is read
-out of it, by the reader of pickled opcodes, and a pickle of anything else is refused.
+Fields are read as its own loader does (LiveCodeBench/LiveCodeBench, lcb_runner/benchmarks): tests
+are JSON inside JSON. The private ones are plain JSON, or base64 of zlib of a *pickle* of JSON.
+Loading a pickle can run arbitrary code, so it is never loaded: an opcode parser extracts the single
+string in it, and a pickle of anything else is refused.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from loopline.trainers.data.json_files import Limits, Reading, Unreadable, fit, 
 SOURCE = "https://huggingface.co/datasets/livecodebench/code_generation_lite"
 _FOLDERS = ("code/livecodebench", "livecodebench", "data", "")
 FILES = ("test.jsonl", "test2.jsonl", "test3.jsonl", "test4.jsonl", "test5.jsonl", "test6.jsonl")
-"""File of each release; a release contains the earlier ones."""
+"""Files by release; each release contains the earlier ones."""
 MAX_TEXT = 500_000
 MAX_UNPACKED_BYTES = 256 * 2**20
 _LIMITS = Limits(file_bytes=4 * 2**30, line_bytes=256 * 2**20)
-"""Limits of a file and a line: the published files have 0.1 to 1.3 gigabytes, and a line has all
-tests of its problem."""
+"""Size limits of a file and a line: the published files have 0.1 to 1.3 gigabytes, and a line has
+all tests of its problem."""
 _IMPORTED = (
     "string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random",
     "statistics", "itertools", "functools", "operator", "io", "sys", "json",
@@ -67,7 +67,7 @@ class _Row(BaseModel):
 
 
 def load(data: Path | None = None, file: str = FILES[0]) -> Reading[CodeProblem]:
-    """Read every problem of a file in its order. Raises DataError."""
+    """Read every problem in file order. Raises DataError."""
     path = find(data_root("LiveCodeBench", data, SOURCE), _FOLDERS, file, SOURCE)
     return read_lines(path, lambda _, value: _problem(value), _LIMITS)
 

@@ -1,4 +1,4 @@
-"""Location of a published data set: the path of `--data`, else that of LOOPLINE_DATA."""
+"""Location of a published data set: the path given by `--data`, else by LOOPLINE_DATA."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from loopline.trainers.data.json_files import SUFFIXES
 
 
 def data_root(name: str, data: Path | None, source: str) -> Path:
-    """Return the folder to search. Raises DataError that says where the data set `name` comes
-    from."""
+    """Return the folder to search. Raises DataError that states where to get the data set
+    `name`."""
     where = (
         f"Get it from {source} and point to it: --data FOLDER, or {VARIABLE}=FOLDER in the "
         "environment."
@@ -39,8 +39,8 @@ def find(root: Path, folders: Sequence[str], file: str, source: str) -> Path:
 
 
 def find_first(root: Path, folders: Sequence[str], patterns: Sequence[str]) -> tuple[Path, ...]:
-    """Return the files, plain or compressed, of the first of `patterns` (as `Path.glob` takes them)
-    that has any in one of the folders below `root`, sorted; empty where there is none. Earlier
+    """Return the files, plain or compressed, that match the first of `patterns` (as in `Path.glob`)
+    with any match in one of the folders below `root`, sorted; empty if none matches. Earlier
     folders take precedence over earlier patterns."""
     for folder in folders:
         for pattern in patterns:
@@ -54,7 +54,7 @@ def find_first(root: Path, folders: Sequence[str], patterns: Sequence[str]) -> t
 def not_found_error(
     root: Path, folders: Sequence[str], patterns: Sequence[str], source: str
 ) -> DataError:
-    """Return the error for files that `find_first` has not found."""
+    """Return the error for files that `find_first` did not find."""
     below = ", ".join(folder for folder in folders if folder)
     return DataError(
         f"{root}: no file {' or '.join(patterns)} (or .xz, .gz) was found in it, nor in {below} "
@@ -63,7 +63,6 @@ def not_found_error(
 
 
 def plain_or_compressed(folder: Path, file: str) -> Path | None:
-    """Return the file of that name in the folder, or a compressed one; None where neither
-    exists."""
+    """Return the file with this name in the folder, plain or compressed; None if neither exists."""
     candidates = (folder / f"{file}{suffix}" for suffix in SUFFIXES)
     return next((path for path in candidates if path.is_file()), None)

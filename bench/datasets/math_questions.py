@@ -1,4 +1,4 @@
-"""Shared parts of the readers of mathematics."""
+"""Helpers shared by the readers of math problems."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class MathQuestion:
     id: str
     question: str
     answer: str
-    """Answer in the form that a checker takes: a number, or LaTeX between dollar signs."""
+    """Answer in a checker's form: a number, or LaTeX between dollar signs."""
     kind: AnswerKind = "Numerical"
     several: bool = False
-    """Whether the answer consists of several."""
+    """Whether there are several answers."""
     unit: str | None = None
-    """Unit of the answer, which does not contain it."""
+    """Unit of the answer; `answer` does not contain it."""
     subject: str = ""
     tolerance: float | None = None
-    """Tolerance of a number, where the problem states one."""
+    """Tolerance of a number, if the problem states one."""
     split: str = ""
-    """Split of the data set, where its problems come from several."""
+    """Split of the problem, if the data set's problems come from several."""

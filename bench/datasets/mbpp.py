@@ -1,13 +1,13 @@
 """MBPP (google-research, CC-BY-4.0): short functions, each with a few assertions.
 
-Published twice: the full set as JSON lines with `text`, and a list of 427 that were looked through
-by hand (sanitized) with `prompt`. Each assertion is a test.
+Published twice: the full set as JSON lines with `text`, and a hand-checked list of 427 (sanitized)
+with `prompt`. Each assertion is a test.
 
-*To measure*, all assertions are shown, as its authors showed them: nothing is hidden. The full
-set's further, harder ones (`challenge_test_list`, of a few problems) are not part of that.
+*For measuring*, all assertions are shown, as the authors did: nothing is hidden. The harder
+assertions of a few problems in the full set (`challenge_test_list`) are left out.
 
-*To train on*, that would pay for a table of the assertions' values. So only the first one is shown,
-for the function's name and its arguments, and the harder ones are tests too.
+*For training*, that would reward a lookup table of the assertions' values. So only the first
+assertion is shown, for the function's name and its arguments, and the harder ones are tests, too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _SanitizedRow(BaseModel):
 def load(
     version: str = "sanitized", data: Path | None = None, *, training: bool = False
 ) -> Reading[CodeProblem]:
-    """Read every problem in the order of the file, for measuring or for training. Raises DataError,
+    """Read every problem in file order, for measuring or for training. Raises DataError, and
     UsageError for another version."""
     if version not in VERSIONS:
         raise UsageError(f"MBPP has no version {version!r}; it has {' and '.join(VERSIONS)}")
@@ -84,7 +84,7 @@ def _problem(
         CodeProblem,
         id=name,
         statement=text,
-        # They show the function's name and its arguments.
+        # Examples show the function's name and its arguments.
         examples=assertions[:example_count],
         tests=assertions,
         setup="\n".join(filter(None, (imports_for(tests, code), setup))),

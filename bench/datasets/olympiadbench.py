@@ -1,11 +1,11 @@
-"""OlympiadBench's text-only English problems of mathematics (OpenBMB/OlympiadBench, MIT).
+"""OlympiadBench's text-only English math problems (OpenBMB/OlympiadBench, MIT).
 
-Two files of the same fields: `test.jsonl`, as Qwen2.5-Math evaluates on it (675 problems), and
-`OE_TO_maths_en_COMP.parquet`, its authors' release of today (674). Answers are LaTeX: a number, an
-expression, a tuple or an interval, sometimes several; they are compared part by
-part (`loopline.workers.judging.expressions`), each right against itself
-(`tests/bench/test_answer_cases`). 2349 is published as `$221,$8$`, of which 221 alone would be
-right: it is fixed here.
+Two files with the same fields: `test.jsonl`, used by Qwen2.5-Math (675 problems), and
+`OE_TO_maths_en_COMP.parquet`, the authors' current release (674). Answers are LaTeX: a number, an
+expression, a tuple or an interval, sometimes several; they are compared part by part
+(`loopline.workers.judging.expressions`). Every answer is right against itself
+(`tests/bench/test_answer_cases`). The answer of 2349 is published as `$221,$8$`, for which a bare
+221 would be right; it is corrected here.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ class _Row(BaseModel):
 
 
 def load(data: Path | None = None) -> Reading[MathQuestion]:
-    """Read all problems in the order of the file, which `data` may name itself. Raises
-    DataError."""
+    """Read all problems in file order; `data` may be the file itself. Raises DataError."""
     path = _path(data)
     if path.suffix == ".parquet":
         return read_rows(path, tuple(_Row.model_fields), lambda _, value: _question(value))

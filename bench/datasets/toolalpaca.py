@@ -1,11 +1,11 @@
-"""ToolAlpaca's two evaluations (tangqiaoyu/ToolAlpaca, Apache-2.0), of simulated and of real APIs:
-a JSON list of APIs each.
+"""ToolAlpaca's two evaluations (tangqiaoyu/ToolAlpaca, Apache-2.0), on simulated and on real APIs:
+each is a JSON list of APIs.
 
 Each API comes with functions, instructions, and for each instruction the actions of a golden
-solution. What is really in them: placeholders where a value comes out of an earlier call
-(`${animeId from searchAnime}`), so that the input is not JSON; an action `getDetails` that stands
-for asking the user; actions marked `[Optional]`. What a function takes is told in a line of its
-description, each parameter with its type in words.
+solution. Peculiarities of the data: a placeholder stands for a value from an earlier call
+(`${animeId from searchAnime}`), so the input is not JSON; the action `getDetails` means asking the
+user; some actions are marked `[Optional]`. A line of a function's description lists its parameters,
+each with its type in words.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TYPES: dict[str, JsonObject] = {
     "Object": {"type": "object"},
     "Array[string]": {"type": "array", "items": {"type": "string"}},
 }
-"""JSON schema by the words before the first full stop; a parameter of any other type takes any
+"""JSON schema by the words before the first period; a parameter of any other type takes any
 value."""
 
 
@@ -58,18 +58,18 @@ class Action:
 
     name: str
     written: str
-    """Input as it is in the file."""
+    """Input as written in the file."""
     arguments: JsonObject | None
-    """Input as JSON; None where a placeholder replaces a value."""
+    """Input as JSON; None if a placeholder replaces a value."""
     optional: bool
 
 
 @dataclass(frozen=True)
 class Question:
-    """An instruction to one API."""
+    """An instruction for one API."""
 
     id: str
-    """API and place among its instructions from 0: `Axolotl/3`."""
+    """API and index of the instruction, from 0: `Axolotl/3`."""
     api: str
     functions: dict[str, str]
     """Description, parameters and result of each function."""
@@ -78,8 +78,7 @@ class Question:
 
 
 def tools_of(question: Question) -> tuple[ToolSpec, ...]:
-    """Return the functions in the form in which a model is offered them. Raises Unreadable for an
-    invalid one."""
+    """Return the functions in the form offered to a model. Raises Unreadable for an invalid one."""
     return tuple(_tool(name, text) for name, text in question.functions.items())
 
 
@@ -112,17 +111,17 @@ class _Api(BaseModel):
     Instructions: list[str]
     Golden_Answers: list[Any]
     Authentication: dict[str, JsonValue] = {}
-    """Parameters of a real API that hold its users' keys, which no instruction contains."""
+    """Parameters of a real API for its users' keys, which no instruction contains."""
 
 
 def load(data: Path | None = None, evaluation: str = "simulated") -> Reading[Question]:
-    """Read a published file, where it is found. Raises DataError."""
+    """Find and read a published file. Raises DataError."""
     file = FILES[evaluation]
     return read(find(data_root("ToolAlpaca", data, SOURCE), _FOLDERS, file, SOURCE))
 
 
 def read(path: Path) -> Reading[Question]:
-    """Read every instruction of every API, and note what could not be read."""
+    """Read every instruction of every API, and note unreadable ones."""
     skipped: list[Skipped] = []
     questions: list[Question] = []
     try:
@@ -162,8 +161,8 @@ def _question(api: _Api, at: int) -> Question:
 
 
 def _remove_key_parameters(keys: dict[str, JsonValue], text: str) -> str:
-    """Return a function's description without the parameters that hold keys: the program that calls
-    the API for a model adds those."""
+    """Return a function's description without its key parameters: the program that calls the API
+    for a model adds them."""
     line = _PARAMETERS.search(text)
     if not keys or line is None:
         return text

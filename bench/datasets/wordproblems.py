@@ -1,7 +1,7 @@
 """The generator of `agents/environments/word_problems` as a data set.
 
 `held_out` (the default) mixes the four splits that are kept away from training in equal parts, and
-each item says which it is of; a single split can be asked for by name.
+each item states its split; a single split can be selected by name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_SAMPLES = 100_000
 
 
 def load(request: Request) -> Dataset:
-    """Generate problems, the same for the same split, number and seed."""
+    """Generate problems; the same split, number and seed yield the same problems."""
     if request.data is not None:
         raise UsageError("--data is of no use here: word problems are generated, not read")
     samples = DEFAULT_SAMPLES if request.samples is None else request.samples
@@ -32,7 +32,7 @@ def load(request: Request) -> Dataset:
         [_item(problem) for problem in generate(split, share, request.seed)]
         for split, share in zip(splits, shares, strict=True)
     ]
-    # Alternating, so that a run which stops early has seen all splits equally.
+    # Splits alternate, so a run that stops early has seen all of them equally.
     items = tuple(group[at] for at in range(max(shares)) for group in groups if at < len(group))
     source = f"generated from seed {request.seed}"
     reference = best_constant([item.gold for item in items])

@@ -1,1 +1,1 @@
-"""Grids of trainings that answer a question about methods, with claims over seeds."""
+"""Grids of trainings that answer questions about methods, with claims over seeds."""

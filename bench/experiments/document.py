@@ -1,4 +1,5 @@
-"""The report of an experiment, written once for a terminal and as Markdown, HTML and JSON."""
+"""The report of an experiment, written once and rendered for a terminal and as Markdown, HTML and
+JSON."""
 
 from __future__ import annotations
 
@@ -18,14 +19,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH = 140
-"""Columns of the output without a terminal."""
+"""Width of the output without a terminal, in columns."""
 Table = tuple[list[str], list[list[str]]]
 """Heading and rows of a table."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """Tables and drawings of one thing; a report of one thing has one, without a heading."""
+    """Tables and drawings of one subject; a report with one subject has a single section without a
+    heading."""
 
     tables: Mapping[str, Table]
     """Tables by caption; a table without rows is left out."""
@@ -37,7 +39,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """Content of a report. It holds no markup: text that a model wrote stays text."""
+    """Content of a report. It contains no markup, so a model's text stays text."""
 
     title: str
     about: str
@@ -47,11 +49,11 @@ class Document:
     closing: Collection[str] = ()
     """Sentences at the end."""
     words: Collection[str] = field(default_factory=tuple[str, ...])
-    """Columns, in addition to the first, that hold words instead of numbers."""
+    """Columns, besides the first, with words instead of numbers."""
 
 
 def publish(document: Document, report: Record, output: Path) -> None:
-    """Write `report.md`, `report.html` and `report.json`, and show it on the terminal."""
+    """Write `report.md`, `report.html` and `report.json`, and show the document on the terminal."""
     import sys
 
     from rich.console import Console
@@ -80,7 +82,7 @@ def markdown(document: Document) -> str:
 
 
 def html(document: Document) -> str:
-    """Return the same as one HTML file that needs nothing else."""
+    """Return the same document as one self-contained HTML file."""
     parts = [f"<h1>{escape(document.title)}</h1>", _add_break_points(document.about)]
     parts += [f'<p class="lead">{escape(verdict)}</p>' for verdict in document.verdicts]
     for section in document.sections:
@@ -97,7 +99,7 @@ def html(document: Document) -> str:
 
 
 def show(document: Document, output: Path | None, console: Console) -> None:
-    """Print a document on a terminal; `output` is None where nothing was written."""
+    """Print a document on a terminal; `output` is None if nothing was written."""
     from rich.markup import escape as plain
 
     from loopline.runtime.terminal.tables import new_table
@@ -113,7 +115,7 @@ def show(document: Document, output: Path | None, console: Console) -> None:
             drawn = new_table(*head, words=(head[0], *document.words))
             for row in rows:
                 drawn.add_row(*map(plain, row))
-            # Not the table's title: that is folded where the table is narrow.
+            # Not the table's title, which wraps if the table is narrow.
             say(f"\n{caption}:")
             console.print(drawn)
     console.print()

@@ -1,7 +1,7 @@
 """Runner of every grid of trainings: its folder, its cells in separate processes, and Ctrl-C.
 
 A cell is one training with its measurement: a record with a name, a folder and the cells that it
-needs. What is finished is not done again, so the same command goes on where it stopped.
+needs. Finished cells are not repeated, so the same command resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ CellT = TypeVar("CellT", bound=Cell)
 
 
 Verdict = Literal["more", "less", "no difference found"]
-"""Verdict about other seeds and items, by whether the interval of a difference contains zero."""
+"""Verdict on a difference, generalized to other seeds and items: whether its interval contains
+zero."""
 
 
 class Bounds(Record):
@@ -64,15 +65,16 @@ class Bounds(Record):
 
     @classmethod
     def paired(cls, first: Sequence[float], second: Sequence[float]) -> Bounds:
-        """Return first less second, item by item, by bootstrap over items."""
+        """Return the mean of first minus second, item by item, with a bootstrap interval over
+        items."""
         return cls.of(bootstrap_difference(first, second))
 
     @classmethod
     def of_seeds(cls, cells: Sequence[Sequence[float]], *, least: float) -> Bounds:
-        """The mean of a table of seeds by items, whose values are from `least` to 1; of differences
-        that are paired by seed and item, the mean difference. Seeds and items are drawn together
-        (`pigeonhole_bootstrap`), and few seeds do not stretch the interval beyond what can be.
-        Where all values are the same, it is as wide as Wilson's interval lets other items be."""
+        """Return the mean of a table of seeds by items, with values from `least` to 1; for
+        differences paired by seed and item, the mean difference. Seeds and items are resampled
+        together (`pigeonhole_bootstrap`), and the interval is clipped to possible values. If all
+        values are equal, its width comes from Wilson's interval for unseen items."""
         first = cells[0][0]
         if all(value == first for row in cells for value in row):
             unlike = wilson(0, len(cells[0])).high
@@ -92,8 +94,8 @@ class Bounds(Record):
 
 
 def conduct(output: Path, work: Callable[[], T | None]) -> T:
-    """Return the result of `work`, called while the folder is locked. Raises `BenchError`;
-    SystemExit after Ctrl-C, which `work` reports by None or KeyboardInterrupt."""
+    """Return the result of `work`, which is called with the folder locked. Raises `BenchError`, and
+    SystemExit after Ctrl-C, which `work` signals by None or KeyboardInterrupt."""
     try:
         with lock_output(output):
             result = work()
@@ -116,8 +118,8 @@ def run_cells(
     finished: Callable[[Any], bool],
     progress: JobProgress,
 ) -> bool:
-    """Run the unfinished cells, `jobs` at a time, each after those that it needs; return False if
-    it was interrupted. Raises `TrainingError`."""
+    """Run the unfinished cells, `jobs` at a time, each after the cells that it needs; return False
+    if interrupted. Raises `TrainingError`."""
     left = [cell for cell in cells if not finished(cell)]
 
     def ready(cell: CellT) -> bool:
@@ -129,7 +131,7 @@ def run_cells(
 
 
 def claim(output: Path, settings: BaseModel, *, free: Mapping[str, Any] | None = None) -> None:
-    """Claim a folder for these settings. `free` names fields, as pydantic's `exclude` does, that
+    """Claim a folder for these settings. `free`: fields, in the form of pydantic's `exclude`, that
     may differ from those in an existing folder. Raises `BenchError` if it belongs to another
     experiment."""
     path = output / SETTINGS

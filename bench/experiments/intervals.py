@@ -1,5 +1,5 @@
-"""Estimates with their intervals, as words and as drawings: shares of what was solved, and paired
-differences in percentage points."""
+"""Estimates with their intervals, as words and drawings: solved shares, and paired differences in
+percentage points."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def points(value: Estimate) -> str:
 
 
 def solved_plot(arms: Iterable[tuple[str, Estimate, Sequence[float]]]) -> str:
-    """Plot of each arm's share, with its seeds as small dots."""
+    """Plot each arm's share, with its seeds as small dots."""
     lines = [
         intervals.Line(f"{name}: {share(value)}", _interval(value), f"arm-{at % 6}", tuple(seeds))
         for at, (name, value, seeds) in enumerate(arms)
@@ -42,7 +42,7 @@ def solved_plot(arms: Iterable[tuple[str, Estimate, Sequence[float]]]) -> str:
 
 
 def differences_plot(claims: Iterable[tuple[str, str, Estimate]]) -> str:
-    """Plot one arm less another, paired; grey where the interval contains zero."""
+    """Plot paired differences between arms; grey if the interval contains zero."""
     lines = [
         intervals.Line(
             f"{first} − {second}: {points(gap)}",

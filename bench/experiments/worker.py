@@ -1,5 +1,5 @@
-"""`python -m loopline.bench.experiments.worker OUTPUT EXPERIMENT`: a process that does one cell, on
-one core, by `run_job` of `experiments/EXPERIMENT/cell.py`.
+"""`python -m loopline.bench.experiments.worker OUTPUT EXPERIMENT`: a process that runs one cell on
+one core, with `run_job` of `experiments/EXPERIMENT/cell.py`.
 
 See `loopline.trainers.core.job_processes`.
 """

@@ -1,2 +1,2 @@
-"""`bench improve`: does the closed loop pay, on kinds of questions that the small model has never
-seen?"""
+"""`bench improve`: does the closed loop pay off on kinds of questions that the small model has
+never seen?"""

@@ -1,6 +1,5 @@
-"""The attacks of `bench faults` on the real `runtime up`: its workers are those that its supervisor
-reports, Redis is a server that it has joined through a proxy, and the supervisor itself can be
-killed, too."""
+"""The attacks of `bench faults` on a real `runtime up`: the supervisor reports the workers, Redis
+is behind a proxy, and the supervisor itself can be killed, too."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ from loopline.runtime.supervise.control import ask_supervisor
 
 @dataclass(slots=True)
 class SupervisedSlot(Slot):
-    """Worker of the supervisor, which chose its name."""
+    """Worker of the supervisor, which chooses its name."""
 
     label: str = ""
 
@@ -45,16 +44,16 @@ class SupervisedSlot(Slot):
 
 
 class SupervisedFleet(Fleet):
-    """The workers of a supervisor, which replaces each one that ends."""
+    """The workers of a supervisor, which replaces each worker that exits."""
 
     def __init__(self, deployment: Deployment, start: Callable[[], Awaitable[None]]) -> None:
-        """Create a fleet; `start` starts the deployment's supervisor again, and waits until its
-        workers are ready."""
+        """Create a fleet; `start` restarts the deployment's supervisor and waits until its workers
+        are ready."""
         super().__init__((), deployment.state.path, _has_no_settings)
         self.ready: frozenset[str] = frozenset()
         """Names of ready workers."""
         self.uncounted_seconds = 0.0
-        """CPU seconds of workers that died with their supervisor, so that nobody waited for
+        """CPU seconds of workers that died with their supervisor, so that no process waited for
         them."""
         self._deployment = deployment
         self._start_again = start
@@ -62,7 +61,7 @@ class SupervisedFleet(Fleet):
         self._stopped: set[str] = set()
 
     def refresh(self) -> None:
-        """Ask the supervisor. While it is away no worker is ready."""
+        """Ask the supervisor for its workers. While the supervisor is down, no worker is ready."""
         workers = self._workers()
         self.ready = frozenset(worker["name"] for worker in workers if worker["state"] == "ready")
         if not workers:
@@ -102,11 +101,11 @@ class SupervisedFleet(Fleet):
         self._signal(slot, signal.SIGCONT)
 
     def revive(self) -> list[str]:
-        """Do nothing: the supervisor revives them; its log names those that died by themselves."""
+        """Do nothing: the supervisor restarts workers, and its log lists those that crashed."""
         return []
 
     async def restart(self) -> None:
-        """Kill the supervisor, and with it all workers, by SIGKILL; then start another one. Raises
+        """Kill the supervisor and its workers with SIGKILL, then start another supervisor. Raises
         `BenchError` if it does not start."""
         for pid in self._pids.values():
             with contextlib.suppress(psutil.Error):
@@ -128,7 +127,7 @@ def _has_no_settings(slot: Slot) -> NoReturn:
 
 
 class SupervisedMonitor(Monitor):
-    """Monitor that takes the ready workers from the supervisor."""
+    """Monitor that gets the ready workers from the supervisor."""
 
     def __init__(self, fleet: SupervisedFleet) -> None:
         super().__init__(fleet, ())
@@ -145,7 +144,7 @@ class SupervisedMonitor(Monitor):
 
 
 class KillSupervisor(Attack):
-    """Attack that `bench faults` has as well, for the supervisor alone."""
+    """Attack on only the supervisor, which `bench faults` has, too."""
 
     name, weight, about = NAME, 8, ABOUT
 

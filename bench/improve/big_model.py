@@ -1,5 +1,5 @@
-"""The big model of the stream: an endpoint that works each question out as the generator does, and
-is wrong in a stated share of them, with one operation of its working exchanged."""
+"""The big model of the stream: an endpoint that solves each question like the generator, but
+answers a stated share of them wrongly by exchanging one operation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BigModel:
         self._seed = seed
 
     def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ScriptedReply:
-        """Return the next turn of a conversation on one of its problems."""
+        """Return the next turn of a conversation about one of the problems."""
         at = max(n for n, message in enumerate(messages) if message.role == "user")
         problem = self._problems.get(messages[at].content)
         if problem is None:
@@ -39,12 +39,12 @@ class BigModel:
         return _spoken(turns[min(done, len(turns) - 1)].text)
 
     def is_right(self, problem: WordProblem) -> bool:
-        """Whether it answers rightly."""
+        """Whether the endpoint answers this problem correctly."""
         return unit_interval("big", self._seed, problem.id) < self._accuracy
 
     def _turns(self, problem: WordProblem, *, calculator: bool) -> list[Turn]:
         solved = problem if self.is_right(problem) else turned(problem)
-        # It names no steps: it only calculates.
+        # The endpoint does not name steps, it only calculates.
         solved = replace(solved, links=tuple(replace(link, label="") for link in solved.links))
         kind = "solo" if calculator else "solo_without_tools"
         worked = dialogue(kind, solved, random.Random(problem.id))
@@ -52,7 +52,8 @@ class BigModel:
 
 
 def turned(problem: WordProblem) -> WordProblem:
-    """Return the problem with another operation in its last equation, and so a wrong answer."""
+    """Return the problem with another operation in its last equation, and therefore a wrong
+    answer."""
     link = problem.links[-1]
     part = link.parts[-1]
     *before, last = part.equations

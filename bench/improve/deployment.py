@@ -1,13 +1,12 @@
-"""The deployment that a stream runs on: the real `runtime up` of a profile, with an endpoint as its
-big model, on a Redis behind a proxy. While it serves it can be attacked
-(`loopline.bench.improve.attacks`).
+"""The deployment of a stream: a real `runtime up` of a profile, with an endpoint as its big model
+and a Redis behind a proxy. It can be attacked while it serves (`loopline.bench.improve.attacks`).
 
-    FOLDER/profile.toml    what it is started with
-    FOLDER/up.log          what its supervisor says
-    FOLDER/state/          its state, with the store of recorded runs
+    FOLDER/profile.toml    its profile
+    FOLDER/up.log          its supervisor's log
+    FOLDER/state/          its state, including the store of recorded runs
     FOLDER/redis/          the append-only file of its Redis
 
-One that was killed goes on with what it has there.
+After a kill, it resumes from these files.
 """
 
 from __future__ import annotations
@@ -51,12 +50,11 @@ from loopline.workers.scripted_api.answer import Reply
 from loopline.workers.scripted_api.server import ScriptedServer
 
 _LEFT_SECONDS = 60.0
-"""Seconds for the deployment of a killed stream to end; Linux has sent its supervisor the
-signal."""
+"""Seconds that a killed stream's deployment has to exit; Linux has signalled its supervisor."""
 _POLL_SECONDS = 0.1
 _STARTS = 5
-"""Starts in all: a supervisor that can't reach its Redis when it starts gives up, and another one
-is started."""
+"""Maximum number of starts: a supervisor that can't reach its Redis at startup gives up, and
+another one is started."""
 _SUPERVISOR: Mapping[str, object] = {
     "supervisor.backoff_seconds": 0.1,
     "supervisor.backoff_max_seconds": 1.0,
@@ -65,8 +63,8 @@ _SUPERVISOR: Mapping[str, object] = {
 
 
 def profile_text(extends: str, values: Mapping[str, object]) -> str:
-    """Return a profile's file: values by dotted names. Leases are short and attempts many, as in
-    `bench faults`: every question has to be answered, whatever happens to its workers."""
+    """Return the content of a profile: values by dotted name. Leases are short and attempts many,
+    as in `bench faults`: every question must be answered despite all attacks on workers."""
     bus = bus_settings("redis://127.0.0.1").model_dump(exclude_unset=True, exclude={"redis_url"})
     shared = {f"bus.{name}": value for name, value in bus.items()}
     lines = [
@@ -85,14 +83,14 @@ class _UnderAttack:
 
 
 class StreamDeployment:
-    """Context in which everything runs. Raises `UserError` and `BenchError` where something does
+    """Context manager of the whole deployment. Raises `UserError` and `BenchError` if a part does
     not start."""
 
     def __init__(
         self, folder: Path, profile: Callable[[str], str], reply: Reply, attack_every: int
     ) -> None:
-        """Create a deployment. `profile` returns the profile's text for the endpoint's URL; `reply`
-        the endpoint's answers; `attack_every`: steps between two attacks, on average."""
+        """Create a deployment. `profile` returns the profile's text for the endpoint's URL, and
+        `reply` the endpoint's answers; `attack_every`: mean steps between two attacks."""
         self._folder = folder.resolve()
         self._profile = profile
         self._reply = reply
@@ -118,7 +116,7 @@ class StreamDeployment:
 
     @property
     def settings(self) -> Settings:
-        """Settings that reach the deployment."""
+        """Settings for connecting to the deployment."""
         run = self._up.state.running()
         url = self._proxy.url if run is None else run.redis_url
         return load_resolved_file(self._up.state.resolved).with_redis_url(url)
@@ -129,14 +127,14 @@ class StreamDeployment:
 
     @property
     def uncounted_seconds(self) -> float:
-        """CPU seconds that the system did not charge to this process: of workers whose supervisor
-        was killed."""
+        """CPU seconds that the system did not charge to this process: those of workers whose
+        supervisor was killed."""
         return self._fleet.uncounted_seconds
 
     @asynccontextmanager
     async def attacked(self, seed: int, name: str) -> AsyncGenerator[Counter[str]]:
-        """Attack it during the block, by the plan of this seed and name, and restore it at the end;
-        the counter then holds the attacks."""
+        """Attack the deployment during the block, with the plan for this seed and name, and restore
+        it at the end; the counter then contains the attacks."""
         injected = Counter[str]()
         if not self._attack_every:
             yield injected
@@ -177,7 +175,7 @@ class StreamDeployment:
             self._up.kill()
 
     async def _start(self) -> None:
-        """Raises `BenchError`."""
+        """Start the supervisor and wait for its workers. Raises `BenchError`."""
         for left in reversed(range(_STARTS)):
             try:
                 await self._up.start()
@@ -200,7 +198,7 @@ class StreamDeployment:
             await asyncio.sleep(_POLL_SECONDS)
 
     def _is_ready(self) -> bool:
-        """Raises `BenchError` where the supervisor has ended."""
+        """Whether all workers are ready. Raises `BenchError` if the supervisor has exited."""
         run = self._up.state.running()
         if run is None:
             raise BenchError(f"the deployment has ended: see {self._folder / 'up.log'}")

@@ -28,20 +28,20 @@ class Bounds(Record):
 
 
 class Stretch(Record):
-    """A part of a stream, or the same part of several."""
+    """A part of a stream, or the same part of several streams."""
 
     questions: int
     right: int
     accepted: int
-    """Answers of the small model that became the run's."""
+    """Number of small-model answers that became the run's answer."""
     served_usd: float
     """US dollars paid for the answers of both models."""
     learning_usd: float
-    """US dollars paid for the trainings and the comparisons of the rounds in it."""
+    """US dollars paid for trainings and comparisons of the rounds in this part."""
 
     @property
     def dollars(self) -> float:
-        """US dollars per question, with the cost of learning."""
+        """US dollars per question, including the cost of learning."""
         return (self.served_usd + self.learning_usd) / max(1, self.questions)
 
     @property
@@ -95,7 +95,7 @@ class Sizes(Protocol):
 
 
 class Streamed(Protocol):
-    """A stream of any questions."""
+    """A stream of any kind of questions."""
 
     @property
     def settings(self) -> Sizes: ...
@@ -116,7 +116,7 @@ class Streamed(Protocol):
 
 
 class LoopReport(Record, ABC):
-    """Figures that streams of all kinds of questions share."""
+    """Figures shared by streams of all kinds of questions."""
 
     @property
     @abstractmethod
@@ -125,13 +125,13 @@ class LoopReport(Record, ABC):
 
     @property
     def quarters(self) -> tuple[Stretch, ...]:
-        """Quarters of the stream, over all seeds together."""
+        """Quarters of the stream, summed over all seeds."""
         parts = [quarters_of(result) for result in self.streams]
         return tuple(total(same) for same in zip(*parts, strict=True))
 
     @property
     def dollars_ratio(self) -> float:
-        """Dollars of a question in the last quarter divided by those in the first."""
+        """Dollars per question in the last quarter, divided by those in the first."""
         first, *_, last = self.quarters
         return last.dollars / first.dollars if first.dollars else math.inf
 
@@ -156,7 +156,7 @@ class LoopReport(Record, ABC):
 
     @property
     def poison_caught(self) -> bool | None:
-        """Whether no poisoned batch was promoted; None where no batch was poisoned."""
+        """Whether no poisoned batch was promoted; None if no batch was poisoned."""
         poisoned = [result.poisoned for result in self.streams if result.poisoned is not None]
         return not any(decision.promoted for decision in poisoned) if poisoned else None
 
@@ -171,7 +171,7 @@ class LoopReport(Record, ABC):
 
     @property
     def common_json(self) -> dict[str, Any]:
-        """Return the shared part of the line of `--json`."""
+        """Return the shared part of the `--json` line."""
         return {
             "dollars_ratio": self.dollars_ratio,
             "accuracy_change": self.accuracy_change.estimate,
@@ -200,7 +200,7 @@ class ImproveReport(LoopReport):
 
     @property
     def small_model_gain(self) -> Bounds:
-        """Gain on the held-out questions, paired, in points."""
+        """Paired gain on the held-out questions, in points."""
         return paired_change(
             [right for result in self.results for right in result.before],
             [right for result in self.results for right in result.after],
@@ -219,7 +219,7 @@ class ImproveReport(LoopReport):
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Return the line of `--json`."""
+        """Return the `--json` line."""
         gain = self.small_model_gain
         return {
             **self.common_json,
@@ -241,7 +241,7 @@ def seed_facts(result: StreamResult) -> dict[str, Any]:
 
 
 def common_seed_facts(result: Streamed) -> dict[str, Any]:
-    """Summary of one seed that streams of all questions share."""
+    """Summary of one seed, shared by streams of all kinds of questions."""
     first, *_, last = quarters = quarters_of(result)
     return {
         "seed": result.settings.seed,
@@ -259,8 +259,7 @@ def quarters_of(result: Streamed) -> tuple[Stretch, ...]:
 
 
 def stretch(result: Streamed, begin: int, end: int) -> Stretch:
-    """Return the stretch of the questions from `begin` to before `end`, with the rounds that they
-    led to."""
+    """Return the stretch of the questions from `begin` to before `end`, with their rounds."""
     part = result.questions[begin:end]
     gpu_second = result.settings.prices.gpu_second
     learning = [
@@ -278,7 +277,7 @@ def stretch(result: Streamed, begin: int, end: int) -> Stretch:
 
 
 def difference(right: int, count: int, other_right: int, other_count: int) -> Bounds:
-    """Difference of two shares of different questions, in points: the interval of Newcombe (1998,
+    """Difference of two shares over different questions, in points, with Newcombe's interval (1998,
     method 10) from both shares' Wilson intervals."""
     first, second = wilson(right, count), wilson(other_right, other_count)
     gap = first.estimate - second.estimate
@@ -288,13 +287,13 @@ def difference(right: int, count: int, other_right: int, other_count: int) -> Bo
 
 
 def paired_change(before: Sequence[bool], after: Sequence[bool]) -> Bounds:
-    """Change on the same questions, in points."""
+    """Paired change on the same questions, in points."""
     gap = bootstrap_difference([float(right) for right in after], [float(r) for r in before])
     return Bounds(estimate=gap.estimate * 100, low=gap.low * 100, high=gap.high * 100)
 
 
 def batches_of(results: Sequence[Streamed]) -> list[Stretch]:
-    """Stretches of all seeds together, batch by batch."""
+    """Stretches summed over all seeds, batch by batch."""
     settings = results[0].settings
     parts: list[Stretch] = []
     for begin in range(0, settings.questions, settings.batch):

@@ -36,15 +36,15 @@ class StreamPriceOptions(JsonOptions):
     panel: ClassVar[str] = "Prices"
 
     big_prompt_usd: float = Field(default=_PRICES.big_prompt, gt=0, le=1e6)
-    """US dollars per million tokens that the big model reads."""
+    """US dollars per million prompt tokens of the big model."""
     big_completion_usd: float = Field(default=_PRICES.big_completion, gt=0, le=1e6)
-    """US dollars per million tokens that the big model writes."""
+    """US dollars per million completion tokens of the big model."""
     gpu_hour_usd: float = Field(default=_PRICES.gpu_hour, gt=0, le=1e6)
-    """US dollars of an hour of the GPU that serves and trains the small model."""
+    """US dollars per hour of the GPU that serves and trains the small model."""
     prompt_speed: float = Field(default=_PRICES.prompt_speed, gt=0)
-    """Tokens that it reads in a second, all requests together."""
+    """Prompt tokens per second that this GPU reads, over all requests."""
     completion_speed: float = Field(default=_PRICES.completion_speed, gt=0)
-    """Tokens that it writes in a second, all requests together."""
+    """Completion tokens per second that this GPU writes, over all requests."""
 
     @property
     def prices(self) -> Prices:
@@ -63,49 +63,49 @@ class ImproveOptions(StreamPriceOptions):
     panel: ClassVar[str] = "Stream"
 
     output: Annotated[Path, Argument()]
-    """Folder of the streams and the report."""
+    """Folder for the streams and the report."""
     worlds: bool = False
-    """Ask instructions in simulated worlds, of the team umi, in place of word problems."""
+    """Give the team umi instructions in simulated worlds, not word problems."""
     seeds: str = "1,2,3"
-    """Seeds, comma-separated: a stream each."""
+    """Seeds, comma-separated; one stream each."""
     questions: Annotated[int | None, _by_stream(_STREAM.questions, _WORLDS.questions)] = Field(
         default=None, ge=8, le=100_000
     )
-    """Questions of a stream."""
+    """Questions per stream."""
     batch: Annotated[int | None, _by_stream(_STREAM.batch, _WORLDS.batch)] = Field(
         default=None, ge=1
     )
-    """Questions between two looks whether a round is due."""
+    """Questions between two checks whether a round is due."""
     held_out: Annotated[int | None, _by_stream(_STREAM.held_out, _WORLDS.held_out)] = Field(
         default=None, ge=1, le=100_000
     )
-    """Questions, never served, that the small model alone is measured on."""
+    """Held-out questions, on which the small model alone is measured."""
     accuracy: float = Field(default=_STREAM.accuracy, ge=0, le=1)
-    """Share of the questions that the big model answers rightly."""
+    """Share of questions that the big model answers correctly."""
     attack_every: Annotated[int | None, _by_stream(_STREAM.attack_every, _WORLDS.attack_every)] = (
         Field(default=None, ge=0, le=100_000)
     )
-    """Steps between two attacks on the deployment, on average; 0 attacks nothing."""
+    """Mean steps between two attacks on the deployment; 0 for no attacks."""
     poison: Annotated[bool, Option("poison/--no-poison")] = True
-    """Whether a batch with turned labels follows upon the stream."""
+    """Whether a batch with swapped labels follows the stream."""
     model: Annotated[str | None, _by_stream(_STREAM.loop.training.model, _WORLDS.loop.model)] = None
     """Small model: a folder, a hub id or a micro model."""
     every: Annotated[int | None, _by_stream(_STREAM.loop.every, _WORLDS.loop.every)] = Field(
         default=None, ge=1
     )
-    """New escalations, or solved runs, that begin a round."""
+    """New escalations, or solved runs, that start a round."""
     tokens: Annotated[int | None, _by_stream("eight epochs", f"{_WORLDS.loop.tokens:,}")] = Field(
         default=None, ge=1
     )
-    """Tokens that go through the model in one round."""
+    """Training tokens per round."""
     rehearsal: Annotated[int, OnlyWith("--worlds", _asks_instructions)] = Field(
         default=_WORLDS.rehearsal, ge=0, le=100_000
     )
-    """Instructions of the kinds of the team's first training that are learned in each round."""
+    """Instructions from the team's first training that each round rehearses."""
     alpha: Annotated[float, OnlyWith("word problems, not with --worlds", _asks_word_problems)] = (
         Field(default=_STREAM.loop.alpha, gt=0, lt=1)
     )
-    """Bound of the share of all questions whose small answer is accepted and wrong."""
+    """Bound on the share of questions whose small answer is accepted and wrong."""
 
     @model_validator(mode="after")
     def _has_seeds(self) -> Self:
@@ -119,7 +119,7 @@ class ImproveOptions(StreamPriceOptions):
 
     @property
     def seed_numbers(self) -> list[int]:
-        """Raises ValueError."""
+        """The seeds as numbers. Raises ValueError."""
         try:
             return [int(seed) for seed in self.seeds.split(",")]
         except ValueError:
@@ -143,7 +143,6 @@ class ImproveOptions(StreamPriceOptions):
         return {"seed": seed, "prices": self.prices, "loop": loop, **self._said(*names)}
 
     def _said(self, *names: str) -> dict[str, Any]:
-        """Return those of these options that have a value; the stream's settings hold the
-        others."""
+        """Return the options with a value; the stream's settings have the others."""
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}

@@ -1,4 +1,4 @@
-"""A poisoned batch: a store with the same escalations, each with the answer to another question."""
+"""A poisoned batch: a store of the same escalations, each with the answer to another question."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from loopline.workers.recorder import TRAJECTORY_SCHEMA, Table, trajectory_row
 
 
 async def write_turned_store(store: Path, output: Path) -> int:
-    """Write a store with turned labels, unless it exists; return the number of its escalations.
-    Raises `UnreadableData` if there is no store."""
+    """Write a store with swapped labels, unless it exists; return its number of escalations. Raises
+    `UnreadableData` if there is no store."""
     runs = [escalation.run.id for escalation in read_escalations(store).records]
     folder = output / "trajectories"
     if folder.exists():

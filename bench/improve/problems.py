@@ -1,6 +1,6 @@
-"""The stream's questions: word problems of one link and two operations whose scheme no training has
-shown, from the generator's held-out structures. Questions that are served and questions that the
-small model is measured on never overlap."""
+"""The stream's questions: word problems with one link and two operations, whose scheme no training
+has shown, from the generator's held-out structures. Served questions and the small model's held-out
+questions never overlap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loopline.agents.environments.word_problems import (
 from loopline.trainers.distill.escalations import question_key
 
 OPERATIONS = 2
-"""Most operations of a question."""
+"""Maximum number of operations in a question."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Questions:
 
 
 def draw_questions(seed: int, count: int, held_out: int) -> Questions:
-    """Draw the questions, the same for the same seed and numbers."""
+    """Draw the questions: the same for the same seed and numbers."""
     source = stream(Split.UNSEEN_STRUCTURES, seed, Selection(chains=_is_short))
     by_question: dict[str, WordProblem] = {}
     while len(by_question) < count + held_out:

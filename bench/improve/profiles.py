@@ -1,5 +1,4 @@
-"""The profiles that streams run on: a shipped one of small models, with an endpoint as the big
-model."""
+"""Profiles for streams: shipped profiles of small models, with an endpoint as the big model."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ ROLES = ("umi_planner", "umi_caller", "umi_summarizer")
 
 
 def cascade_profile(settings: StreamSettings, url: str) -> str:
-    """Return `micro`, whose cascade asks the small model first."""
+    """Return profile `micro`, whose cascade asks the small model first."""
     loop = settings.loop
     values: dict[str, object] = {
         **_big(url, settings.prices),
@@ -33,7 +32,7 @@ def cascade_profile(settings: StreamSettings, url: str) -> str:
 
 
 def team_profile(loop: TeamLoopSettings, prices: Prices, url: str) -> str:
-    """Return `umi_micro`, whose three roles share one policy."""
+    """Return profile `umi_micro`, whose three roles share one policy."""
     values: dict[str, object] = {
         **_big(url, prices),
         **_small(loop.pool, prices),

@@ -63,7 +63,7 @@ def document(report: ImproveReport) -> Document:
 
 
 def verdicts(report: ImproveReport) -> list[str]:
-    """Return a sentence for each bar."""
+    """Return one sentence per bar."""
     change, gain = report.accuracy_change, report.small_model_gain
     word = {name: verdict_word(passed) for name, passed in report.bars.items()}
     lines = [
@@ -92,7 +92,7 @@ def attacks_in_words(attacks: Mapping[str, int]) -> str:
 
 
 def verdict_word(passed: bool) -> str:
-    """Word for whether a bar was met."""
+    """Return the word for whether a bar was met."""
     return "Held" if passed else "Missed"
 
 
@@ -102,7 +102,7 @@ def in_points(value: Bounds) -> str:
 
 
 def quarter_table(quarters: Sequence[Stretch], by: str = "by the small model") -> Table:
-    """Table with a line for each part; `by`: title of the share that the small side answered."""
+    """Table with one row per part; `by`: title of the share answered by the small side."""
     head = ["quarter", "questions", "dollars each", "right", by, "learning"]
     rows = [
         [
@@ -176,8 +176,7 @@ def plot(
     *,
     top: float | None = None,
 ) -> str:
-    """Plot a curve over the stream, as SVG. `size`: questions of a batch; `top`: end of the
-    axis."""
+    """Plot a curve over the stream, as SVG. `size`: questions per batch; `top`: end of the axis."""
     values = [value(part) for part in batches]
     x = svg.Scale(0.0, float(size * len(batches)), _LEFT, _WIDTH - _RIGHT)
     y = svg.Scale(0.0, top or max(values) * 1.1 or 1.0, _HEIGHT - _BOTTOM, _TOP)

@@ -1,5 +1,5 @@
-"""Shared steps of every stream, whatever it asks: it resumes in its folder, serves in batches,
-checks after each whether a round is due, waits for the store, and counts its CPU time."""
+"""Steps shared by all streams: resume in the folder, serve in batches, check after each batch
+whether a round is due, wait for the store, and count CPU time."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from loopline.trainers.core.output_folder import lock_output
 from loopline.workers.store.files import read_batches
 
 RECORDED_SECONDS = 120.0
-"""Seconds in which an ended run must reach the store."""
+"""Seconds within which an ended run must reach the store."""
 GO_ON = "the same `bench improve` command"
 LOOKS, SERVED, ATTACKS = "looks.jsonl", "served.jsonl", "attacks.jsonl"
 AT_ONCE = 32
-"""Most questions that are asked at the same time."""
+"""Maximum number of questions in flight."""
 
 
 class Timed(Record):
-    """Result of a stream with its compute."""
+    """Result of a stream with its CPU time."""
 
     cpu_seconds: float
     """CPU seconds of all processes."""
@@ -41,7 +41,7 @@ ResultT = TypeVar("ResultT", bound=Timed)
 
 
 def claim(path: Path, settings: Record, folder: Path) -> None:
-    """Claim the folder for this stream. Raises `TrainingError` where it belongs to another one."""
+    """Claim the folder for this stream. Raises `TrainingError` if it belongs to another stream."""
     if path.exists():
         require_same_recipe(claimed_settings(path, type(settings)), settings, folder)
     else:
@@ -49,7 +49,8 @@ def claim(path: Path, settings: Record, folder: Path) -> None:
 
 
 async def until_recorded(store: Path, runs: Collection[str]) -> None:
-    """Return when all these runs are in the store. Raises `BenchError` if they don't come."""
+    """Return once all these runs are in the store. Raises `BenchError` if they don't arrive in
+    time."""
     end = time.monotonic() + RECORDED_SECONDS
     while True:
         there: set[str] = set()
@@ -68,28 +69,27 @@ async def until_recorded(store: Path, runs: Collection[str]) -> None:
 
 
 def admitted_runs(folder: Path) -> AdmittedRuns:
-    """Return the run ids of the stream in `folder`, by what they are for."""
+    """Return the run ids of the stream in `folder`, by purpose."""
     return AdmittedRuns(folder / "admitted.jsonl", go_on=GO_ON, failure=OutputError)
 
 
 class CpuClock:
-    """CPU seconds of this process and of all that it has waited for, over all sittings of a
-    folder."""
+    """CPU seconds of this process and its reaped children, over all sittings of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "cpu.jsonl"
         self._began = _spent()
 
     def stop(self, uncounted: float) -> float:
-        """Return the CPU seconds of all sittings together. `uncounted`: seconds of processes that
-        nobody waited for."""
+        """Return the CPU seconds of all sittings. `uncounted`: seconds of processes that no process
+        waited for."""
         with AppendLog(self._path, GO_ON) as log:
             log.append({"seconds": _spent() - self._began + uncounted})
         return sum(float(line["seconds"]) for _, line in read_log(self._path))
 
 
 def _spent() -> float:
-    # The ended supervisor is waited for when the next process is started.
+    # Starting another process reaps the supervisor that has exited.
     subprocess.run(("true",), check=False)
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
@@ -98,8 +98,9 @@ def _spent() -> float:
 def play_once(
     folder: Path, settings: Record, kind: type[ResultT], play: Callable[[], tuple[ResultT, float]]
 ) -> ResultT:
-    """The result in `folder`, or that of `play`, with the CPU seconds of all sittings; `play` gives
-    with it the seconds of processes that nobody waited for. Raises `MendableError`s."""
+    """Return the result in `folder`, or else that of `play`, with the CPU seconds of all sittings.
+    `play` also returns the seconds of processes that no process waited for. Raises
+    `FixableError`s."""
     finished = find_record(folder / "result.json", kind)
     with lock_output(folder):
         claim(folder / "settings.json", settings, folder)
@@ -119,10 +120,10 @@ async def serve_in_batches(
     serve: Callable[[range], Awaitable[None]],
     look: Callable[[Collection[int | None]], Awaitable[int | None]],
 ) -> None:
-    """Serve `total` questions in batches, and check after each but the last whether a round is due.
-    `looks.jsonl` holds each check and the number of its round, so that a killed stream repeats
-    none. `look` receives the recorded numbers: a round may have ended in a sitting that was killed
-    before it recorded it.
+    """Serve `total` questions in batches; after each batch but the last, check whether a round is
+    due. `looks.jsonl` records each check and the number of its round, so that a killed stream
+    repeats none. `look` receives the recorded numbers: a sitting may have been killed after a round
+    ended and before it was recorded.
     """
     with AppendLog(folder / LOOKS, GO_ON) as looks:
         lines = [line for _, line in read_log(looks.path)]
@@ -144,8 +145,8 @@ async def serve_under_attack(
     attacked: AbstractAsyncContextManager[Counter[str]],
     ask: Callable[[int], Awaitable[Record]],
 ) -> None:
-    """Ask the questions of a batch that `served.jsonl` does not have yet, and write their results,
-    and the attacks during that time."""
+    """Ask the questions of a batch that are not yet in `served.jsonl`; write their results, and the
+    attacks during that time."""
     places = asyncio.Semaphore(AT_ONCE)
     with (
         AppendLog(folder / SERVED, GO_ON) as log,
@@ -166,7 +167,7 @@ async def serve_under_attack(
 
 
 def served_before_rounds(folder: Path) -> dict[int, int]:
-    """Number of questions that were served before each round of the stream, by round."""
+    """Return the number of questions served before each round of the stream, by round."""
     return {
         line["round"]: line["served"]
         for _, line in read_log(folder / LOOKS)
@@ -175,7 +176,7 @@ def served_before_rounds(folder: Path) -> dict[int, int]:
 
 
 def attack_counts(folder: Path) -> dict[str, int]:
-    """Number of attacks on the deployment while it served, by name."""
+    """Return the number of attacks on the deployment while it served, by name."""
     counts = Counter[str]()
     for _, line in read_log(folder / ATTACKS):
         counts.update(line["attacks"])

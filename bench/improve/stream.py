@@ -1,18 +1,18 @@
-"""One stream: questions are served, the loop takes its rounds, the small model is measured.
+"""One stream: it serves questions, runs the loop's rounds, and measures the small model.
 
-    FOLDER/settings.json     what it follows from
+    FOLDER/settings.json     the stream's settings
     FOLDER/admitted.jsonl    the id of each question's run, before the bus hears of it
-    FOLDER/served.jsonl      what became of each question
-    FOLDER/looks.jsonl       after which question it was looked whether a round is due
+    FOLDER/served.jsonl      the result of each question
+    FOLDER/looks.jsonl       after which questions it was checked whether a round is due
     FOLDER/cpu.jsonl         CPU seconds of each sitting
-    FOLDER/attacks.jsonl    what was done to the deployment meanwhile, batch by batch
+    FOLDER/attacks.jsonl     attacks on the deployment, batch by batch
     FOLDER/deployment/       see `loopline.bench.improve.deployment`
     FOLDER/loop/             see `loopline.trainers.improve.loop`
-    FOLDER/alone/            answers of the small model alone to the questions that are held out
-    FOLDER/result.json       the figures' source, when all is done
+    FOLDER/alone/            the small model's own answers to the held-out questions
+    FOLDER/result.json       the source of all figures, once the stream is complete
 
-Every line is on the disk before what follows from it happens, so a stream that was killed goes on
-with the question, and the round, at which it was.
+Every line is on disk before its consequences happen, so a killed stream resumes with the same
+question and round.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Served(Record):
     outcome: Outcome
     right: bool
     accepted: bool
-    """Whether the small model's answer was the run's."""
+    """Whether the small model's answer became the run's answer."""
     audited: bool
     micro_dollars: int
     unpriced: int = 0
-    """Calls of unknown cost: their worker was killed."""
+    """Number of calls of unknown cost, because their worker was killed."""
 
 
 class StreamResult(Timed):
@@ -78,24 +78,24 @@ class StreamResult(Timed):
     settings: StreamSettings
     questions: tuple[Served, ...]
     rounds: tuple[tuple[int, Decision], ...]
-    """Rounds, each with the number of questions that were served before it."""
+    """Rounds, each with the number of questions served before it."""
     before: tuple[bool, ...]
-    """Whether the pool's own model answers each held-out question rightly."""
+    """Whether the pool's own model answers each held-out question correctly."""
     after: tuple[bool, ...]
     """The same for the version that serves at the end."""
     poisoned: Decision | None
-    """Decision on the batch with turned labels."""
+    """Decision on the batch with swapped labels."""
     serving_at_end: str
     attacks: dict[str, int]
     """Number of attacks on the deployment while it served, by name."""
     lost: int
-    """Questions whose run has no answer."""
+    """Number of questions whose run has no answer."""
     altered: int
-    """Answers of the big model that differ from those which it gives to these questions."""
+    """Number of big-model answers that differ from the endpoint's answer to the same question."""
 
 
 def play(folder: Path, settings: StreamSettings, say: Callable[[str], None]) -> StreamResult:
-    """Go on with the stream in `folder`, or begin it. Raises `MendableError`s."""
+    """Resume the stream in `folder`, or start it. Raises `FixableError`s."""
     return play_once(folder, settings, StreamResult, lambda: _play(folder, settings, say))
 
 
@@ -169,7 +169,7 @@ class _Stream:
         promoted = [d for d in decisions if d.promoted and d.number in rounds]
         end_version = promoted[-1].serving if promoted else None
         before = await self._alone(client, settings.loop.pool, "before")
-        # Before the poisoned round, whose candidate must change nothing of it.
+        # Measured before the poisoned round, whose candidate must not affect this figure.
         after = (
             before
             if end_version is None
@@ -257,8 +257,8 @@ class _Stream:
         }
 
     def _audit_share(self) -> float:
-        """Share of audits. An audit costs only where the small answer is accepted: the more of
-        them, the fewer audits."""
+        """Share of runs to audit. An audit costs money only if the small answer is accepted, so a
+        higher acceptance rate means fewer audits."""
         router = find_record(self._router, Router)
         accepted = 0.0
         if router is not None and router.threshold is not None:

@@ -1,1 +1,1 @@
-"""Results in the formats of other evaluation tools: inspect's logs, lm-eval's samples, tables."""
+"""Results in the formats of other evaluation tools: inspect logs, lm-eval samples, tables."""

@@ -1,8 +1,7 @@
-"""The members of a foreign zip archive, each read within bounds.
+"""Reads the members of an untrusted zip archive within size limits.
 
-inspect compresses with Zstandard, which Python's own `zipfile` reads from version 3.14 on. Here
-the archive's index is read by `zipfile`, and the bytes are decompressed by zlib or by the codec
-that pyarrow brings.
+inspect compresses with Zstandard, which Python's `zipfile` supports only from version 3.14. So
+`zipfile` reads the archive's index, and zlib or pyarrow's codec decompresses the bytes.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from loopline.bench.errors import DataError
 
 MAX_MEMBERS = 2_000_000
 MAX_MEMBER_BYTES = 256 * 2**20
-"""Most bytes of one member, decompressed: a sample of a long agent run has some ten megabytes."""
+"""Maximum decompressed bytes of one member: a sample of a long agent run has some ten megabytes."""
 MAX_TOTAL_BYTES = 64 * 2**30
-"""Most bytes of all members that are read, decompressed."""
+"""Maximum decompressed bytes of all members read."""
 _CHUNK = 2**20
 _ZSTANDARD = 93
 _LOCAL_HEADER = 30
@@ -30,8 +29,7 @@ _ENCRYPTED = 0x1
 
 
 class Archive:
-    """An open archive, as a context manager. Raises DataError for one that is damaged or out of
-    bounds."""
+    """An open archive, as a context manager. Raises DataError if it is damaged or too large."""
 
     def __init__(self, path: Path, member_bytes: int = MAX_MEMBER_BYTES) -> None:
         self._path = path
@@ -75,7 +73,7 @@ class Archive:
         return name in self._members
 
     def read(self, name: str) -> bytes:
-        """Return a member, decompressed. Raises DataError."""
+        """Return a decompressed member. Raises DataError."""
         info = self._members[name]
         if info.flag_bits & _ENCRYPTED:
             raise DataError(f"{self._path}: {name} is encrypted")
@@ -92,7 +90,7 @@ class Archive:
         for chunk in self._decompressed(info):
             size += len(chunk)
             self._left -= len(chunk)
-            # Counted during decompression, since the index may state a wrong size.
+            # Counted during decompression: the index may state a wrong size.
             if size > self._member_bytes:
                 raise DataError(
                     f"{self._path}: {info.filename} unfolds into more than "
@@ -146,7 +144,7 @@ class Archive:
 
 
 class _Pieces:
-    """Pieces of bytes as a file that pyarrow can read."""
+    """Wraps chunks of bytes as a file that pyarrow can read."""
 
     closed = False
 

@@ -1,4 +1,4 @@
-"""An evaluation that another tool has made, whatever its format."""
+"""An evaluation by another tool, in any format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopline.runtime.terminal.pluralize import format_count
 
 MAX_SAMPLES = 2_000_000
 NAMED = 5
-"""Most samples or questions that a message names."""
+"""Maximum number of samples or questions listed in a message."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Sample:
     question: str
     target: str
     output: str | None
-    """Answer of the model; None where there is no answer."""
+    """Answer of the model; None if there is none."""
     scores: Mapping[str, float]
-    """Score by scorer; without scores that are missing or not numbers."""
+    """Score by scorer, without missing and non-numeric scores."""
     tokens: Mapping[str, Tokens] = field(default_factory=dict[str, Tokens])
     """Tokens by model."""
     seconds: float = 0.0
@@ -53,21 +53,21 @@ class Evaluation:
     task: str
     model: str
     created: float
-    """Time in seconds since 1970; 0 where the file has none."""
+    """Time in seconds since 1970; 0 if the file has none."""
     samples: tuple[Sample, ...]
     lower_is_better: frozenset[str] = frozenset()
     """Scorers whose low scores are good."""
     notices: tuple[str, ...] = ()
-    """Notes that a reader of its figures must know."""
+    """Notes that readers of the figures need."""
 
     @property
     def scorers(self) -> tuple[str, ...]:
-        """Scorers in the order in which they appear."""
+        """Scorers in order of appearance."""
         return tuple(dict.fromkeys(name for sample in self.samples for name in sample.scores))
 
     def scorer(self, name: str | None) -> str:
-        """Return the scorer of that name, or the only one. Raises UsageError that lists them, also
-        for a scorer whose scores are not shares."""
+        """Return the scorer with this name, or the only one. Raises UsageError that lists the
+        scorers, also if the scores are not shares."""
         names = self.scorers
         if not names:
             errors = [sample.error for sample in self.samples if sample.error]
@@ -104,8 +104,8 @@ class Evaluation:
 
 
 def require_distinct(path: Path, samples: tuple[Sample, ...]) -> None:
-    """Check the samples. Raises DataError for a file with no sample, too many, or two of one
-    question and epoch."""
+    """Check the samples. Raises DataError for a file without samples, with too many, or with two
+    samples of one question and epoch."""
     if not samples:
         raise DataError(f"{path}: the file holds no sample")
     seen_places: set[tuple[str, int]] = set()
@@ -119,25 +119,25 @@ def require_distinct(path: Path, samples: tuple[Sample, ...]) -> None:
 
 
 def name_some(ids: tuple[str, ...]) -> str:
-    """Name the first ids, and note that there are more."""
+    """List the first ids, and note if there are more."""
     return ", ".join(ids[:NAMED]) + (", …" if ids[NAMED:] else "")
 
 
 def object_at(value: Any, *path: str) -> dict[str, Any]:
-    """Return the object below these keys of a JSON value; an empty one where there is none."""
+    """Return the object below these keys of a JSON value; an empty one if there is none."""
     for key in path:
         value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def text_at(value: Any, key: str, default: str = "") -> str:
-    """Return the text of a key; the default where there is none."""
+    """Return the text of a key, or the default."""
     text = object_at(value).get(key)
     return text if isinstance(text, str) else default
 
 
 def number_at(value: Any, key: str) -> float:
-    """Return the finite number of a key; 0 where there is none."""
+    """Return the finite number of a key, or 0."""
     number = object_at(value).get(key)
     if isinstance(number, bool) or not isinstance(number, int | float):
         return 0.0

@@ -1,12 +1,12 @@
-"""`bench export`: an output directory in the formats that other tools read.
+"""`bench export`: converts an output directory to the formats of other tools.
 
-    inspect   ARM.eval                                     a log for each arm
-    lm-eval   ARM/samples_BENCHMARK_DATE.jsonl             samples and results for each arm
+    inspect   ARM.eval                                     one log per arm
+    lm-eval   ARM/samples_BENCHMARK_DATE.jsonl             samples and results per arm
               ARM/results_DATE.json
-    csv       runs.csv                                     a row for each run
-    latex     accuracy.tex, differences.tex                tables for the package booktabs
+    csv       runs.csv                                     one row per run
+    latex     accuracy.tex, differences.tex                tables for the booktabs package
 
-Attempts at one question are epochs in a log of inspect; elsewhere each stands for itself.
+Attempts at one question are epochs in an inspect log; elsewhere each attempt is separate.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _STRANGE = re.compile(r"[^A-Za-z0-9._@+-]+")
 
 
 def export(directory: OutputDirectory, form: str, output: Path) -> list[Path]:
-    """Write the files, each completely or not at all; earlier ones are replaced; return their
-    paths. Raises UsageError for an unknown format, OutputError where a file can't be written."""
+    """Write the files, each completely or not at all, replacing earlier ones; return their paths.
+    Raises UsageError for an unknown format, OutputError if a file can't be written."""
     if form not in WRITERS:
         raise UsageError(f"--format: there is no {form!r}; there are: {', '.join(WRITERS)}")
     facts = facts_of(directory)
@@ -167,8 +167,8 @@ def _lm_eval_results(facts: Facts, arm: ArmRuns, task: str) -> dict[str, Any]:
 
 
 def _csv(directory: OutputDirectory, facts: Facts, output: Path) -> Iterator[Path]:
-    """Write the table with unchanged texts: a model's text may begin with `=`, which a spreadsheet
-    takes for a formula."""
+    """Write the table. Texts are unchanged, so a model's text may start with `=`, which
+    spreadsheets treat as a formula."""
     path = output / "runs.csv"
     runs = [result for arm in facts.arms for result in arm.results]
     measures = list(dict.fromkeys(name for result in runs for name in result.measures))
@@ -225,8 +225,8 @@ def _means(facts: Facts, arm: ArmRuns) -> dict[str, float]:
 
 
 def _tokens_by_run(entries: list[UsageEntry]) -> dict[str, dict[str, tuple[int, int]]]:
-    """Return tokens read and written by run and model; discarded calls do not belong to the run's
-    samples."""
+    """Return prompt and completion tokens by run and model, without discarded calls, which are not
+    part of a run's sample."""
     tokens: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
     for entry in deduplicate_usage(entries):
         if entry.usage is None or entry.discarded:
@@ -241,7 +241,7 @@ def _tokens_by_run(entries: list[UsageEntry]) -> dict[str, dict[str, tuple[int, 
 
 
 def _plain(item: ManifestItem) -> dict[str, Any]:
-    """Facts of an item that are plain values."""
+    """Return an item's facts that are plain values."""
     return {
         name: value
         for name, value in item.about.items()

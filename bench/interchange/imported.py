@@ -1,8 +1,9 @@
-"""Converts another tool's evaluation to one of our benchmarks: an output directory, or its facts.
+"""Converts another tool's evaluation to our form: an output directory, or its facts.
 
-One arm answers, named by its model. Each sample is an item; samples of several epochs are attempts
-at one question. The verdict is that of one scorer: of a share from 0 to 1 only 1 is right, and the
-measure `score` has the share itself. Samples without a score by it are left out and named.
+There is one arm, named after the model. Each sample is an item; samples of several epochs are
+attempts at one question. One scorer decides the verdict: only a score of 1 is right, and the
+measure `score` has the score itself, from 0 to 1. Samples without a score by this scorer are left
+out and listed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from loopline.bench.text_answers import SCORE
 
 NAME = "imported"
 READERS = {".eval": read_inspect_log, ".jsonl": read_lm_eval_samples}
-"""Readers by the suffix of a file's name."""
+"""Readers by file name suffix."""
 _STRANGE = re.compile(r"[^\w./@+-]+")
 _ANSWER_CHARS = 200
 
@@ -49,7 +50,8 @@ def is_foreign(path: Path) -> bool:
 
 
 def read_evaluation(path: Path) -> Evaluation:
-    """Raises UsageError for a file of another kind, DataError for one that can't be read."""
+    """Read an evaluation. Raises UsageError for another kind of file, DataError for an unreadable
+    one."""
     reader = READERS.get(path.suffix)
     if reader is None:
         advice = "; convert it by `inspect log convert --to eval`" if path.suffix == ".json" else ""
@@ -63,7 +65,7 @@ def read_evaluation(path: Path) -> Evaluation:
 
 @dataclass(frozen=True)
 class Imported:
-    """Content of an output directory for an evaluation."""
+    """An evaluation as the content of an output directory."""
 
     manifest: Manifest
     results: tuple[Result, ...]
@@ -71,7 +73,7 @@ class Imported:
     notices: tuple[str, ...]
 
     def facts(self) -> Facts:
-        """Return the facts, without a directory."""
+        """Return the facts without writing a directory."""
         stored = StoredRuns()
         for result in self.results:
             key = result.arm, result.item
@@ -81,9 +83,9 @@ class Imported:
         return compute(self.manifest, stored, self.ledger)
 
     def write(self, path: Path) -> OutputDirectory:
-        """Write it as an output directory. The manifest is written last: without it the folder
-        holds no benchmark, so that an import which was killed is never taken for a whole one.
-        Raises UsageError for a folder that is not empty, OutputError where it can't be written."""
+        """Write an output directory. The manifest is written last: without it the folder is not a
+        benchmark, so an interrupted import is never mistaken for a complete one. Raises UsageError
+        for a folder that is not empty, OutputError if it can't be written."""
         directory = OutputDirectory(new_folder(path))
         again = f"empty {path}, and import again"
         ledger = Ledger(directory.ledger_path)
@@ -109,7 +111,7 @@ class Imported:
 def import_evaluation(
     evaluation: Evaluation, scorer: str | None = None, command: tuple[str, ...] = ()
 ) -> Imported:
-    """Raises UsageError where the scorer is not clear, or scored nothing."""
+    """Convert an evaluation. Raises UsageError if the scorer is ambiguous, or scored nothing."""
     name = evaluation.scorer(scorer)
     arm = _STRANGE.sub("-", evaluation.model) or "model"
     scored_samples = [sample for sample in evaluation.samples if name in sample.scores]
@@ -221,7 +223,7 @@ def _result(
 
 
 def _transcript(result: Result) -> JsonObject:
-    """Return the transcript in the form of `loopline.bench.results.transcript_of`: the answer in
+    """Return a transcript like that of `loopline.bench.results.transcript_of`, with the answer in
     one step."""
     return {
         "run_id": result.run_id,

@@ -1,8 +1,8 @@
-"""Logs of inspect (`.eval`): a zip archive of JSON documents.
+"""Reads inspect logs (`.eval`): zip archives of JSON documents.
 
     header.json              status, task, model, results; written when the evaluation ends
-    _journal/start.json      task and model, also of one that was cut off
-    samples/ID_epoch_N.json  a document for each sample and epoch
+    _journal/start.json      task and model; exists for interrupted evaluations, too
+    samples/ID_epoch_N.json  one document per sample and epoch
 
 The documents are those of `inspect_ai.log.EvalLog`, version 2.
 """
@@ -30,13 +30,13 @@ from loopline.trainers.data.json_files import Unreadable, parse
 VERSION = 2
 _HEADER, _START, _SAMPLES = "header.json", "_journal/start.json", "samples/"
 _WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-"""Values of scores that are words, as in `inspect_ai.scorer.value_to_float`."""
+"""Values of scores given as words, as in `inspect_ai.scorer.value_to_float`."""
 _MEAN_REDUCERS = {"mean"}
 
 
 def read_inspect_log(path: Path, member_bytes: int = MAX_MEMBER_BYTES) -> Evaluation:
-    """Raises DataError for a file that is not such a log, is damaged, or unfolds into more than
-    `member_bytes` bytes a sample."""
+    """Read a log. Raises DataError if the file is not a log, is damaged, or has a sample of more
+    than `member_bytes` decompressed bytes."""
     with Archive(path, member_bytes) as archive:
         start = next((name for name in (_HEADER, _START) if name in archive), None)
         if start is None:
@@ -67,7 +67,7 @@ def read_inspect_log(path: Path, member_bytes: int = MAX_MEMBER_BYTES) -> Evalua
 
 
 def _document(path: Path, archive: Archive, name: str) -> dict[str, Any]:
-    """Raises DataError. A score that was not given is written as NaN."""
+    """Parse a document. Raises DataError. inspect writes a missing score as NaN."""
     try:
         value = parse(archive.read(name), constants=lambda constant: None)
     except Unreadable as error:
@@ -94,7 +94,7 @@ def _notices(path: Path, header: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _sample(path: Path, name: str, document: dict[str, Any]) -> Sample:
-    """Raises DataError."""
+    """Build a sample. Raises DataError."""
     key, epoch = document.get("id"), document.get("epoch")
     if isinstance(key, bool) or not isinstance(key, str | int):
         raise DataError(f"{path}: {name}: `id` should be a text or a whole number")
@@ -118,8 +118,7 @@ def _sample(path: Path, name: str, document: dict[str, Any]) -> Sample:
 
 
 def _scores(scores: dict[str, Any]) -> dict[str, float]:
-    """Return the scores that are numbers; the entries of a score that is an object get the names
-    `scorer/entry`."""
+    """Return the numeric scores; entries of a score that is an object are named `scorer/entry`."""
     numbers: dict[str, float] = {}
     for name, score in scores.items():
         value = object_at(score).get("value")
@@ -150,7 +149,7 @@ def _number(value: object) -> float | None:
 
 
 def _text(value: object) -> str:
-    """Return an input or a target as text: from a text, messages, or several targets."""
+    """Return an input or target as text: from a text, messages, or several targets."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
@@ -168,7 +167,7 @@ def _text(value: object) -> str:
 
 
 def _contents(content: object) -> str:
-    """Return the texts of a message in several parts; for a part that is not text, its kind."""
+    """Return the texts of a message with several parts; a part that is not text yields its kind."""
     parts = cast("list[object]", content) if isinstance(content, list) else []
     return " ".join(text_at(part, "text") or f"[{text_at(part, 'type')}]" for part in parts)
 

@@ -1,4 +1,4 @@
-"""Tables of a report for LaTeX, with the package booktabs."""
+"""Tables of a report for LaTeX with the booktabs package."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _ESCAPES = {
 
 
 def accuracy_table(facts: Facts) -> str:
-    """Table with a row for each arm: right answers, accuracy with its interval, tokens, cost,
+    """Table with one row per arm: right answers, accuracy with its interval, tokens, cost,
     latency."""
     head = ["arm", "right", "accuracy", "95 %", "tokens", "$/1,000", "median latency"]
     return _table(head, main_rows(facts), f"{facts.benchmark.title}: {facts.manifest.source}.")
 
 
 def differences_table(facts: Facts) -> str:
-    """Table with a row for each pair of arms, on the questions that both answered."""
+    """Table with one row per pair of arms, on the questions that both answered."""
     rows = [
         [
             f"{pair['a']} − {pair['b']}",
@@ -53,7 +53,7 @@ def differences_table(facts: Facts) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
-    """Format a table whose first column holds words and the others numbers."""
+    """Format a table whose first column is text and whose others are numbers."""
     return "\n".join(
         [
             r"% \usepackage{booktabs}",
@@ -78,5 +78,5 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape a text so that nothing in it is a command of LaTeX."""
+    """Escape a text so that it contains no LaTeX commands."""
     return "".join(_ESCAPES.get(char, char) for char in text if char >= " " or char == "\n")

@@ -1,5 +1,5 @@
-"""Samples of lm-eval (`samples_TASK_DATE.jsonl`, written by `--log_samples`): a line for each
-document and filter. The model's name stands in `results_DATE.json` in the same folder."""
+"""Reads lm-eval samples (`samples_TASK_DATE.jsonl`, written by `--log_samples`), one line per
+document and filter. `results_DATE.json` in the same folder has the model's name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_FILTER = "none"
 
 
 def read_lm_eval_samples(path: Path, limits: Limits = LIMITS) -> Evaluation:
-    """Raises DataError that names the first line which is not a sample."""
+    """Read the samples. Raises DataError that names the first line that is not a sample."""
     reading = read_lines(path, _sample, limits)
     if reading.skipped:
         first = reading.skipped[0]
@@ -64,7 +64,7 @@ def read_lm_eval_samples(path: Path, limits: Limits = LIMITS) -> Evaluation:
 
 
 def _results(path: Path, date: str | None) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Read the results of the same evaluation, and describe what is wrong with their file."""
+    """Read the results of the same evaluation, and describe any fault of their file."""
     results_path = path.parent / f"results_{date}.json"
     if date is None or not results_path.is_file():
         return {}, ()
@@ -75,7 +75,7 @@ def _results(path: Path, date: str | None) -> tuple[dict[str, Any], tuple[str, .
 
 
 def _sample(number: int, value: Any) -> Sample:
-    """Raises Unreadable."""
+    """Parse a line. Raises Unreadable."""
     if not isinstance(value, dict):
         raise Unreadable("expected an object with doc_id, doc, target and filtered_resps")
     row = cast("dict[str, Any]", value)
@@ -108,7 +108,7 @@ def _sample(number: int, value: Any) -> Sample:
 
 
 def _joined(path: Path, lines: tuple[Sample, ...]) -> tuple[Sample, ...]:
-    """Join the lines of each document, which differ by their filter, to one sample."""
+    """Merge each document's lines, one per filter, into one sample."""
     by_id: dict[str, Sample] = {}
     for line in lines:
         earlier = by_id.setdefault(line.id, line)
@@ -124,7 +124,7 @@ def _joined(path: Path, lines: tuple[Sample, ...]) -> tuple[Sample, ...]:
             )
         by_id[line.id] = replace(earlier, scores={**earlier.scores, **line.scores})
     samples = tuple(by_id.values())
-    # The document's own id, where all have one: its place changes with --limit and --samples.
+    # The document's own id, if all have one: its index changes with --limit and --samples.
     own_ids = [_own_id(sample.question) for sample in samples]
     if None in own_ids or len(set(own_ids)) < len(samples):
         return samples
@@ -142,7 +142,7 @@ def _own_id(document: str) -> str | None:
 
 
 def _response(responses: object) -> str | None:
-    """Return the first answer; None for a choice among several, where nothing was written."""
+    """Return the first answer; None for multiple choice, where the model writes no text."""
     first: object = responses
     while isinstance(first, list) and first:
         first = cast("list[object]", first)[0]
@@ -150,7 +150,7 @@ def _response(responses: object) -> str | None:
 
 
 def _as_text(value: object) -> str:
-    """Return a text unchanged, anything else as JSON, so that equal values have equal texts."""
+    """Return a text unchanged and anything else as JSON, so that equal values have equal texts."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -1,4 +1,4 @@
-"""The recorded lines of the proofs: one file each, a line for each `--record`.
+"""The recorded lines of the proofs: one file per proof, one line per `--record`.
 
 In a checkout they are in `bench/baselines/` and are committed; an installed package keeps them in
 the state directory.
@@ -22,11 +22,11 @@ from loopline.bench.errors import OutputError
 from loopline.build import build, build_of_checkout
 
 _PACKAGES = ("loopline", "torch", "transformers", "llama-cpp-python", "trl", "faststream", "redis")
-"""Packages whose versions are recorded, where they are installed."""
+"""Packages whose versions are recorded if installed."""
 
 
 class Machine(Record):
-    """Machine that a line was measured on."""
+    """The machine on which a line was measured."""
 
     cpu: str
     cores: int
@@ -55,13 +55,13 @@ class Baseline(Record):
     proof: str
     date: datetime
     commit: str
-    """Commit of the program; empty where neither git nor the wheel names it."""
+    """Commit of the program; empty if neither git nor the wheel states it."""
     modified: bool
-    """Whether files differed from the commit."""
+    """Whether the working tree differed from the commit."""
     machine: Machine
     load: float
-    """Number of processes that ran before the proof began (one-minute load average); 0 on a quiet
-    machine."""
+    """Number of processes that were running before the proof started (one-minute load average); 0
+    on a quiet machine."""
     versions: dict[str, str]
     passed: bool
     complete: bool
@@ -88,7 +88,7 @@ def require_folder() -> None:
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"--record: {place} can't be current: {error.strerror}") from error
+        raise OutputError(f"--record: {place} can't be created: {error.strerror}") from error
     if not os.access(place, os.W_OK):
         raise OutputError(f"--record: {place} can't be written to")
 
@@ -115,7 +115,7 @@ def append(proof: str, line: Mapping[str, Any], *, load: float) -> Path:
 
 
 def read(proof: str) -> list[Baseline]:
-    """Read all lines, the oldest first. Raises `OutputError` naming a damaged line."""
+    """Read all lines, oldest first. Raises `OutputError` that names a damaged line."""
     path = folder() / f"{proof}.jsonl"
     lines: list[Baseline] = []
     if not path.exists():
@@ -144,7 +144,7 @@ def machine() -> Machine:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that figures depend on, by name."""
+    """Versions of Python and of the packages that affect the figures, by name."""
     import platform
 
     installed = {"python": platform.python_version()}

@@ -1,7 +1,7 @@
 """The commands of the proofs: `bench bus`, `bench engine` and so on.
 
-The list of commands waits for no import. What a proof needs is imported when the command runs or
-its own help is shown: its options are the fields of its model, with their docstrings as help.
+Listing the commands needs no import. The modules of a proof are imported only when its command runs
+or its help is shown: its options are the fields of its model, with their docstrings as help.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ class Entry(NamedTuple):
     about: str
     minutes: int
     full: str = ""
-    """Duration with `--full`, where the proof has that option."""
+    """Duration with `--full`, if the proof has that option."""
 
 
 PROOFS: dict[str, Entry] = {
-    "budgets": Entry("Attack runs under a budget, and compare it with their bills.", 1),
+    "budgets": Entry("Attack runs under a budget, and compare their bills with it.", 1),
     "bus": Entry("Measure the bus against its peers, on a Redis of its own.", 6),
     "effects": Entry("Kill workers in tool calls, and count the effects.", 7),
     "engine": Entry("Measure the engines' tokens/s and latency against peers.", 5, "about an hour"),
-    "failover": Entry("Kill a gpu worker amid 16 streams, and time the failover.", 3),
+    "failover": Entry("Kill a gpu worker with 16 streams, and time the failover.", 3),
     "faults": Entry("Attack a deployment under load, and check its whole history.", 5),
     "fidelity": Entry("Compare the engines' log-probabilities with a plain pass.", 4, "about 7"),
     "flow": Entry("Measure shared rate limits, and tenants next to each other.", 7),
-    "gateway": Entry("Measure what a call through the gateway costs, and LiteLLM's.", 4),
-    "gateway-faults": Entry("Attack gateways under streams, and compare what was read.", 8),
+    "gateway": Entry("Measure the cost of a call through our gateway and LiteLLM's.", 4),
+    "gateway-faults": Entry("Attack gateways with open streams, and check the clients.", 8),
     "gateway-fuzz": Entry("Send hostile requests to a gateway.", 4),
     "gpu": Entry(
         "Take a model of 1.7B through serving, training and swapping.", 1, "about 5 on a GPU"
     ),
     "grpo-faults": Entry("Attack `train grpo loop`, and check every group.", 3),
     "grpo-speed": Entry("Measure rollouts and training steps against peers.", 9),
-    "rewards": Entry("Kill who posts rewards, and the recorder; count the rewards.", 2),
-    "soak": Entry("Load an engine with requests that are cancelled and late.", 3),
+    "rewards": Entry("Kill senders of rewards, and the recorder; count the rewards.", 2),
+    "soak": Entry("Load an engine with cancelled and late requests.", 3),
     "store": Entry("Show and read many recorded runs, compacted and not.", 1),
     "training": Entry("Measure supervised training against trl's SFTTrainer.", 8),
     "upgrades": Entry("Change a deployment's version while runs are in flight.", 6),

@@ -1,6 +1,6 @@
 """`python -m loopline.bench.proofs.gateway_process PROFILE STATE WORKER.json`: a gateway as a
-process of a bench, on an address that its successor takes; PROFILE is as the supervisor writes it.
-"""
+process of a bench, at an address that its successor reuses; the supervisor writes PROFILE in the
+same format."""
 
 from __future__ import annotations
 

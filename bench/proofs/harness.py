@@ -1,7 +1,7 @@
-"""Runner of every proof: it announces how long it takes, and ends with tables, a line of JSON, a
-page and an exit code. When it is interrupted or fails, it shows what was measured so far.
+"""Runs every proof: announces its duration, and ends with tables, a line of JSON, a page and an
+exit code. If the proof is interrupted or fails, it shows the measurements so far.
 
-A proof brings a model of its options, an estimate of its time and a function that measures. The
+A proof supplies a model of its options, an estimate of its time and a function that measures. The
 harness does everything else.
 """
 
@@ -39,7 +39,7 @@ from loopline.workers.installation import install_hint
 SHOWN = 10
 """Most violations that are printed, each with its history."""
 MANY = 6
-"""Columns of a table that fit 80 characters with headings of one line."""
+"""Most columns of a table that fit into 80 characters with one-line headings."""
 WIDTH = 120
 """Columns of output without a terminal."""
 
@@ -48,8 +48,8 @@ Engines = Literal["both", "llama_cpp", "torch"]
 
 
 class Options(config.Options):
-    """Base of the proofs' options: each field is an option of the command, its docstring the help,
-    and the class's docstring says what the proof does."""
+    """Base of the proofs' options: each field is an option of the command with its docstring as
+    help; the class's docstring states what the proof does."""
 
     as_json: Annotated[bool, Option("json", panel="Output")] = False
     """End with one line of JSON."""
@@ -63,15 +63,15 @@ class FullOptions(Options):
     """Options of a proof that has a long form."""
 
     full: bool = False
-    """Long form, as published values need it."""
+    """Run the long form, as published figures require."""
 
 
 NOT_MEASURED = set(FullOptions.model_fields)
-"""Options that do not affect what is measured: recorded lines leave them out."""
+"""Options that do not affect the measurements: recorded lines omit them."""
 
 
 def random_seed() -> int:
-    """Seed for a proof that is not given one."""
+    """Seed for a proof without a given one."""
     return secrets.randbelow(2**31)
 
 
@@ -87,14 +87,14 @@ class Progress:
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self.outcome: Callable[[], Outcome] | None = None
-        """Makes the outcome so far, once there is one; set by the proof."""
+        """Builds the outcome so far, once there is one; set by the proof."""
 
     def say(self, text: str, *, end: str = "\n") -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True, end=end)
 
 
 def accept_all_options(options: Options) -> None:
-    """Accept the options of a proof that their types check fully."""
+    """Accept all options: for a proof whose option types check everything."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +113,12 @@ class Proof(Generic[OptionsT]):
     check: Callable[[OptionsT], None] = accept_all_options
     """Checks the options before anything is started. Raises `UsageError`."""
     full: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Options of the long form: values that `--full` puts in place of defaults."""
+    """Options of the long form: values with which `--full` replaces the defaults."""
 
 
 def with_full(proof: Proof[OptionsT], options: OptionsT) -> OptionsT:
-    """Return the options of the long form, if it is requested: its values replace defaults, not
-    what the user wrote."""
+    """Return the options of the long form, if it is requested: its values replace defaults, but not
+    options that the user set."""
     if not getattr(options, "full", False):
         return options
     written = {name: getattr(options, name) for name in options.model_fields_set}
@@ -127,16 +127,16 @@ def with_full(proof: Proof[OptionsT], options: OptionsT) -> OptionsT:
 
 def conduct(proof: Proof[OptionsT], options: OptionsT) -> Outcome:
     """Run a proof, and show its outcome. Raises `BenchError`, and `typer.Exit` unless every bar was
-    met and no rule was broken; the exit code of Ctrl-C is that of shells."""
+    met and no rule was broken; Ctrl-C has the same exit code as in shells."""
     options = with_full(proof, options)
     proof.check(options)
     if options.record:
-        # A machine whose disk or checkout can't take the line is reported before the work.
+        # Report a disk or checkout that can't take the line before the work starts.
         baselines.require_folder()
     load, began = os.getloadavg()[0], time.monotonic()
     progress = Progress()
     progress.say(f"{proof.title}: takes {duration(proof.minutes(options))} on 2 cores")
-    # Mounts and processes of a proof outlive a process that ends without being interrupted.
+    # SIGTERM interrupts, too: otherwise a proof's mounts and processes would outlive it.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     display = _Display(proof, options, began)
     try:
@@ -144,7 +144,7 @@ def conduct(proof: Proof[OptionsT], options: OptionsT) -> Outcome:
     except KeyboardInterrupt:
         # Caught here, since typer turns it into a silent exit.
         anything = display.show_partial(progress)
-        progress.say("stopped; what was measured so far stands above" if anything else "stopped")
+        progress.say("stopped; the measurements so far are above" if anything else "stopped")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except Exception:
         display.show_partial(progress)
@@ -169,7 +169,7 @@ class _Display(Generic[OptionsT]):
     began: float
 
     def show_partial(self, progress: Progress) -> bool:
-        """Show what was measured before an unplanned end; return False where there is nothing."""
+        """Show the measurements before an unplanned end; return False if there are none."""
         outcome = progress.outcome() if progress.outcome is not None else Outcome()
         if outcome.measurements or outcome.violations:
             self.all_of(outcome, complete=False)
@@ -195,8 +195,8 @@ class _Display(Generic[OptionsT]):
 def line_of(
     proof: Proof[OptionsT], options: OptionsT, outcome: Outcome, *, complete: bool
 ) -> dict[str, Any]:
-    """Return the line that `--json` prints, and that a baseline holds in addition to date, commit
-    and machine. A value that could not be measured is null."""
+    """Return the line that `--json` prints and a baseline contains, along with date, commit and
+    machine. A value that could not be measured is null."""
     return {
         "proof": proof.name,
         "complete": complete,
@@ -270,7 +270,7 @@ def duration(minutes: float) -> str:
 
 
 def require_engines(only: str) -> None:
-    """Check the engines. Raises `UsageError` where llama_cpp is to be measured and is not
+    """Check the engines. Raises `UsageError` if llama_cpp is to be measured but is not
     installed."""
     if only != "torch" and find_spec("llama_cpp") is None:
         raise UsageError(

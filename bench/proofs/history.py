@@ -1,11 +1,11 @@
-"""The course of recorded measurements, and what became worse.
+"""The history of recorded measurements, and which ones became worse.
 
-Lines compare only if they are of the same machine and the same options.
+Lines are compared only if they have the same machine and the same options.
 
-**Worse.** A measurement is worse than in the line before if its interval lies wholly on the worse
-side of the interval then. One without an interval has that of all its earlier values, and is judged
-from the third line on. A bar that was held and is missed is worse in any case, and so is a
-violation.
+**Worse.** A measurement is worse than in the previous line if its whole interval is on the worse
+side of the previous interval. A measurement without an interval gets that of all its earlier
+values, and is judged from the third line on. A bar that was met before and is now missed is always
+worse, and so is a violation.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Change = Literal["worse", "better", ""]
 _FREE = ("seed", "evidence")
 """Options that may differ: another seed is another sample of the same measurement."""
 SHOWN = 5
-"""Most lines whose values are in a table: the last ones."""
+"""Most lines (the last ones) whose values a table shows."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """One measurement over comparable lines, the oldest first."""
+    """One measurement over comparable lines, oldest first."""
 
     name: str
     values: tuple[RecordedValue | None, ...]
-    """Values by line; None where a line does not have the measurement."""
+    """Values by line; None if a line lacks the measurement."""
     change: Change
 
 
@@ -44,14 +44,14 @@ class Series:
 
     @property
     def worse(self) -> list[str]:
-        """Names of what became worse in the last line."""
+        """Names of measurements that became worse in the last line, and rules that it broke."""
         return [course.name for course in self.courses if course.change == "worse"] + [
             f"{rule}: {times} violations" for rule, times in self.lines[-1].violations.items()
         ]
 
 
 def series_of(lines: Sequence[Baseline]) -> list[Series]:
-    """Group the lines by machine and options, in the order of their first lines."""
+    """Group the lines by machine and options, ordered by their first lines."""
     groups: dict[str, list[Baseline]] = {}
     for line in lines:
         options = {name: value for name, value in line.options.items() if name not in _FREE}
@@ -70,7 +70,7 @@ def _courses(lines: Sequence[Baseline]) -> list[Course]:
 
 
 def change_of(values: Sequence[RecordedValue | None]) -> Change:
-    """Change of the last value against the values before it."""
+    """Change of the last value compared with earlier values."""
     measurements = [value for value in values if value is not None and value.value is not None]
     if (
         len(measurements) < 2
@@ -108,8 +108,8 @@ def _misses_bar(value: RecordedValue) -> bool:
 
 
 def rows(series: Series, *, everything: bool) -> list[list[str]]:
-    """Return a row for each measurement: its last values, the newest at the end, and how it
-    changed. Without `everything` only those of the whole proof, and those that became worse."""
+    """Return a row for each measurement: its last values, newest last, and how it changed. Without
+    `everything`, only measurements of the whole proof and those that became worse."""
     return [
         [course.name, *(_text(value) for value in course.values[-SHOWN:]), course.change]
         for course in series.courses

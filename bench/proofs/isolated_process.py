@@ -14,14 +14,14 @@ import structlog
 
 @contextmanager
 def isolated_worker(tasks: int | None = 1) -> Generator[Executor]:
-    """Yield an executor with a new process for each task, or after that many (None: never), so that
-    leftovers in memory and in thread pools, above all a second OpenMP pool, do not affect the next
-    measurement. An interruption ends the task too."""
+    """Yield an executor with a new process for each task, or after that many tasks (None: never),
+    so that leftovers in memory and in thread pools, above all a second OpenMP pool, do not affect
+    the next measurement. An interruption also ends the task."""
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=tasks) as executor:
         try:
             yield executor
         except KeyboardInterrupt:
-            # Otherwise the executor would wait for a measurement that nobody wants any more.
+            # Otherwise the executor would wait for a measurement that is no longer wanted.
             for process in active_children():
                 process.kill()
             raise

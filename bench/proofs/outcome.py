@@ -25,13 +25,13 @@ class Measurement(Record):
     """Bounds of the value: least and greatest of the repeats, or of a 95 % interval."""
     unit: str = ""
     bar: float | None = None
-    """Value to reach, on the side that `better` names; None if it is only reported."""
+    """Value to reach, on the side that `better` states; None for a figure without a bar."""
     better: Better | None = None
-    """Direction that is better; None where neither is."""
+    """Direction that is better; None if neither is."""
     subject: str = ""
     """Measured subject: a row of its table. Empty for a figure of the whole proof."""
     group: str = ""
-    """Table that a subject belongs to."""
+    """Table to which a subject belongs."""
 
     @property
     def key(self) -> str:
@@ -78,7 +78,7 @@ def measured(
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken promise: the rule, how it was broken, and what it is about (a run, a request)."""
+    """One broken promise: the rule, how it was broken, and the subject (a run, a request)."""
 
     rule: str
     message: str
@@ -99,10 +99,10 @@ class Plot:
 
 @dataclass
 class Outcome:
-    """Outcome of one run of a proof, so far or in the end."""
+    """Outcome of one run of a proof, so far or at the end."""
 
     about: str = ""
-    """Description of what was measured on what, in a sentence or two."""
+    """The subject and method of the measurements, in a sentence or two."""
     measurements: list[Measurement] = field(default_factory=list[Measurement])
     violations: list[Violation] = field(default_factory=list[Violation])
     """The first violations; `broken` counts all."""
@@ -143,7 +143,7 @@ class Table:
 
 def tables(measurements: Sequence[Measurement]) -> list[Table]:
     """Return a table for each group, with a row for each subject and a column for each quantity,
-    then one of the figures of the whole proof with their bars."""
+    then a table of the whole proof's figures with their bars."""
     grouped: dict[str, list[Measurement]] = {}
     whole: list[Measurement] = []
     for measurement in measurements:

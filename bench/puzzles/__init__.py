@@ -1,7 +1,6 @@
-"""`bench puzzles`: how many held-out puzzles are solved, by which policies, alongside players by
-hand.
+"""`bench puzzles`: how many held-out puzzles each policy solves, alongside hand-written players.
 
-The modules: `choice` (which puzzles, and how they are played), `instances` (where they come from),
-`judge` (a run's actions carried out again), `baselines`. What it shares with the benches of the
-other teams is in `loopline.bench.teams`.
+The modules: `choice` (selects puzzles and rules), `instances` (generates or reads puzzles), `judge`
+(replays a run's actions), `baselines`. Code shared with other team benches is in
+`loopline.bench.teams`.
 """

@@ -1,5 +1,5 @@
-"""Instances of the same set that hand-written players solve: the environment's own players, and the
-best blind ones (`loopline.agents.environments.blind`)."""
+"""Counts instances of the same set that hand-written players solve: the environment's own players,
+and the best blind ones (`loopline.agents.environments.blind`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BLIND_AGENT = (
 
 
 def players_by_hand(reference: JsonObject) -> str:
-    """Describe the players; empty for a game that has none, or that is not installed."""
+    """Describe the players; empty for a game without any, or one that is not installed."""
     game = reference.get("game")
     try:
         do = find(game).players_do if isinstance(game, str) else ""
@@ -36,9 +36,9 @@ def players_by_hand(reference: JsonObject) -> str:
 def baselines_of(
     environment: AnyEnvironment, levels: Difficulty, instances: Sequence[Instance], seed: int
 ) -> JsonObject:
-    """Return the number of solved instances by player. Deterministic for a seed. The blind players,
-    which exist where a tool agent proposes and a plan agent acts, are searched for on training
-    puzzles of `levels`. Nobody plays where players by hand can't play one of the puzzles."""
+    """Return the number of solved instances by player. Deterministic for a seed. If a tool agent
+    proposes and a plan agent acts, there are also blind players; they are found by a search on
+    training puzzles of `levels`. Empty if hand-written players can't play one of the puzzles."""
     if not instances or not all(environment.by_hand(instance) for instance in instances):
         return {}
     solved: JsonObject = {

@@ -1,4 +1,4 @@
-"""The puzzles and rules of the command line, checked."""
+"""Validates the puzzles and rules that a command line selects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loopline.bench.teams.sampling import MAX_ATTEMPTS
 
 
 class Choice(Record):
-    """`Request.choices` of the data set `puzzles`."""
+    """`Request.choices` for the data set `puzzles`."""
 
     game: str
     """Registered environment, or `package.module:OBJECT`."""
@@ -23,18 +23,18 @@ class Choice(Record):
     difficulty: JsonObject = Field(default_factory=dict)
     """Options of the generator: `obstacles`, `boxes`, `blanks`, `equations`, …"""
     setting: JsonObject = Field(default_factory=dict)
-    """Options of how a puzzle is played: `turns`, `brief`, `view`, …"""
+    """How a puzzle is played: `turns`, `brief`, `view`, …"""
     attempts: int = Field(default=1, ge=1, le=MAX_ATTEMPTS)
     """Attempts at each instance."""
 
     @property
     def environment(self) -> AnyEnvironment:
-        """Raises UsageError."""
+        """The environment to play. Raises UsageError."""
         return environment_of({"game": self.game})
 
     @property
     def levels(self) -> Difficulty:
-        """Return the difficulty for the generator. Raises UsageError that names the option."""
+        """The generator's difficulty. Raises UsageError that names the option."""
         try:
             return self.environment.levels(self.size, self.difficulty, self.setting)
         except AgentError as error:
@@ -42,7 +42,8 @@ class Choice(Record):
 
 
 def environment_of(choices: JsonObject) -> AnyEnvironment:
-    """Environment of these options, or of a data set with this `reference`. Raises UsageError."""
+    """Return the environment for these options, or for a data set with this `reference`. Raises
+    UsageError."""
     game = choices.get("game")
     if not isinstance(game, str):
         raise UsageError(
@@ -56,7 +57,7 @@ def environment_of(choices: JsonObject) -> AnyEnvironment:
 
 
 def parse_choice(choices: JsonObject) -> Choice:
-    """Raises UsageError, naming the option."""
+    """Validate the choices. Raises UsageError that names the option."""
     environment_of(choices)
     choice = options_of(Choice, choices)
     if "team" in choice.setting:

@@ -1,8 +1,8 @@
-"""Held-out puzzles as questions: generated ones, or published ones from their files.
+"""Held-out puzzles as questions: generated ones, or published ones from files.
 
-The splits `test`, `validation` and `train` are decided by a puzzle's content, so a model that was
-trained on `train` has seen none of the others. The splits of published puzzles are their folders:
-`boxoban` is all of Boxoban's, `boxoban/unfiltered/test` one.
+A puzzle's content decides whether it is in `test`, `validation` or `train`, so a model trained on
+`train` has seen no other puzzle. Published puzzles have their folders as splits: `boxoban` is all
+of Boxoban, `boxoban/unfiltered/test` a part.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ NAME = "puzzles"
 DEFAULT_SAMPLES = 200
 MAX_SAMPLES = 10_000
 MAX_LEVELS_BYTES = 16 * 2**20
-"""Most bytes of a file of levels. The published files have 0.12 MB for a thousand levels."""
+"""Maximum bytes of a file of levels. The published files have 0.12 MB for a thousand levels."""
 
 Named = tuple[str, Instance]
 """Instance with its unique id."""
 
 
 def load(request: Request) -> Dataset:
-    """Return the instances, the same for the same game, size, split, number and seed. Raises
+    """Return the instances: the same for the same game, size, split, number and seed. Raises
     UsageError, and DataError for files that can't be read."""
     choice = parse_choice(request.choices)
     environment, levels = choice.environment, choice.levels
@@ -102,7 +102,7 @@ def _load_published(
     root, files = _files(request, published)
     every: list[Named] = []
     for path in files:
-        # A report names no folder of this machine.
+        # Reports must not contain local folders.
         place = path.relative_to(root).with_suffix("").as_posix()
         every += _read(path, place, published, choice.levels.setting)
     by_id = dict(every)
@@ -115,7 +115,7 @@ def _load_published(
 
 
 def _files(request: Request, published: PublishedPuzzles[Any]) -> tuple[Path, list[Path]]:
-    """Return the folder that file names are relative to, and the files of the split."""
+    """Return the base folder of the file names, and the files of the split."""
     if request.data is not None and request.data.is_file():
         return request.data.parent, [request.data]
     name = published.name
@@ -163,7 +163,7 @@ def _read(
 def _items(
     environment: AnyEnvironment, named: Sequence[Named], split: str, attempts: int
 ) -> Iterator[Item]:
-    """Yield an instance's attempts one after the other, so that a run which stops early has whole
+    """Yield an instance's attempts in sequence, so that a run that stops early has complete
     instances."""
     for name, instance in named:
         task = environment.task(instance)
@@ -181,8 +181,7 @@ def _items(
 
 
 def arms_of(choices: JsonObject) -> Arms:
-    """Return the arms: the whole team of an environment, and each of its agents alone. Raises
-    UsageError."""
+    """Return the arms: an environment's whole team, and each agent alone. Raises UsageError."""
     environment = environment_of(choices)
     agents = environment.agents
     proposers = [spec.name for spec in agents if spec.proposes]

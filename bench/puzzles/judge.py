@@ -1,6 +1,6 @@
-"""Is the puzzle solved? The judge plays the run's actions again, on the instance that was asked.
+"""Judges whether a puzzle is solved by replaying the run's actions on the question's instance.
 
-Nothing that the run says of itself counts (`loopline.bench.teams.playing`).
+The run's own statements are not trusted (`loopline.bench.teams.playing`).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _IN_ORDER = (Class.UNREADABLE, Class.WRONG_ANSWER, Class.ILLEGAL)
 
 
 class PuzzlesJudge:
-    """Judge a run: verdict `solved`; measures `turns`, `refused` (share of the actions on the real
-    state that were refused in whole or in part), the verifier's measures of a solution
-    (`moves_over_shortest`) and, where an agent proposed something, `agreement` (share of the
-    proposals that the next agent carried out exactly)."""
+    """Judges a run: verdict `solved`; measures `turns`, `refused` (share of the actions on the real
+    state that were fully or partly refused), the verifier's measures of a solution
+    (`moves_over_shortest`) and, if an agent proposed anything, `agreement` (share of the proposals
+    that the next agent carried out exactly)."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         instance = played_instance(trajectory, question)
@@ -84,7 +84,7 @@ class PuzzlesJudge:
 
 
 def class_of(outcome: Outcome, right: bool, signals: Collection[str]) -> Class:
-    """Return the class of one finished run: how it ended, else how its actions were."""
+    """Return the class of one finished run: how it ended, else what its actions were like."""
     if right:
         return Class.RIGHT
     if outcome in ENDED_OTHERWISE:
@@ -96,7 +96,7 @@ def _failure_classes(real: Sequence[Observation]) -> list[str]:
     """Return the classes that apply."""
     facts = {
         Class.UNREADABLE: bool(real) and not real[-1].action,
-        # An answer is final in puzzles that are answered instead of played to their end.
+        # An answer is final in puzzles that are answered instead of played to the end.
         Class.WRONG_ANSWER: bool(real) and _is_answered(real[-1]),
         Class.ILLEGAL: any(observation.action and observation.refusals for observation in real),
     }

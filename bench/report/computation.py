@@ -1,7 +1,7 @@
 """Computes the facts of a report from an output directory.
 
-`results` is a pure function of what was answered: the same answers give the same bytes, whether
-the benchmark was interrupted or not. `timings` is what clocks and retries said.
+`results` is a pure function of the answers: the same answers yield the same bytes, whether the
+benchmark was interrupted or not. `timings` has everything that depends on clocks and retries.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from loopline.bench.teams.findings import findings_of, repetition_notes
 
 
 def facts_of(directory: OutputDirectory) -> Facts:
-    """Read a directory and compute. Raises OutputError or UsageError."""
+    """Read a directory and compute its facts. Raises OutputError or UsageError."""
     manifest = directory.manifest()
     stored = directory.stored()
     entries = read_ledger(directory.ledger_path)
@@ -94,8 +94,9 @@ def _arm(benchmark: Benchmark, name: str, manifest: Manifest, stored: StoredRuns
 
 
 def _charge(arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntry]) -> Sum:
-    """Sum the ledger by arm and pool. Returns also the calls of runs that count for no arm: asked
-    again after their time had run out, or without a result. Discarded ones are not among them."""
+    """Sum the ledger by arm and pool. Returns the calls of runs that count for no arm: runs without
+    a result, and runs that were repeated because their time had run out. Discarded calls are not
+    included."""
     owner = {run_id: arm for run_id, (arm, _) in stored.runs.items()}
     by_name = {arm.name: arm for arm in arms}
     finished = {result.run_id for arm in arms for result in arm.results}
@@ -117,8 +118,8 @@ def _charge(arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntr
 
 
 def _broken_run_notes(arms: list[ArmRuns]) -> list[str]:
-    """Notice that runs broke, which a table of right answers does not distinguish from wrong
-    ones."""
+    """Return a notice about broken runs, which a table of right answers does not distinguish from
+    wrong ones."""
     broken = [result for arm in arms for result in arm.broken()]
     if not broken:
         return []
@@ -131,8 +132,8 @@ def _broken_run_notes(arms: list[ArmRuns]) -> list[str]:
 
 
 def _cut_off_notes(manifest: Manifest, arms: list[ArmRuns]) -> list[str]:
-    """Notice that teams had too few tokens: a truncated answer counts as wrong. Other workflows
-    have a class for it."""
+    """Return a notice if teams had too few tokens: a truncated answer is wrong. Other workflows
+    have a failure class for it."""
     runs = [result for arm in arms for result in arm.results]
     cut = sum(CUT_OFF in result.signals for result in runs)
     if not cut:
@@ -145,8 +146,8 @@ def _cut_off_notes(manifest: Manifest, arms: list[ArmRuns]) -> list[str]:
 
 
 def _mixed_policy_notes(arms: list[ArmRuns], entries: Sequence[UsageEntry]) -> list[str]:
-    """Notice that an arm is more than one system: other weights were published while it ran, or
-    before it was resumed."""
+    """Return a notice if an arm mixes several systems: other weights were published while it ran,
+    or before it was resumed."""
     owner = {result.run_id: arm.name for arm in arms for result in arm.results}
     weights_by_agent: dict[tuple[str, str], set[tuple[str, int, str]]] = defaultdict(set)
     for entry in entries:
@@ -190,7 +191,8 @@ def _checks(arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntr
             ("micro-dollars", recorded.micro_dollars, booked.micro_dollars),
         )
         for what, run_total, sums in pairs:
-            # Discarded calls may be booked after the run's own line was written: never fewer.
+            # Discarded calls may be booked after the run's own line was written, so sums can only
+            # be higher.
             if sums < run_total or (sums != run_total and not arm.discarded.calls):
                 notices.append(
                     f"arm {arm.name}: the runs report {run_total:,} {what}, the ledger {sums:,}"
@@ -297,7 +299,7 @@ def _arm_results(arm: ArmRuns, manifest: Manifest, checkers: Sequence[str]) -> d
 
 
 def _unpriced(arm: ArmRuns, manifest: Manifest) -> list[str]:
-    """Return the pools that the arm called and nobody gave a price: what they cost is unknown."""
+    """Return the pools that the arm called and that have no price: their cost is unknown."""
     priced = {name for name, facts in manifest.pools.items() if facts.price}
     return sorted(
         name
@@ -346,7 +348,8 @@ def _pair(a: ArmRuns, b: ArmRuns, seed: int) -> dict[str, Any]:
 
 
 def _groups(arms: list[ArmRuns], items: dict[str, ManifestItem]) -> list[dict[str, Any]]:
-    """Return the accuracy by the data set's facts about its items: split and number of steps."""
+    """Return the accuracy grouped by the data set's facts about its items: split and number of
+    steps."""
     groups: list[dict[str, Any]] = []
     for key in ("split", "steps"):
         values = {str(i.about[key]): i.about[key] for i in items.values() if key in i.about}
@@ -371,7 +374,7 @@ def _groups(arms: list[ArmRuns], items: dict[str, ManifestItem]) -> list[dict[st
 
 
 def _place(name: str, value: JsonValue) -> tuple[float, str]:
-    """Sort key of a group: numbers by their size, then words."""
+    """Sort key of a group: numbers by size, then words."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value, name
     return math.inf, name
@@ -423,8 +426,8 @@ def _arm_timings(arm: ArmRuns) -> dict[str, Any]:
 
 
 def _disagree(result: Result) -> bool:
-    """Whether the answer checkers disagree, as in `Verdicts.disagree`: `strict` requires a marker
-    that no prompt asks for."""
+    """Whether the answer checkers disagree, as in `Verdicts.disagree`: `strict` is left out: it
+    requires a marker that no prompt asks for."""
     if PRIMARY not in result.verdicts:
         # Checkers of tool use judge different aspects; the answer checkers judge one.
         return False

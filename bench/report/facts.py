@@ -14,7 +14,7 @@ from loopline.bench.results import Result
 
 REPORT_VERSION = 1
 BROKEN = (Outcome.ERROR, Outcome.DEADLINE)
-"""Outcomes of a run that are not an answer, not even a wrong one."""
+"""Outcomes without any answer, not even a wrong one."""
 
 
 @dataclass
@@ -28,7 +28,8 @@ class ArmRuns:
     paid: Sum = field(default_factory=Sum)
     """Calls whose results were used."""
     discarded: Sum = field(default_factory=Sum)
-    """Calls that were paid for but not used (their worker had lost its lease)."""
+    """Calls that were paid for but not used, for example because their worker had lost its
+    lease."""
     pools: dict[str, Sum] = field(default_factory=dict[str, Sum])
     per_run: dict[str, Sum] = field(default_factory=dict[str, Sum])
 
@@ -50,7 +51,7 @@ class ArmRuns:
 
 @dataclass
 class Facts:
-    """Facts that the writers of reports need."""
+    """Facts that report writers need."""
 
     benchmark: Benchmark
     manifest: Manifest
@@ -62,7 +63,7 @@ class Facts:
 
     @property
     def checkers(self) -> Mapping[str, str]:
-        """Rule of each checker; the primary one first."""
+        """Rule of each checker, the primary one first."""
         return self.benchmark.checkers
 
     @property
@@ -71,7 +72,7 @@ class Facts:
 
     @property
     def classes(self) -> dict[str, str]:
-        """Meaning of the classes that have results, in a report's order."""
+        """Meanings of the classes that have results, in a report's order."""
         present = {name for arm in self.arms for name in arm.classes.values()}
         meanings = self.benchmark.class_meanings
         return {name: meanings[name] for name in meanings if name in present}

@@ -26,7 +26,7 @@ def points(value: float | None) -> str:
 
 
 def dollars(value: float | None) -> str:
-    """Format dollars, with two significant digits below a dollar."""
+    """Format dollars, with two significant digits below one dollar."""
     if value is None:
         return "–"
     if value == 0:
@@ -35,15 +35,15 @@ def dollars(value: float | None) -> str:
 
 
 def cost(value: float | None, *, has_unpriced: bool) -> str:
-    """Format the dollars of calls of which some may have no price: an unknown amount is never shown
-    as a number."""
+    """Format the dollars of calls, some of which may have no price: an unknown amount is never
+    shown as a number."""
     if value is None or not has_unpriced:
         return dollars(value)
     return f"{dollars(value)} + unknown" if value else "unknown"
 
 
 def count(value: float | None, digits: int = 0) -> str:
-    """Format a count with separators of thousands."""
+    """Format a count with thousands separators."""
     return "–" if value is None else f"{value:,.{digits}f}"
 
 

@@ -1,4 +1,4 @@
-"""The failure flow: from all questions of an arm, by their paths, to their outcomes."""
+"""The failure flow: from all questions of an arm, along their paths, to their outcomes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from loopline.runtime.terminal.pages import svg
 WIDTH = 520.0
 NODE = 12.0
 GAP = 15.0
-"""Pixels between nodes: room for the label of a thin one."""
+"""Pixels between nodes: room for the label of a thin node."""
 
 _ROUTES = ("answered alone", "called tools", "delegated", "escalated")
 
 
 def failure_flow(arm: ArmRuns, classes_in_order: Sequence[str]) -> str:
-    """One arm's flow; each end links to its questions."""
+    """Draw one arm's flow; each end links to its questions."""
     if not arm.results:
         return ""
     total = len(arm.results)
@@ -84,7 +84,7 @@ def _colour(name: str) -> str:
 
 
 def _stack(amounts: list[int], scale: float, height: float) -> list[tuple[float, float]]:
-    """Return (top, size) of nodes one above the other, with the whole centred."""
+    """Return (top, size) of stacked nodes, centred as a whole."""
     sizes = [amount * scale for amount in amounts]
     used = sum(sizes) + GAP * (len(sizes) - 1)
     top = max(8.0, (height - used) / 2)

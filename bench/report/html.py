@@ -1,8 +1,8 @@
-"""The HTML report: one file without a single external resource.
+"""The HTML report: one file without external resources.
 
-Model output is hostile. It reaches the page in two ways only: escaped by the template, or packed
-(gzip, base64) in a data block that the script unpacks and enters as text. Both ways show control
-characters, and what turns or hides text, as code points.
+Model output is hostile. It reaches the page in only two ways: escaped by the template, or packed
+(gzip, base64) in a data block that the script unpacks and inserts as text. Both show control
+characters, and characters that reverse or hide text, as code points.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from loopline.runtime.terminal.pages.page import page
 from loopline.runtime.terminal.safe_text import CONTROL
 
 CHUNK = 40
-"""Questions whose transcripts are packed together: a reader unpacks only what is opened."""
+"""Number of questions whose transcripts are packed together: only opened ones are unpacked."""
 
 
 def render(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
@@ -37,7 +37,7 @@ def render(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
 
 
 def _pack(value: object) -> str:
-    """Pack a value: JSON, gzip, base64. No character of it has a meaning to an HTML parser."""
+    """Pack a value: JSON, gzip, base64. None of its characters is special to an HTML parser."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
@@ -96,7 +96,8 @@ def _data_blocks(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
             name: arm_class(facts, name).rpartition("-")[2] for name in facts.manifest.arms
         },
         "items": items,
-        # The page's script filters by it what it shows, so that ids still lead to their questions.
+        # The page's script filters only displayed text with it, so ids still lead to their
+        # questions.
         "control": CONTROL.pattern,
     }
     blocks = [_block("index", index)]

@@ -1,4 +1,4 @@
-"""Intervals one below the other, with words above them: shares, or differences."""
+"""Stacked intervals with words above them: shares, or differences."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from loopline.runtime.terminal.pages import svg
 from loopline.runtime.terminal.pages.labels import LINE, broken_words, spaced_ticks
 
 WIDTH = 420.0
-"""Pixels of every drawing of a report: little more than the width of a phone, on which it keeps its
-size."""
+"""Width of every drawing in a report, in pixels: little more than a phone's screen, where drawings
+keep their size."""
 _ROW = 46.0
 _TOP = 8.0
 _BELOW = 34.0
 _AXIS = 16.0
-"""More pixels where the axis has a name."""
+"""Additional pixels if the axis has a name."""
 _SIDE = 20.0
 
 
@@ -27,7 +27,7 @@ class Line:
     words: str
     interval: Interval
     mark: str
-    """Class of its colour."""
+    """CSS class of its colour."""
     dots: tuple[float, ...] = ()
     """Smaller intervals next to the estimate."""
 
@@ -71,7 +71,7 @@ def _plot(
     for at, line in enumerate(lines):
         y = _TOP + row * (at + 1) - 16
         interval = line.interval
-        # In stretches, since the words of an interval are between them, and no line crosses them.
+        # Grid lines are interrupted so that none crosses the words of an interval.
         for tick, _ in placed_ticks:
             kind = "zero" if tick == 0 else "grid"
             parts.append(svg.line(x(tick), y - 8, x(tick), y + 12, kind))

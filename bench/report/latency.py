@@ -13,7 +13,7 @@ WIDTH = 460.0
 
 
 def pool_class(name: str) -> str:
-    """Colours of models: that of the arm in which they work alone."""
+    """Colour of each model: that of the arm in which it works alone."""
     return {"llm": "arm-0", "slm": "arm-2"}.get(name, "arm-3")
 
 
@@ -54,7 +54,8 @@ def stacked_latency(facts: Facts) -> str:
 
 
 def run_at_quantile(arm: ArmRuns, share: float) -> Result | None:
-    """Return the run whose wall time is that quantile of the arm's (0.5 is the median)."""
+    """Return the run whose wall time is this quantile of the arm's wall times (0.5 is the
+    median)."""
     ordered = sorted(arm.results, key=lambda result: (result.seconds.wall, result.item))
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
 
@@ -99,8 +100,8 @@ def _place(step: dict[str, Any]) -> str:
 
 
 def _slowest_calls(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the calls of the candidate that took longest. Older transcripts don't say which
-    candidate a call belongs to: their calls all follow each other."""
+    """Return the calls of the candidate that took longest. Older transcripts don't tell candidates
+    apart: all their calls are treated as sequential."""
     candidates: dict[int, list[dict[str, Any]]] = {}
     for call in calls:
         candidates.setdefault(call.get("candidate", 0), []).append(call)

@@ -1,4 +1,4 @@
-"""Links inside the HTML report, which its script reads with `URLSearchParams`."""
+"""Links inside the HTML report; its script reads them with `URLSearchParams`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 
 def place(name: str, **query: str) -> str:
-    """Return `#items?arm=llm&class=right`, as the value of an `href`, not yet escaped for HTML. A
-    trailing `_` of a name is dropped (`class_`)."""
+    """Return an `href` value such as `#items?arm=llm&class=right`, not yet escaped for HTML. A
+    name's trailing `_` is dropped (`class_`)."""
     pairs = (f"{key.rstrip('_')}={quote(value, safe='')}" for key, value in query.items())
     return f"#{name}?{'&'.join(pairs)}"
 

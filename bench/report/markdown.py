@@ -77,7 +77,7 @@ def main_rows(facts: Facts) -> list[list[str]]:
 
 
 def table(head: list[str], rows: list[list[str]], left: int = 1) -> list[str]:
-    """Format a Markdown table; the first `left` columns are words, the others numbers."""
+    """Format a Markdown table; the first `left` columns are text, the others numbers."""
     rule = [":--" if at < left else "--:" for at in range(len(head))]
     return [f"| {' | '.join(cell(word) for word in row)} |" for row in (head, rule, *rows)]
 
@@ -88,7 +88,7 @@ def cell(word: str) -> str:
 
 
 def compat_table(facts: Facts) -> list[str]:
-    """Table of Delegate's figures next to ours."""
+    """Table of Delegate's figures alongside ours."""
     rows = [
         [
             row["arm"],

@@ -32,12 +32,12 @@ SHARES = frozenset({
     "plan_accuracy", "action_match", "hallucination", "argument_f1", "rouge_l", "refused",
     "agreement", "agreed", "pass_rate", "right_tests", "score",
 })  # fmt: skip
-"""Measures between 0 and 1; others are numbers with a unit."""
+"""Measures between 0 and 1; all others are numbers with a unit."""
 
 
 def measured_results(results: Sequence[Result], seed: int) -> dict[str, Any]:
-    """Return the mean of each measure over the items that it applies to, with its interval and
-    their number."""
+    """Return each measure's mean over the items that it applies to, with the interval and the
+    number of items."""
     return {
         name: _mean(name, [r.measures[name] for r in results if name in r.measures], seed)
         for name in _names(results)
@@ -45,8 +45,8 @@ def measured_results(results: Sequence[Result], seed: int) -> dict[str, Any]:
 
 
 def measured_pair(a: Sequence[Result], b: Sequence[Result], seed: int) -> dict[str, Any]:
-    """Return differences of the means over the items that both have, in the same order; empty
-    without measures. The win rate is added where runs are counted in calls."""
+    """Return differences of the means over the items that both arms have, in the same order; empty
+    without measures. The win rate is added if runs are measured in calls."""
     if not _names(a):
         return {}
     measures: dict[str, Any] = {}
@@ -62,8 +62,8 @@ def measured_pair(a: Sequence[Result], b: Sequence[Result], seed: int) -> dict[s
 
 
 def win(a: Result, b: Result) -> float:
-    """Return 1 where `a` wins, 0 where `b` does, ½ for a tie. A run that alone solves wins; of two
-    that solve, the one with fewer calls; two that fail tie."""
+    """Return 1 where `a` wins, 0 where `b` does, ½ for a tie. The only run that solves the task
+    wins; if both solve it, the run with fewer calls wins; two failures tie."""
     if a.right != b.right:
         return float(a.right)
     calls_a, calls_b = a.measures[CALLS], b.measures[CALLS]
@@ -71,7 +71,7 @@ def win(a: Result, b: Result) -> float:
 
 
 def names_of(facts: Facts) -> list[str]:
-    """Return every measure of a report, in the order in which its judge gives them."""
+    """Return every measure of a report, in its judge's order."""
     return _names([result for arm in facts.arms for result in arm.results])
 
 
@@ -107,6 +107,6 @@ def _summary(n: int, interval: Interval) -> dict[str, Any]:
 
 
 def _interval_fields(interval: Interval) -> dict[str, float | None]:
-    # Over no item the mean is NaN, which is not JSON.
+    # The mean over no items is NaN, which is not JSON.
     values = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
     return {name: None if value != value else value for name, value in values.items()}

@@ -1,9 +1,9 @@
 """The upper bound of any router between two models, and the line that a useful router must beat.
 
-Of two models that answer alone, a router picks one per question. The *oracle* takes the cheap one
-wherever it is right, the dear one where only that is right: the best accuracy, and for each share
-of questions sent to the dear model the best one. *Mixing* sends questions at random: a router on
-that line has learnt nothing.
+A router picks one of two models per question. The *oracle* picks the cheap model wherever it is
+right, and the expensive one where only that one is right: no router is more accurate, for any share
+of questions sent to the expensive model. *Mixing* sends questions at random: a router on that line
+has learnt nothing.
 """
 
 from __future__ import annotations

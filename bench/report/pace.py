@@ -1,4 +1,4 @@
-"""Checks whether a benchmark waited for anything but its models."""
+"""Checks whether a benchmark waited only for its models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopline.agents.usage import UsageEntry
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds from the first call's start to the last one's end, with the least possible."""
+    """Seconds from the first call's start to the last call's end, with the minimum possible."""
 
     wall: float
     ideal: float
@@ -23,18 +23,18 @@ class Pace:
 
 
 def pace(entries: Sequence[UsageEntry], concurrency: int) -> Pace | None:
-    """The pace of a benchmark that was not interrupted; None without a call.
+    """The pace of an uninterrupted benchmark; None without a call.
 
-    A call counts from its first token's wait to its end, without its time in a queue. Branches of
-    one turn run side by side, so the longest counts; so do the candidates that one request asks
-    for. Requests of one branch follow each other. The ideal keeps all places busy to the end,
-    which the last runs of a real benchmark can't.
+    A call's time counts from the wait for its first token to its end, without the engine's queue.
+    Branches of a turn run in parallel, so only the longest counts; the same holds for the
+    candidates of one request. Requests of a branch run one after another. The ideal keeps every
+    slot busy to the end, which the last runs of a real benchmark can't do.
     """
     requests: dict[tuple[str, int, int, str], float] = defaultdict(float)
     began: list[float] = []
     for entry in entries:
         duration = entry.latency.first_token + entry.latency.decode
-        # Candidates of a request are `REQUEST`, `REQUEST#1`, …: see
+        # A request's candidates are `REQUEST`, `REQUEST#1`, …: see
         # `loopline.workers.completions.call_of`.
         request = entry.call_id.partition("#")[0]
         place = entry.run_id, entry.turn, entry.branch, request

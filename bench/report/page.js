@@ -1,11 +1,11 @@
 "use strict";
-// Everything that a model wrote enters the page as text (textContent), never as markup, and by
-// `make`, which shows as code points what would turn or hide the text around it.
+// A model's text enters the page as text (textContent), never as markup, and only through `make`,
+// which shows characters that would reverse or hide the text around them as code points.
 
 const PAGE = 60;
 const chunks = new Map();
 let index = null;
-let control = null; // what `runtime.terminal.harmless` shows as code points, too
+let control = null; // characters that `runtime.terminal.harmless` also shows as code points
 let shown = PAGE;
 
 async function inflate(id) {
@@ -175,7 +175,7 @@ function callView(call) {
   ].filter(Boolean);
 }
 
-// The executed candidate, and the others folded. Older benches don't say which it was: then all, in order.
+// The executed candidate, with the others folded. Older benches don't record it: then all, in order.
 function callsView(step) {
   const executed = step.calls.filter((call) => call.candidate === step.selected);
   const aside = step.calls.filter((call) => call.candidate !== step.selected);

@@ -18,7 +18,7 @@ _DOT = 5.5
 
 
 def arm_class(facts: Facts, arm: str) -> str:
-    """Return the colour class of an arm: known ones keep theirs in every report."""
+    """Return the colour class of an arm: known arms have the same colour in every report."""
     colour_of = facts.benchmark.arms.colour_of
     colour = colour_of(arm)
     if colour is not None:
@@ -28,15 +28,15 @@ def arm_class(facts: Facts, arm: str) -> str:
 
 
 def has_dollars(arms: dict[str, Any]) -> bool:
-    """Whether arms can be compared by their dollars: something was paid, and all of it is known."""
+    """Whether arms can be compared by dollars: something was paid, and every amount is known."""
     return any(arm["usage"]["micro_dollars"] for arm in arms.values()) and not any(
         arm["unpriced"] for arm in arms.values()
     )
 
 
 def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
-    """Return the plot and its caption. Cost in dollars per 1,000 questions; in tokens per question
-    where something has no price."""
+    """Return the plot and its caption. The cost is in dollars per 1,000 questions, or in tokens per
+    question if a price is missing."""
     arms = facts.results["arms"]
     priced = has_dollars(arms)
     unit = "micro_dollars" if priced else "tokens"
@@ -78,7 +78,7 @@ def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
     marks = [Box.around(*place, _DOT) for place in places.values()]
     labels = Labels(Box(x.start, 0.0, WIDTH, y.start), marks)
     for name, (cost, accuracy) in spots.items():
-        # The name goes where it covers no other name, and no other arm's dot.
+        # The name is placed where it covers no other name and no other arm's dot.
         label = labels.place(*places[name], name, "name", 13.0, _DOT)
         parts.append(_spot(x, y, name, cost, accuracy, per, arm_class(facts, name), priced, label))
     if oracle_spot and {"llm", "slm"} <= spots.keys():
@@ -104,7 +104,7 @@ def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
 
 
 def differences(facts: Facts) -> str:
-    """Plot every pair's difference of accuracies with its bootstrap interval."""
+    """Plot the difference of accuracies of every pair with its bootstrap interval."""
     lines = [
         Line(
             _pair_words(pair),
@@ -176,7 +176,7 @@ def _axes(x: svg.Scale, y: svg.Scale, height: float, costs: Any) -> list[str]:
 def _bounds(
     x: svg.Scale, y: svg.Scale, spots: dict[str, Any], oracle: tuple[float, float], per: float
 ) -> list[str]:
-    """Return the oracle's line (up from the small model, then level) and the line of random
+    """Return the oracle's line (rising from the small model, then level) and that of random
     mixing."""
     small = (spots["slm"][0]["estimate"] * per, spots["slm"][1]["estimate"])
     big = (spots["llm"][0]["estimate"] * per, spots["llm"][1]["estimate"])

@@ -86,7 +86,7 @@ def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Marku
 
 
 def what_was_asked(facts: Facts) -> str:
-    """Describe how many questions of which data were asked."""
+    """Describe the number and the source of the questions."""
     manifest = facts.manifest
     return (
         f"{len(manifest.items):,} of {format_count(manifest.available, 'question')}, "
@@ -105,7 +105,7 @@ DELEGATING = ("router", "cascade")
 
 
 def headline(facts: Facts) -> str:
-    """Describe the comparison that matters most: the router against the big model."""
+    """Describe the most important comparison: the router against the big model."""
     wanted = next(
         (p for p in facts.results["pairs"] if {p["a"], p["b"]} == {"llm", "router"}), None
     ) or next(iter(facts.results["pairs"]), None)
@@ -136,8 +136,8 @@ def headline(facts: Facts) -> str:
 
 
 def payoffs(facts: Facts) -> list[str]:
-    """Say whether it pays: for each arm that delegates, compared with the big model alone, one
-    sentence with the dollars; empty where a model has no price."""
+    """Describe whether delegation pays off: for each arm that delegates, one sentence with the
+    dollars, compared with the big model alone; empty if a model has no price."""
     return [
         sentence
         for arm in DELEGATING

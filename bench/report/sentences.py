@@ -1,5 +1,5 @@
-"""Sentences that all forms of a report have in common: the options of its runs, paid calls that
-count for no arm, and what is left of an unfinished benchmark."""
+"""Sentences shared by all forms of a report: the options of its runs, paid calls that count for no
+arm, and the remaining work of an unfinished benchmark."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from loopline.runtime.terminal.pluralize import format_count
 
 
 def options_sentence(manifest: Manifest) -> str:
-    """Return the sentence about the options of the runs: the number of candidates, how they were
-    sampled, and the limit of tokens."""
+    """Return the sentence about the runs' options: number of candidates, sampling and token
+    limit."""
     if manifest.options is None:
         general = ", general prompts" if manifest.prompt_set == "general" else ""
         return f"Calculator {'on' if manifest.calculator else 'off'}{general}."
@@ -25,12 +25,13 @@ def options_sentence(manifest: Manifest) -> str:
 
 
 def options_text(options: JsonObject) -> str:
-    """Describe options of a workflow."""
+    """Describe the options of a workflow."""
     return ", ".join(f"{name} {str(value).lower()}" for name, value in options.items())
 
 
 def ledger_note(facts: Facts) -> str:
-    """Return the sentences below the ledger: with them, its rows add up to all that was paid."""
+    """Return the sentences below the ledger: they account for all paid calls that its rows leave
+    out."""
     reasons = {
         "discarded": "was paid for and not used: workers had died or lost their lease, or the "
         "answer was of no use.",
@@ -58,14 +59,14 @@ def ledger_note(facts: Facts) -> str:
 
 
 def remaining_work(facts: Facts, directory: Path | None = None) -> str:
-    """Return the words after `Not complete.`: what is missing, and how to continue; empty for a
+    """Return the words after `Not complete.`: the missing runs and how to continue; empty for a
     complete benchmark."""
     remaining = facts.results["not_done"]
     if not remaining:
         return ""
     words = ", ".join(f"{name}: {len(ids):,}" for name, ids in remaining.items())
-    # A bench stops before a run that would exceed its budget: the spent amount doesn't say whether
-    # the budget is used up.
+    # A bench stops before a run that would exceed its budget, so the amount spent doesn't show
+    # whether the budget is used up.
     more = options_in_words(facts.manifest)
     return (
         f"Not answered yet: {words}. Figures are over the questions that were asked; "

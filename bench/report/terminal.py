@@ -63,7 +63,7 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
 
 
 def print_players(facts: Facts, console: Console) -> None:
-    """Print the success of players by hand and of teams, where teams played."""
+    """Print the success of hand-written players, and of teams if any played."""
     from rich.markup import escape
 
     player_rows = players.rows(facts)
@@ -75,7 +75,7 @@ def print_players(facts: Facts, console: Console) -> None:
 
 
 def print_measures(facts: Facts, console: Console) -> None:
-    """Print the measures in addition to right and wrong, where there are any."""
+    """Print the measures other than right and wrong, if there are any."""
     names = names_of(facts)
     if not names:
         return
@@ -96,7 +96,7 @@ def print_measures(facts: Facts, console: Console) -> None:
 
 
 def print_compat(facts: Facts) -> None:
-    """Print Delegate's own bookkeeping next to ours, with the reason of each difference."""
+    """Print Delegate's own bookkeeping alongside ours, with the reason for each difference."""
     from rich.console import Console
 
     table = new_table(

@@ -1,1 +1,1 @@
-"""`bench route`: does a router between two models pay, and does it keep its bound?"""
+"""`bench route`: does a router between two models pay off, and does it keep its bound?"""

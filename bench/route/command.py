@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from loopline.bench.commands.options import RouteOptions
 
 LEAST_MEASURED = 10
-"""Fewest questions, since with fewer a part would be empty. With somewhat more, the verdict is that
-they are too few."""
+"""Minimum number of questions; with fewer, a part would be empty. Slightly above this minimum, the
+verdict is that there are too few questions."""
 MOST_THREADS = 4
 _NOTHING = -50.0
 """Score of an answer without any evidence that it is right."""
@@ -53,7 +53,7 @@ def measure(options: RouteOptions) -> RouteReport:
     columns = (TextColumn("splits"), BarColumn(), MofNCompleteColumn())
     bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
     task = bar.add_task("splits", total=options.splits)
-    # A split has one thread: with a thread for each core, such small matrices wait more than
+    # Each split uses one thread: with a thread per core, such small matrices wait more than they
     # compute.
     with threadpool_limits(1, user_api="blas"), bar:
         splits = play_splits(
@@ -97,7 +97,7 @@ def measure(options: RouteOptions) -> RouteReport:
 
 
 def _read(options: RouteOptions) -> tuple[list[Labelled], str, list[str]]:
-    """Return the labelled answers, where they are, and a note about them."""
+    """Return the labelled answers, their location, and a note about them."""
     if (options.labelled is None) == (options.from_store is None):
         raise UsageError("give --labelled FILE or --from-store FOLDER, one of them")
     if options.from_store is not None:
@@ -128,16 +128,16 @@ def _column(table: Table, name: str) -> Floats:
 
 
 def _passes_ladder(rows: Sequence[Labelled], table: Table) -> Floats:
-    """Return 1 where there is a number to answer with and every equation holds: the ladder without
-    anything learned."""
+    """Return 1 where the answer has a number and every equation is correct: the ladder without any
+    learning."""
     stated = _column(table, "answer.present") > 0
     holds = [first_wrong(clip(row.evidence.text)) is None for row in rows]
     return (stated & np.array(holds)).astype(np.float64)
 
 
 def _doubts(table: Table) -> dict[str, Floats]:
-    """Return the scores of baselines that need no learning, as far as the labels have their inputs:
-    the mean log-probability of the answer's tokens, and how little the samples differ."""
+    """Return the scores of the baselines that need no learning, if the labels have their inputs:
+    the mean log-probability of the answer's tokens, and the negative entropy of the samples."""
     doubts: dict[str, Floats] = {}
     unknown = _column(table, "logprob.absent") > 0
     if not unknown.all():

@@ -1,10 +1,10 @@
-"""Accuracy against dollars: what each rule costs to be right as often as the router.
+"""Accuracy against dollars: the cost of each rule at the router's accuracy.
 
-A baseline that is right less often than the router is raised by sending some of its questions, at
-random, to whatever is better; one that is right more often is lowered the same way. So its price at
-equal accuracy is a point on the lower hull of its own thresholds, the small model and the big one.
-Where even the hull's most accurate point is below the router, that point's price stands: the
-router is then cheaper *and* more often right.
+A baseline that is less accurate than the router is raised by sending some of its questions, at
+random, to something better; a more accurate baseline is lowered the same way. So its price at equal
+accuracy is a point on the lower hull of its own thresholds, the small model and the big one. If
+even the hull's most accurate point is below the router, that point's price is used: a router that
+costs less is then cheaper *and* right more often.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RuleFigures(Record):
 
 
 class Curve(Record):
-    """One family of rules by its threshold, from the cheapest to the most expensive."""
+    """One family of rules, by threshold, from the cheapest to the most expensive."""
 
     name: str
     accuracies: tuple[float, ...]
@@ -66,7 +66,7 @@ class Curve(Record):
 
 
 class BaselineFigures(Record):
-    """One baseline, compared with the router at the router's accuracy."""
+    """One baseline compared with the router, at the router's accuracy."""
 
     name: str
     cost_at_equal_accuracy: float
@@ -87,7 +87,7 @@ class Comparison(Record):
 
 
 def compare(splits: Splits, seed: int) -> Comparison:
-    """Compare all rules over all splits, with questions weighted by how often they were tested."""
+    """Compare all rules over all splits; each question is weighted by the number of its tests."""
     levels = {
         family: [name for name in splits.rules if name.startswith(f"{family} ")]
         for family in (LOGPROB, ENTROPY)
@@ -106,8 +106,8 @@ def compare(splits: Splits, seed: int) -> Comparison:
     count = len(sums)
     draws = generator.multinomial(count, [1 / count] * count, size=RESAMPLES) @ sums
     points = np.concatenate([sums.sum(axis=0, keepdims=True), draws])
-    # Resamples by rules by (accuracy, cost); the first is the estimate.
-    # A resample may consist only of questions that no split has tested.
+    # Shape: resamples by rules by (accuracy, cost); the first resample is the estimate. A resample
+    # may consist only of questions that no split has tested.
     tested = np.maximum(points[:, :1], 1e-12)
     means = (points[:, 1:] / tested).reshape(len(points), len(names), 2)
     of = {name: means[:, at] for at, name in enumerate(names)}
@@ -115,7 +115,7 @@ def compare(splits: Splits, seed: int) -> Comparison:
         BIG: [BIG], MIXING: [SMALL, BIG], LADDER: [SMALL, BIG, LADDER],
     }  # fmt: skip
     families |= {family: [SMALL, BIG, *rules] for family, rules in levels.items() if rules}
-    # The small model alone is a baseline where it is right as often as the router.
+    # The small model alone is a baseline if it is at least as accurate as the router.
     if of[SMALL][0, 0] >= of[ROUTER][0, 0]:
         families[SMALL] = [SMALL]
     prices = {
@@ -167,7 +167,7 @@ def _curve(name: str, points: Sequence[Floats]) -> Curve:
 
 
 def _price(points: Sequence[Floats], accuracy: float) -> float:
-    """Return the least cost at which a mixture of the points reaches that accuracy."""
+    """Return the lowest cost at which a mixture of the points reaches this accuracy."""
     best = float("inf")
     for right, cost in points:
         if right >= accuracy - 1e-12:

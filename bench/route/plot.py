@@ -13,7 +13,8 @@ _COLOURS = {ROUTER: "arm-1", BIG: "arm-0", SMALL: "arm-2", LADDER: "arm-3", ORAC
 
 
 def accuracy_against_dollars(comparison: Comparison) -> str:
-    """Plot every rule with its intervals, the line of random mixing, and those of thresholds."""
+    """Plot every rule with its intervals, the line of random mixing, and the lines of
+    thresholds."""
     rules = {rule.name: rule for rule in comparison.rules}
     costs = [rule.cost.high * 1000 for rule in comparison.rules]
     costs += [cost * 1000 for curve in comparison.curves for cost in curve.costs]

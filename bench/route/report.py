@@ -13,7 +13,7 @@ from loopline.bench.route.splits import ENTROPY, LOGPROB
 
 
 class Signal(Record):
-    """Whether the evidence tells right answers of the small model from wrong ones, by routers that
+    """Whether the evidence separates right from wrong answers of the small model, for routers that
     had not seen the question."""
 
     auc: float
@@ -26,14 +26,14 @@ class Signal(Record):
 
 
 class RouteReport(Record):
-    """Figures of the report. Shares are of all questions of a test; costs are US dollars per
+    """Figures of the report. Shares refer to all questions of a test; costs are US dollars per
     question."""
 
     questions: int
     source: str
     """Note about the labels; may be empty."""
     estimated_costs: int
-    """Questions with a cost that was estimated from the length of a text."""
+    """Number of questions whose cost was estimated from the length of a text."""
     alpha: float
     delta: float
     splits: int
@@ -42,14 +42,15 @@ class RouteReport(Record):
     test: int
     allowed_errors: int
     risk_held_share: float
-    """Share of the splits in whose test at most alpha of the questions were accepted and wrong."""
+    """Share of splits in whose test at most a share alpha of the questions was accepted and
+    wrong."""
     mean_risk: float
     greatest_risk: float
     accepted_share: float
     paying_share: float
-    """Share of the splits whose router expected to pay; the others ask the big model alone."""
+    """Share of splits whose router expected to pay off; the others ask only the big model."""
     sampling_share: float
-    """Share of the splits whose router draws further samples."""
+    """Share of splits whose router draws further samples."""
     signal: Signal
     has_logprobs: bool
     has_samples: bool

@@ -1,5 +1,5 @@
-"""The same labelled questions, split at random many times: what a router learned on one part and
-calibrated on the next does on the third, compared with the alternatives."""
+"""Splits the same labelled questions at random many times. A router is trained on one part,
+calibrated on the second, and compared with the alternatives on the third."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from loopline.trainers.router.training import parts
 TRAIN, CALIBRATION = 0.4, 0.3
 """Shares of the questions; the rest is the test."""
 LEVELS = 21
-"""Thresholds of the baselines that have only log-probabilities, or only samples."""
+"""Number of thresholds of the baselines that use only log-probabilities, or only samples."""
 MOST_LEARNED = 800
-"""Most questions that a split learns from: the time of a fit grows with the third power."""
+"""Maximum number of questions that a split learns from: fitting time grows with the third power."""
 ROUTER, BIG, SMALL, LADDER, ORACLE = "router", "big", "small", "ladder", "oracle"
 LOGPROB, ENTROPY = "logprob", "entropy"
 
@@ -46,20 +46,21 @@ class Splits:
     """Number of tests that contained each question."""
     rules: dict[str, Sums] = field(default_factory=dict[str, Sums])
     scores: Floats = field(default_factory=lambda: np.zeros(0))
-    """Sum for each question of what routers that had not seen it expected of the small model."""
+    """Sum, for each question, of the small model's expected success over routers that had not seen
+    the question."""
     within_bound: int = 0
-    """Splits in whose test the risk stayed within the bound."""
+    """Number of splits in whose test the risk stayed within the bound."""
     splits: int = 0
     risks: list[float] = field(default_factory=list[float])
     accepted: list[float] = field(default_factory=list[float])
     paying: int = 0
-    """Splits in which the router expected to pay, from what it had learned."""
+    """Number of splits in which the trained router expected to pay off."""
     sampling: int = 0
-    """Paying splits whose router draws further samples."""
+    """Number of paying splits whose router draws further samples."""
     delta_of_a_split: float = 0.0
 
     def sums(self, rule: str) -> Sums:
-        """Return the sums of a rule, which start at 0."""
+        """Return the sums of a rule, created as 0 on first use."""
         empty = Sums(np.zeros(self.questions), np.zeros(self.questions))
         return self.rules.setdefault(rule, empty)
 
@@ -77,9 +78,10 @@ def play_splits(
     threads: int = 1,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Splits:
-    """`questions`: as `question_numbers` has them; rows of one question are in one part of each
-    split. `checked`: 1 where the fixed ladder accepts. `doubts`: baseline → its score of each small
-    answer, of which any threshold is a rule. What comes of it does not depend on `threads`.
+    """Play every split. `questions`: numbers from `question_numbers`; all rows of a question are in
+    one part of each split. `checked`: 1 where the fixed ladder accepts. `doubts`: baseline → its
+    score of each small answer; each threshold on it is a rule. The results do not depend on
+    `threads`.
 
     Raises `BadLabels` for fewer than three different questions."""
     count = len(table)
@@ -97,7 +99,7 @@ def play_splits(
         )  # fmt: skip
         return policy, train, test
 
-    # numpy computes eigenvectors without the interpreter's lock.
+    # NumPy computes eigenvectors without holding the interpreter's lock.
     pool = ThreadPoolExecutor(threads)
     try:
         for at, (policy, train, test) in enumerate(pool.map(learned, range(splits))):

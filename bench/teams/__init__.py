@@ -1,5 +1,6 @@
-"""Shared parts of the benches of two-agent teams: puzzles, code and mathematics.
+"""Code shared by the benches of two-agent teams: puzzles, code and mathematics.
 
-The modules: `sampling` (how completions are drawn), `playing` (whether a run played what it was
-asked), `findings` (pass@k, and success by policy version), `tables` (how a report shows them).
+The modules: `sampling` (how completions are drawn), `playing` (whether a run played the instance
+that it was given), `findings` (pass@k, and success by policy version), `tables` (findings as tables
+of a report).
 """

@@ -1,4 +1,4 @@
-"""A benchmark whose problems a team of two works on, scored by a judge that knows hidden data."""
+"""A benchmark of problems for a team of two, scored by a judge that knows hidden data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def team_benchmark(
     about: str,
     alone: dict[str, str],
 ) -> Benchmark:
-    """`team`: its two members; `about`: what they do; `alone`: member → what it does alone."""
+    """Return a benchmark. `team`: its two members; `about`: the team's work; `alone`: member → its
+    work when alone."""
     return Benchmark(
         name=name,
         title=title,

@@ -1,4 +1,4 @@
-"""The problems and rules of the command line for a team, checked."""
+"""Validates the problems and rules that a command line selects for a team."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ P = TypeVar("P", bound=Identified)
 
 
 class TeamChoice(Record):
-    """`Request.choices` of the data sets `code` and `math`."""
+    """`Request.choices` for the data sets `code` and `math`."""
 
     dataset: str
     setting: JsonObject = Field(default_factory=dict)
-    """Options of how a problem is played: `turns`, …"""
+    """How a problem is played: `turns`, …"""
     attempts: int = Field(default=1, ge=1, le=MAX_ATTEMPTS)
     """Attempts at each problem."""
     unsafe_exec: bool = False
-    """The bench's own judge may run programs without bubblewrap."""
+    """Whether the bench's own judge may run programs without bubblewrap."""
 
 
 def parse_choice(request: Request, datasets: Sequence[str]) -> TeamChoice:
-    """Raises UsageError, naming the option."""
+    """Validate the choices. Raises UsageError that names the option."""
     choice = options_of(TeamChoice, request.choices)
     if choice.dataset not in datasets:
         raise UsageError(
@@ -50,7 +50,7 @@ def parse_choice(request: Request, datasets: Sequence[str]) -> TeamChoice:
 
 
 def setting_of(model: type[S], choice: TeamChoice) -> S:
-    """The setting, with its defaults. Raises UsageError."""
+    """Return the setting, with its defaults. Raises UsageError."""
     if "team" in choice.setting:
         raise UsageError("--setting team: who plays is chosen by --arms")
     try:
@@ -65,8 +65,8 @@ def setting_of(model: type[S], choice: TeamChoice) -> S:
 
 
 def by_id(reading: Reading[P]) -> tuple[dict[str, P], tuple[Skipped, ...]]:
-    """Problems under their ids, and what was not read; a problem whose id another one has already
-    is among that."""
+    """Return problems by id, and the skipped records, which include every problem whose id repeats
+    an earlier one."""
     problems_by_id: dict[str, P] = {}
     repeats: list[Skipped] = []
     for record in reading.records:
@@ -78,13 +78,13 @@ def by_id(reading: Reading[P]) -> tuple[dict[str, P], tuple[Skipped, ...]]:
 
 
 def require_split(name: str, split: str, splits: Sequence[str]) -> None:
-    """Raises UsageError that names the splits there are."""
+    """Check a split. Raises UsageError that lists the available splits."""
     if split not in splits:
         raise UsageError(f"--split: {name} has no {split!r}; it has: {', '.join(splits)}")
 
 
 def draw_names(names: Sequence[str], request: Request, choice: TeamChoice) -> list[str]:
-    """The problems that are asked, by id. Raises UsageError."""
+    """Draw the ids of the problems to ask. Raises UsageError."""
     items = [Item(id=name, question="", gold="") for name in names]
     ids = [item.id for item in sample(items, request.samples, request.seed)]
     if len(ids) * choice.attempts > MAX_RUNS:
@@ -96,7 +96,8 @@ def draw_names(names: Sequence[str], request: Request, choice: TeamChoice) -> li
 
 
 def repeat_item(item: Item, attempts: int) -> list[Item]:
-    """An item for each attempt, one after the other: a run that stops early has whole instances."""
+    """Return one item per attempt, in sequence, so that a run that stops early has complete
+    instances."""
     if attempts == 1:
         return [item]
     return [
@@ -106,7 +107,7 @@ def repeat_item(item: Item, attempts: int) -> list[Item]:
 
 
 def source_files_note(files: Sequence[str]) -> str:
-    """Name the files that a source's problems come from, where a reader accepts several forms."""
+    """Describe the files that a source's problems come from, if a reader accepts several forms."""
     if not files:
         return ""
     first = ", ".join(files[:2])

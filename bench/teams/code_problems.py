@@ -1,11 +1,11 @@
-"""Programming problems as questions to coder and unit tester.
+"""Programming problems as questions for a coder and a unit tester.
 
-What goes into an item, a manifest and onto the bus is a problem's question and the hash by which a
-judge knows the rest.
+Items, manifests and the bus contain only a problem's question and a hash, by which a judge finds
+the rest.
 
-*To measure*, problems are as they were published: of MBPP all assertions are shown, of CodeContests
-the public tests, and these count as the others do. *To train on*, what is shown does not count,
-be it as an example or in the statement: no reward is to be had for repeating it.
+*For measuring*, problems are as published: all assertions of MBPP are shown, and the public tests
+of CodeContests, and these count like all others. *For training*, tests shown as an example or in
+the statement do not count: repeating them earns no reward.
 """
 
 from __future__ import annotations
@@ -55,20 +55,21 @@ _MBPP_SPLITS = {
     "validation": range(511, 601),
     "train": range(601, 975),
 }
-"""Task ids of each split of MBPP, as in its paper and on its page (Austin et al. 2021)."""
+"""Task ids of each MBPP split, as in its paper and on its page (Austin et al. 2021)."""
 
 _SELECTED = "selected"
-"""Split of APPS that the authors of MapCoder selected."""
+"""Split of APPS selected by the authors of MapCoder."""
 
 
 def load(request: Request) -> Dataset:
-    """The problems to measure with: the same for the same data set, split, number and seed. Raises
-    UsageError, and DataError for files that can't be read."""
+    """Return the problems for measuring: the same for the same data set, split, number and seed.
+    Raises UsageError, and DataError for files that can't be read."""
     return _load(request, READERS)
 
 
 def load_for_training(request: Request) -> Dataset:
-    """The same problems to train on, under the same ids. Raises as `load`."""
+    """Return the same problems for training, under the same ids. Raises the same errors as
+    `load`."""
     return _load(
         request, {name: _without_leaked_tests(read) for name, read in _TO_TRAIN_ON.items()}
     )
@@ -100,7 +101,7 @@ def _load(request: Request, readers: Mapping[str, Reader]) -> Dataset:
             "dataset": choice.dataset,
             "attempts": choice.attempts,
             "unsafe_exec": choice.unsafe_exec,
-            # What it says would tell a hidden test.
+            # The constant itself would reveal a hidden test.
             **best_constant(
                 [solving_constant(item) for item in selected_problems],
                 "a program that always says the same",
@@ -131,8 +132,8 @@ def _humaneval(split: str, data: Path | None) -> Reading[CodeProblem]:
 
 
 def _without_leaked_tests(read: Reader) -> Reader:
-    """Problems whose tests are those that neither an example nor the statement gives away. Of one
-    without any nothing can be learned."""
+    """Keep only the tests that neither an example nor the statement reveals. A problem without any
+    such test is skipped: nothing can be learned from it."""
 
     def hidden(problem: CodeProblem) -> tuple[CodeTest, ...]:
         return tuple(
@@ -172,7 +173,7 @@ def _apps(split: str, data: Path | None) -> Reading[CodeProblem]:
     require_split("apps", split, (*apps.SPLITS, _SELECTED))
     if split == _SELECTED:
         return apps_selected.load(data)
-    # The 150 stand for the 5,000 where these are not there; the source says so.
+    # The 150 replace the 5,000 if these are missing; the source states this.
     if split == "test" and not apps.is_available(split, data) and apps_selected.is_available(data):
         return apps_selected.load(data)
     return apps.load(split, data)
@@ -197,7 +198,8 @@ READERS: dict[str, Reader] = {
     "codecontests": _codecontests,
     "livecodebench": _livecodebench,
 }
-"""Data set → its problems of a split. LiveCodeBench's splits are its files, one a release."""
+"""Data set → reader of a split's problems. LiveCodeBench's splits are its files, one per
+release."""
 _TO_TRAIN_ON: dict[str, Reader] = {
     **READERS,
     "mbpp": _mbpp("full", training=True),

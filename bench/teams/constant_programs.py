@@ -1,4 +1,4 @@
-"""Programs that solve a programming problem without looking at their input."""
+"""Programs that solve a programming problem without reading their input."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from loopline.agents.environments.code import AssertionTest, CodeProblem, Progra
 
 
 def solving_constant(problem: CodeProblem) -> str | None:
-    """Return what a program that ignores its input prints or returns to pass all tests; None where
-    no constant does."""
+    """Return the constant that passes all tests if a program always prints or returns it; None if
+    there is no such constant."""
     values = set(_expected_constants(problem))
     return values.pop() if len(values) == 1 else None
 
 
 def _expected_constants(problem: CodeProblem) -> list[str | None]:
-    """Return what each test, or each assertion of one, expects to be printed or returned; None
-    where that is not a constant."""
+    """Return the output or value that each test, or each assertion in a test, expects; None if it
+    is not a constant."""
     outputs: list[str | None] = []
     for test in problem.tests:
         if isinstance(test, ProgramTest):

@@ -1,8 +1,8 @@
-"""Further results of the benches of teams: pass@k, success by policy version, hand-written players.
-The last are also reported for every other benchmark whose manifest has such players.
+"""Additional results of team benches: pass@k, success by policy version, hand-written players.
+Hand-written players are also reported for any other benchmark whose manifest has them.
 
-An estimate over instances that were played once has Wilson's interval. Where an instance was played
-several times its attempts are not independent, so instances are drawn, each with all its attempts
+An estimate over instances that were played once has Wilson's interval. Several attempts at an
+instance are not independent, so whole instances are resampled with all their attempts
 (`loopline.bench.statistics.mean_share`).
 """
 
@@ -29,14 +29,14 @@ _UNPRICED = [
     "not say"
 ]
 _NAMES = ("game", "dataset")
-"""Keys of a manifest's reference that name what was played."""
+"""Keys of a manifest's reference that name the game or data set."""
 
 
 def findings_of(
     manifest: Manifest, arms: Sequence[ArmRuns], entries: Sequence[UsageEntry]
 ) -> dict[str, Any]:
-    """Findings for the results of a report, under the benchmark's name; empty for one that has
-    neither teams nor players by hand."""
+    """Return findings for a report's results, under the benchmark's name; empty for a benchmark
+    with neither teams nor hand-written players."""
     team = benchmark_of(manifest).team
     if not team and "baselines" not in manifest.reference:
         return {}
@@ -66,7 +66,7 @@ def findings_of(
 
 
 def repetition_notes(manifest: Manifest) -> list[str]:
-    """A notice for readers if instances were played several times."""
+    """Return a notice for readers if instances were played several times."""
     attempts, benchmark = _attempts_of(manifest), benchmark_of(manifest)
     if attempts == 1 or not (benchmark.team or benchmark.attempts):
         return _UNPRICED if benchmark.attempts else []
@@ -86,7 +86,8 @@ def repetition_notes(manifest: Manifest) -> list[str]:
 
 
 def instances_of(manifest: Manifest) -> dict[str, str]:
-    """Item → the instance that it is an attempt at; the item where each is asked once."""
+    """Return item → the instance that it is an attempt at; the item itself if each is asked
+    once."""
     benchmark = benchmark_of(manifest)
     if benchmark.attempts:
         return {item.id: str(item.about.get("attempt_of", item.id)) for item in manifest.items}
@@ -99,28 +100,31 @@ def _instance(item: ManifestItem) -> str:
 
 
 def pass_at(k: int, n: int, solved: int) -> float:
-    """The chance that at least one of `k` attempts solves, from `solved` of `n` attempts:
-    1 - C(n - solved, k) / C(n, k), which is unbiased (Chen et al. 2021, "Evaluating Large Language
-    Models Trained on Code", equation 1). Raises ValueError unless 1 <= k <= n, 0 <= solved <= n."""
+    """Estimate the chance that at least one of `k` attempts succeeds, from `solved` of `n`
+    attempts: 1 - C(n - solved, k) / C(n, k), which is unbiased (Chen et al. 2021, "Evaluating Large
+    Language Models Trained on Code", equation 1). Raises ValueError unless 1 <= k <= n, 0 <= solved
+    <= n."""
     if not (1 <= k <= n and 0 <= solved <= n):
         raise ValueError(f"pass@{k} can't be told from {solved} of {n} attempts")
     return 1 - comb(n - solved, k) / comb(n, k)
 
 
 def pass_at_ks(attempts: int) -> list[int]:
-    """The k of pass@k: powers of two, and the number of attempts."""
+    """Return the values of k for pass@k: powers of two, and the number of attempts."""
     powers = [1 << power for power in range(attempts.bit_length())]
     return sorted({*(k for k in powers if k <= attempts), attempts})
 
 
 def success(attempts: Mapping[str, Sequence[bool]], seed: int) -> dict[str, Any]:
-    """Share of solved attempts, with the interval that fits how instances were played."""
+    """Return the share of solved attempts, with the interval that fits the number of attempts per
+    instance."""
     runs = [solved for outcomes in attempts.values() for solved in outcomes]
     once = len(runs) == len(attempts)
     if once:
         interval = wilson(sum(runs), len(runs))
     else:
-        # Of whole instances: unequal numbers of attempts (a run that stopped early) weigh alike.
+        # Averaged per instance: each weighs the same, even if a run that stopped early left it with
+        # fewer attempts.
         interval = mean_share(
             [sum(outcomes) / len(outcomes) for outcomes in attempts.values()], seed=seed
         )
@@ -133,7 +137,7 @@ def success(attempts: Mapping[str, Sequence[bool]], seed: int) -> dict[str, Any]
 
 
 def _curve(attempts: Attempts, wanted: int, seed: int) -> dict[str, Any]:
-    """k → pass@k over the instances all of whose attempts are there."""
+    """Return k → pass@k over the instances whose attempts are complete."""
     whole = [outcomes for outcomes in attempts.values() if len(outcomes) == wanted]
     return {
         str(k): {
@@ -152,8 +156,8 @@ def _by_version(
     played_by: Mapping[str, frozenset[str]],
     seed: int,
 ) -> list[dict[str, Any]]:
-    """Success for each set of policies that played; a version may change while a bench runs. A run
-    that broke off before all of a team had answered is that team's."""
+    """Return success for each set of policies that played; a version may change while a bench runs.
+    A run that broke off before all members had answered counts for the only team that it fits."""
     players = [played_by.get(result.run_id, frozenset[str]()) for result in results]
     whole = [
         team for team in set(players) if not any(team < larger_team for larger_team in players)
@@ -172,12 +176,12 @@ def _by_version(
 
 
 def _policies(entries: Sequence[UsageEntry]) -> dict[str, frozenset[str]]:
-    """Run → who played it: role, policy and version of every call that was used."""
+    """Return run → its players: role, policy and version of every used call."""
     names_by_run: dict[str, set[str]] = defaultdict(set)
     for entry in entries:
         if not entry.discarded:
             policy = entry.policy
-            # An adapter goes by its whole policy's name, `pair/plan`.
+            # An adapter's name is that of its whole policy, `pair/plan`.
             name = policy.adapter or policy.name
             names_by_run[entry.run_id].add(
                 f"{entry.agent}: {name} v{policy.version} ({policy.base})"
@@ -208,6 +212,6 @@ def _baselines(manifest: Manifest) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _interval_fields(interval: Interval) -> dict[str, float | None]:
-    # Over nothing the mean is NaN, which is not JSON.
+    # The mean over nothing is NaN, which is not JSON.
     values = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
     return {name: None if value != value else value for name, value in values.items()}

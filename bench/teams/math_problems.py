@@ -1,7 +1,7 @@
-"""Mathematics, of grade school and of competitions, as questions to reasoner and tool user.
+"""Grade-school and competition mathematics as questions for a reasoner and a tool user.
 
-The gold answer stays in the bench and in the judge's folder; on the bus is the hash by which a
-judge knows it.
+The gold answer stays in the bench and in the judge's folder; the bus has only a hash, by which a
+judge finds it.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ NAME = "math"
 
 
 def load(request: Request) -> Dataset:
-    """The same problems for the same data set, split, number and seed. Raises UsageError, and
-    DataError for a file that can't be read, also for a broken record: no score is of fewer problems
-    than it says."""
+    """Return the same problems for the same data set, split, number and seed. Raises UsageError,
+    and DataError for an unreadable file or a broken record, so that no score covers fewer problems
+    than it claims."""
     choice = parse_choice(request, list(READERS))
     setting = setting_of(MathSetting, choice)
     reading = READERS[choice.dataset](request)
@@ -86,7 +86,8 @@ def load(request: Request) -> Dataset:
 
 
 def _problem(read: MathQuestion) -> MathProblem:
-    """Raises DataError for what no team can be asked: a text too long, a tolerance of 0."""
+    """Build the team's problem. Raises DataError for an invalid one: too long a text, a tolerance
+    of 0."""
     statement = read.question
     if read.unit:
         statement += f"\n\nThe answer is in {read.unit}; leave the unit away."
@@ -139,7 +140,7 @@ def _wordproblems(request: Request) -> Reading[MathQuestion]:
 
 
 def _question_from_item(item: Item) -> MathQuestion:
-    """Question of an item, without the facts about the worked solution."""
+    """Return an item's question without the facts about the worked solution."""
     split = item.about.get("split")
     return MathQuestion(item.id, item.question, item.gold, split=str(split) if split else "")
 
@@ -151,7 +152,7 @@ READERS: dict[str, Callable[[Request], Reading[MathQuestion]]] = {
     "aime25": partial(_aime, 2025),
     "olympiadbench": _olympiadbench,
 }
-"""Data set → its problems of a split; of generated ones as many as are asked for."""
+"""Data set → reader of a split's problems; generated data sets yield the requested number."""
 
 BENCHMARK = team_benchmark(
     NAME,

@@ -1,8 +1,9 @@
-"""Checks by a run's actions alone whether it played what it was asked, and what it did.
+"""Checks from a run's actions whether it played the instance that it was given, and reads its
+texts.
 
-What a run says of itself, its outcome and its rewards, counts for nothing here, nor does the
-instance that it brings along, but for who plays (an arm's own choice). A run that played another
-instance, with other rules or more turns, has solved nothing.
+A run's own statements (outcome, rewards, instance) are not trusted, except for the team that plays,
+which is the arm's choice. A run that played another instance, with other rules or more turns, has
+solved nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ OTHER_INSTANCE = "the run played another instance than it was asked"
 
 
 def played_instance(trajectory: Trajectory, question: Question) -> JsonObject | None:
-    """The instance that was asked and played, with the team that played it; None where the run
-    played another one. Raises OutputError for an item that no team plays."""
+    """Return the instance of the question, with the team that played it; None if the run played
+    another one. Raises OutputError for an item that no team plays."""
     match question.about.get("task"):
         case {"environment": str(environment), "instance": dict(asked)}:
             task = trajectory.run.task
@@ -34,8 +35,8 @@ def played_instance(trajectory: Trajectory, question: Question) -> JsonObject | 
 
 
 def texts_of_role(trajectory: Trajectory, role: str) -> list[str]:
-    """The text of each action that a role executed, in order. Raises `JournalIncomplete`."""
-    # A step that failed has no action.
+    """Return the text of each action that a role executed, in order. Raises `JournalIncomplete`."""
+    # A failed step has no action.
     steps = [
         step for step in trajectory.steps if step.agent == role and step.decision.kind == "acted"
     ]
@@ -43,8 +44,8 @@ def texts_of_role(trajectory: Trajectory, role: str) -> list[str]:
 
 
 def turns_of(trajectory: Trajectory, team: tuple[str, ...], most: int) -> list[list[str]]:
-    """Texts that each member of the team wrote, turn by turn. Raises `JournalIncomplete` for a run
-    of more turns than it has, or of other agents."""
+    """Return the texts of each team member, turn by turn. Raises `JournalIncomplete` for a run with
+    more turns than allowed, or with agents outside the team."""
     written = [texts_of_role(trajectory, role) for role in team]
     allowed = most if len(team) > 1 else 1
     if len(written[0]) > allowed:
@@ -56,7 +57,7 @@ def turns_of(trajectory: Trajectory, team: tuple[str, ...], most: int) -> list[l
 
 
 def unsolved_judgement(why: str) -> Judgement:
-    """The judgement of a run that did not play what it was asked, by its rules."""
+    """Return the judgement of a run that played another instance or broke its rules."""
     return Judgement(
         verdicts={"solved": False}, prediction=None, signals=(Class.ILLEGAL,), detail=why
     )

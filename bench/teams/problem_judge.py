@@ -1,8 +1,9 @@
-"""Is the problem solved? The judge runs a run's last program, or compares its last answer, again.
+"""Judges whether a problem is solved: runs a run's last program again, or compares its last answer
+again.
 
-It is the bench's own: a sandbox and a Math-Verify of this process, and the problems that lie in the
-output directory. Nothing that the run or its deployment's judge says decides anything; only what is
-told as a measure alongside the verdict (`agreed`, `right_tests`) is theirs.
+The judge belongs to the bench: it uses a sandbox and Math-Verify in this process, and the problems
+in the output directory. Neither the run nor its deployment's judge affects the verdict; only the
+measures alongside it (`agreed`, `right_tests`) come from them.
 """
 
 from __future__ import annotations
@@ -55,12 +56,13 @@ _IN_ORDER = (
 
 
 def may_run_unsafe(manifest: Manifest) -> bool:
-    """Whether the user has said `--unsafe-exec`."""
+    """Whether the user set `--unsafe-exec`."""
     return manifest.reference.get("unsafe_exec") is True
 
 
 def require_sandbox(manifest: Manifest) -> None:
-    """Raises UsageError where generated programs can't be run isolated, and need not be not."""
+    """Check for a sandbox. Raises UsageError if generated programs must be isolated and can't
+    be."""
     if may_run_unsafe(manifest):
         return
     try:
@@ -71,7 +73,7 @@ def require_sandbox(manifest: Manifest) -> None:
 
 @contextmanager
 def code_judge(manifest: Manifest, folder: Path) -> Generator[Judge]:
-    """The judge of `bench code`; `folder` holds the problems. Raises UsageError without a
+    """Yield the judge of `bench code`; `folder` has the problems. Raises UsageError without a
     sandbox."""
     with _service(manifest, folder) as (service, loop):
         _, programs = _require_program_judge(service)
@@ -80,8 +82,8 @@ def code_judge(manifest: Manifest, folder: Path) -> Generator[Judge]:
 
 @contextmanager
 def math_judge(manifest: Manifest, folder: Path) -> Generator[Judge]:
-    """The judge of `bench math`; `folder` holds the problems. Raises UsageError without a sandbox
-    or without Math-Verify."""
+    """Yield the judge of `bench math`; `folder` has the problems. Raises UsageError without a
+    sandbox or without Math-Verify."""
     with _service(manifest, folder) as (service, loop):
         sandbox, _ = _require_program_judge(service)
         if isinstance(service.answers, str):
@@ -102,8 +104,8 @@ def _service(manifest: Manifest, folder: Path) -> Generator[tuple[JudgeService, 
 
 
 def class_of(outcome: Outcome, right: bool, signals: Collection[str]) -> Class:
-    """The class of one finished run: how it ended, else what became of its program or answer. Of
-    several failures on several tests the first in the order of `Class` stands."""
+    """Return the class of one finished run: how it ended, else how its program or answer failed. If
+    tests failed in several ways, the first in `_IN_ORDER` is used."""
     if right:
         return Class.RIGHT
     if outcome in ENDED_OTHERWISE:
@@ -112,9 +114,9 @@ def class_of(outcome: Outcome, right: bool, signals: Collection[str]) -> Class:
 
 
 class CodeJudge:
-    """Verdict `solved`; measures `pass_rate` (of the last program), `turns`, and of a team `agreed`
-    (the last program passes the last generated test) and `right_tests` (share of the generated
-    tests that a golden program passes)."""
+    """Judges a program. Verdict: `solved`. Measures: `pass_rate` (of the last program), `turns`,
+    and for a team `agreed` (the last program passes the last generated test) and `right_tests`
+    (share of the generated tests that a golden program passes)."""
 
     def __init__(
         self, problems: ProblemFolder, programs: ProgramJudge, loop: BackgroundLoop
@@ -156,7 +158,8 @@ class CodeJudge:
 
 
 class MathJudge:
-    """Verdict `solved`; measures `turns`, and of a team `agreed` (both last answers are one)."""
+    """Judges an answer. Verdict: `solved`. Measures: `turns`, and for a team `agreed` (both last
+    answers are the same)."""
 
     def __init__(
         self,
@@ -189,7 +192,8 @@ class MathJudge:
         if answer:
             right = self._loop.run(self._answers.right(answer, problem))
         elif programs and len(programs) == len(solutions):
-            # The tool user had the last word: the answer is its program's, which is run again.
+            # The tool user had the last word: its program's output is the answer, so the program is
+            # run again.
             ran = self._run_program(instance, programs[-1])
             answer, right, prediction = ran.answer, ran.right, programs[-1]
             if ran.failure is not None:
@@ -226,14 +230,14 @@ class MathJudge:
 
 
 def _require_program_judge(service: JudgeService) -> tuple[Sandbox, ProgramJudge]:
-    """Raises UsageError where nothing can."""
+    """Return sandbox and program judge. Raises UsageError if there is no sandbox."""
     if isinstance(service.sandbox, str) or service.programs is None:
         raise UsageError(str(service.sandbox))
     return service.sandbox, service.programs
 
 
 def _test_measures(trajectory: Trajectory) -> dict[str, float]:
-    """Measures of the tests according to the run's own judge."""
+    """Measures of the tests, according to the run's own judge."""
     written = [
         step.candidates[step.selected].reward_parts
         for step in trajectory.steps
@@ -245,7 +249,7 @@ def _test_measures(trajectory: Trajectory) -> dict[str, float]:
 
 
 def _agreement_measures(trajectory: Trajectory, last: str) -> dict[str, float]:
-    """Measure of whether the run's last turn ended in agreement, according to its own judge."""
+    """Whether the run's last turn ended in agreement, according to its own judge."""
     judged = [step.decision.data.get("judged") for step in trajectory.steps if step.agent == last]
     if not judged or not isinstance(judged[-1], dict):
         return {}

@@ -8,15 +8,15 @@ from loopline.agents.workflows import workflows
 from loopline.bench.errors import UsageError
 
 MAX_ATTEMPTS = 256
-"""Most attempts at one instance."""
+"""Maximum number of attempts at one instance."""
 MAX_RUNS = 100_000
-"""Most runs of one arm."""
+"""Maximum number of runs of one arm."""
 
 
 def sampling(
     greedy: bool | None, candidates: int | None, temperature: float | None, attempts: int | None
 ) -> JsonObject:
-    """The options of `pair` that say how completions are drawn. Raises UsageError."""
+    """Return the options of `pair` for drawing completions. Raises UsageError."""
     drawn = {"--candidates": candidates, "--temperature": temperature, "--attempts": attempts}
     option_names = [name for name, value in drawn.items() if value is not None]
     if greedy and option_names:
@@ -29,7 +29,7 @@ def sampling(
         "greedy": False,
         "candidates": 1 if candidates is None else candidates,
         "temperature": 1.0 if temperature is None else temperature,
-        # A profile's may be for learning: more answers are drawn until one is right.
+        # A profile's value may be for training, where more answers are drawn until one is right.
         "adaptive": None,
     }
     try:

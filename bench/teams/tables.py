@@ -1,4 +1,4 @@
-"""The findings of a bench of teams as one table, in the three forms that a report has."""
+"""The findings of a team bench as one table, for all three forms of a report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WILSON = "Intervals: Wilson's."
 
 
 def caption(facts: Facts) -> str:
-    """Note that a reader of the table needs."""
+    """Return the note that readers of the table need."""
     benchmark, reference = facts.benchmark, facts.manifest.reference
     by_hand = benchmark.players_by_hand(reference) if reference.get("baselines") else ""
     if not by_hand:
@@ -27,7 +27,7 @@ def caption(facts: Facts) -> str:
 
 
 def rows(facts: Facts) -> list[tuple[str, str, str, str]]:
-    """Player, share, interval and number; none of another benchmark."""
+    """Return player, share, interval and number of each row; empty without findings."""
     findings = facts.results.get(facts.manifest.benchmark)
     return [] if findings is None else list(_rows(findings))
 

@@ -1,5 +1,5 @@
-"""Training tasks for a team of two: the problems of `bench code` and `bench math`, of splits that
-are not used for measuring. Programs are paid for tests that they are not shown, see
+"""Training tasks for a team of two: the problems of `bench code` and `bench math`, from splits that
+are not used for measuring. Only tests that a program has not seen are rewarded, see
 `loopline.bench.teams.code_problems`."""
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from loopline.workers.judging.problems import ProblemFolder
 
 TRAIN = "train"
 WITH_TRAIN = ("gsm8k", "wordproblems", "mbpp", "mbpp_sanitized", "apps", "codecontests")
-"""Data sets with a split to train on; what else they and the others have is kept for measuring."""
+"""Data sets with a training split; their other splits, and all other data sets, are reserved for
+measuring."""
 _LOADERS = {
     **dict.fromkeys(code_problems.READERS, code_problems.load_for_training),
     **dict.fromkeys(math_problems.READERS, math_problems.load),
@@ -24,7 +25,7 @@ _LOADERS = {
 
 
 def load(request: Request) -> Dataset:
-    """The problems that are asked for. Raises UsageError, also for what is kept for measuring, and
+    """Return the requested problems. Raises UsageError, also for data reserved for measuring, and
     DataError for files that can't be read."""
     name, setting = request.choices["dataset"], request.choices["setting"]
     if name not in _LOADERS:
@@ -45,8 +46,8 @@ def load(request: Request) -> Dataset:
 
 
 def write(dataset: Dataset, path: Path, problems: Path) -> str:
-    """The tasks in `path`, a JSON line each, and what decides them in `problems`, the judge's
-    folder. Gives the file's SHA-256. Raises OutputError."""
+    """Write the tasks to `path`, one JSON line each, and their hidden tests or answers to
+    `problems`, the judge's folder. Returns the file's SHA-256. Raises OutputError."""
     if path.is_dir() or not path.parent.is_dir():
         why = "is a folder" if path.is_dir() else "is in a folder that does not exist"
         raise OutputError(f"{path} {why}: name the file to write")
@@ -54,7 +55,7 @@ def write(dataset: Dataset, path: Path, problems: Path) -> str:
     content = "".join(f"{task.model_dump_json()}\n" for task in tasks)
     folder = ProblemFolder(problems)
     try:
-        # First, so that there is no task that the judge does not know.
+        # Problems are written first, so that the judge knows every task.
         for problem in dataset.problems:
             folder.add(problem)
         write_atomic(path, content)

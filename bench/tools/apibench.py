@@ -31,8 +31,8 @@ _CLASSES = {
 
 
 def load(request: Request) -> Dataset:
-    """Return the evaluation questions of a hub, or of all. Raises DataError or UsageError. The
-    hubs' databases are included, since the judge looks every call up in them; an entry that no call
+    """Return the evaluation questions of a hub, or of all hubs. Raises DataError or UsageError. The
+    hubs' databases are included, since the judge looks up every call in them; an entry that no call
     can match is reported like an unreadable record.
     """
     hubs = HUBS if request.split == ALL else (hub_of(request.split),)
@@ -65,7 +65,7 @@ def _item(question: apibench.Question) -> Item:
 
 
 class ApiBenchJudge:
-    """Judge a run: verdict `ast`; measure `hallucination`: 1 for a call that is not an API of the
+    """Judges a run: verdict `ast`; measure `hallucination`: 1 for a call that is not an API of the
     hub."""
 
     def __init__(self, reference: JsonObject) -> None:

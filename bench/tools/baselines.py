@@ -1,8 +1,8 @@
-"""Measures how many of the same instances are solved by players that never read the instruction.
+"""Measures how many of the same instances players solve that never read the instruction.
 
-Some are given the oracle's calls, carried out, and have only to answer. That is an upper bound of
-what answering blindly is worth: most of an instruction is in those calls. The others make the calls
-that can be made without knowing anything, or none.
+Some players get the oracle's executed calls and only have to answer. This is an upper bound for
+blind answering: the calls contain most of the instruction. The other players make the calls that
+need no knowledge, or none.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from loopline.agents.records import JsonObject, ToolCall
 
 Observations = Sequence[str]
 Answer = Callable[[str, Observations], str | None]
-"""Returns an answer from the instruction, which it may repeat, and the observations; None gives
-up."""
+"""Returns an answer from the instruction, which it may repeat, and the observations; None means
+giving up."""
 Caller = Callable[[Instance], tuple[Sequence[ToolCall], Observations]]
-"""Returns the calls that were made, and what was observed."""
+"""Returns the calls made and the observations."""
 
 DONE = "Done."
 GIVEN = "the oracle's calls"
@@ -80,7 +80,7 @@ ANSWERS: dict[str, Answer] = {
 
 
 Player = tuple[str, str]
-"""Source of its calls, and what it answers."""
+"""The source of the player's calls, and its answer."""
 PLAYERS: tuple[Player, ...] = tuple((caller, says) for caller in CALLERS for says in ANSWERS)
 
 
@@ -98,14 +98,14 @@ def solved_by_players(instances: Iterable[Instance]) -> dict[Player, int]:
 
 
 def best_of(solved: Mapping[Player, int], *, is_given: bool) -> Player:
-    """Return the player that solves most: of those that get the oracle's calls, or of the
+    """Return the player that solves most, among those with the oracle's calls or among the
     others."""
     candidates = [player for player in PLAYERS if (player[0] == GIVEN) == is_given]
     return max(candidates, key=lambda player: solved[player])
 
 
 def baselines_of(instances: Iterable[Instance]) -> JsonObject:
-    """Return the number of solved instances by player's name: all that get the oracle's calls, the
+    """Return the number of solved instances by player name: all players with the oracle's calls,
     best first, and the best of the others."""
     solved = solved_by_players(instances)
     given_players = sorted(

@@ -1,4 +1,4 @@
-"""BFCL's AST categories, one completion for each question."""
+"""BFCL's AST categories, with one completion per question."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from loopline.bench.taxonomy import CALLED, Class
 from loopline.bench.tools.classes import class_of
 
 GROUPS: dict[str, tuple[Category, ...]] = {"all": WRITTEN, "live": LIVE}
-"""Categories of each split: `all` are those by the data set's authors."""
+"""Categories of each split: `all` has those by the data set's authors."""
 NOTHING, ANYTHING = "no call", "any call"
 
 _CLASSES: dict[Fault, Class] = {
@@ -42,7 +42,8 @@ _CLASSES: dict[Fault, Class] = {
 
 
 def load(request: Request) -> Dataset:
-    """Return questions of a category, or of a group. Raises DataError or UsageError."""
+    """Return the questions of a category, or of a group of categories. Raises DataError or
+    UsageError."""
     categories = GROUPS.get(request.split, (request.split,))
     readings = [bfcl.load(category, request.data) for category in categories]
     items = [_item(question) for reading in readings for question in reading.records]
@@ -87,14 +88,16 @@ def _call_text(call: WantedCall) -> str:
 
 
 class BfclJudge:
-    """Judge a run: verdict `ast`; measure `hallucination`: 1 for an answer that names a function
-    which is not on offer. The judge reads the calls in a separate field, in a markup or as the
-    text; where nothing is to be called, also a call of an offered function among other words."""
+    """Judges a run: verdict `ast`; measure `hallucination`: 1 for an answer that names a function
+    that is not offered. The judge reads calls from the separate field, from markup or from the
+    text; if nothing should be called, it also detects a call of an offered function among other
+    words."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         bfcl_question = question_of(question.about)
         text, calls = _final_calls(trajectory, bfcl_question)
-        # Without a completion nothing was held back: an error is not a right answer.
+        # Without a completion, the model did not decide against a call: an error is not a right
+        # answer.
         verdict = check(bfcl_question, calls) if text or calls else None
         right = verdict is not None and verdict.right
         invented = any(bfcl_question.function(call.name) is None for call in calls or ())
@@ -121,7 +124,7 @@ class BfclJudge:
 def _final_calls(
     trajectory: Trajectory, bfcl_question: bfcl.Question
 ) -> tuple[str, tuple[ToolCall, ...] | None]:
-    """Return the last text, and the calls made with it; None for no calls at all."""
+    """Return the last text, and the calls made with it; None if there are no calls."""
     last = next(
         (
             step.candidates[step.selected].calls[-1]
@@ -149,7 +152,7 @@ def _final_calls(
 
 
 def question_of(about: JsonObject) -> bfcl.Question:
-    """Return the question that an item keeps, as far as it is judged."""
+    """Return the judged parts of an item's question."""
     match about:
         case {"split": str(category), "functions": list(functions), "wanted": list(wanted)} if (
             category in CATEGORIES

@@ -1,4 +1,4 @@
-"""The class of a run of a tool suite: the first of its facts, from the outside in."""
+"""The class of a tool suite's run: the first that applies, from the outside in."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _IN_ORDER = (
 
 
 def class_of(outcome: Outcome, right: bool, signals: Collection[str]) -> Class:
-    """Return the class of one finished run; its judge gave the names of the classes that apply as
-    signals."""
+    """Return the class of one finished run; its judge's signals are the names of the classes that
+    apply."""
     if right:
         return Class.RIGHT
     if outcome in ENDED_OTHERWISE:

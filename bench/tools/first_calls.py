@@ -1,8 +1,8 @@
 """ToolAlpaca's instructions as single steps: the first call of each golden solution.
 
-Later calls follow from what the earlier ones returned, which the file does not hold. Not asked is
-also what has no one right call: an action that asks the user, an optional one, and a placeholder
-where only the simulated user knew the value.
+Later calls depend on results of earlier ones, which the file does not contain. Instructions without
+a single right call are left out, too: an action that asks the user, an optional action, and a
+placeholder for a value that only the simulated user knew.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ SPLITS = {NAME: "simulated", f"{NAME}_real": "real"}
 
 
 def read_first_calls(data: Path | None, split: str = NAME) -> Reading[Trajectory]:
-    """Return a trajectory of one step for each instruction, and what was left out. Raises
-    DataError."""
+    """Return a one-step trajectory for each instruction, and the skipped ones. Raises DataError."""
     reading = toolalpaca.load(data, SPLITS[split])
     trajectories: list[Trajectory] = []
     skipped = list(reading.skipped)

@@ -1,5 +1,5 @@
-"""Published data of tool use below a folder: each file by the reader that knows it, and all that
-the readers say of it. A file is known by its name, ToolBench's by the folder that they lie in.
+"""Published tool-use data below a folder: each file is read by the reader that recognizes it. Files
+are recognized by name, ToolBench's by their folder.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from loopline.trainers.errors import UnreadableData
 
 @dataclass(frozen=True)
 class ReadResult:
-    """Result of a reader for a file, or for a folder of files."""
+    """A reader's result for a file, or for a folder of files."""
 
     where: str
-    """Path relative to the folder that was searched."""
+    """Path relative to the searched folder."""
     reader: str
     files: int
     records: int
     skipped: tuple[Skipped, ...]
     unusable: tuple[Skipped, ...]
-    """Records that can't be used."""
+    """Records that are readable but can't be used."""
 
 
 @dataclass(frozen=True)
@@ -45,20 +45,20 @@ class FolderContents:
 
 @dataclass(frozen=True)
 class _Task:
-    """A reader, and the files that it reads."""
+    """A reader and the files that it recognizes."""
 
     reader: str
     path: Path
     files: tuple[Path, ...]
     read: Callable[[], Reading[Any]]
     database_of: apibench.Hub | None = None
-    """Hub whose APIs the records are."""
+    """Hub of the records' APIs."""
 
 
 def read_all(
     folder: Path, on_progress: Callable[[int, int], None] = lambda count, of: None
 ) -> FolderContents:
-    """Return every file below a folder, in the order of their names."""
+    """Return every file below a folder, sorted by name."""
     tasks = sorted(_tasks(folder), key=lambda task: task.path)
     read: list[ReadResult] = []
     for task in tasks:

@@ -1,11 +1,11 @@
 """Single steps of reference trajectories, predicted from the reference's own history: α-UMi's five
 metrics (`loopline.bench.checkers.tool_steps`).
 
-A team takes its step as it takes every one: the planner decides, and the caller or the summarizer
-goes on from the planner's own thought, not from the reference's. The call is noted, not made.
+A team takes its step as usual: the planner decides, and the caller or the summarizer continues from
+the planner's own thought, not from the reference's. The call is recorded, not executed.
 
-Steps come from the simulator's oracle (a split of it), from ToolBench's answer files (`toolbench`),
-or are the first ones of ToolAlpaca's golden solutions (`toolalpaca`).
+Steps come from the simulator's oracle (one of its splits), from ToolBench's answer files
+(`toolbench`), or from ToolAlpaca's golden solutions, whose first steps are used (`toolalpaca`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from loopline.trainers.errors import UnreadableData
 TOOLBENCH = "toolbench"
 SOURCE = "https://github.com/OpenBMB/ToolBench (its data or data_example)"
 KEPT_OUTPUT_CHARS = 20_000
-"""Most characters of a tool's answer; no observation may be longer."""
+"""Maximum length of a tool's answer in characters; no observation may be longer."""
 
 _DECISIONS: dict[str, Decision] = {"call": "call", "conclude": "finish", "give_up": "give_up"}
 
@@ -59,7 +59,7 @@ def load(request: Request) -> Dataset:
 
 
 def _worlds_items(split: str, steps: int, seed: int) -> list[Item]:
-    """Return the first steps of a split. A longer list of instances begins with the shorter one."""
+    """Return the first steps of a split. A longer list of instances starts with the shorter one."""
     instances = steps // 2 + 1
     while True:
         items = list(_items(from_worlds(split, instances, seed).trajectories))
@@ -96,8 +96,8 @@ def _source_note(source: Source) -> str:
 
 
 def _items(records: Iterable[trajectories.Trajectory]) -> Iterator[Item]:
-    """Yield every step that has a reference: not those that end without an answer, or with
-    `none`."""
+    """Yield every step with a reference: steps that end without an answer, or with `none`, have
+    none."""
     for trajectory in records:
         before: list[GivenCall] = []
         for number, step in enumerate(trajectory.steps):
@@ -119,7 +119,7 @@ def _given_call(step: trajectories.Step) -> GivenCall:
 
 
 def _truncate_output(output: JsonValue) -> JsonValue:
-    """Cut a long answer as a tool worker does."""
+    """Truncate a long answer as a tool worker does."""
     match output:
         case {"result": str(text)} if len(text) > KEPT_OUTPUT_CHARS:
             return {
@@ -161,7 +161,7 @@ def _reference(step: trajectories.Step) -> JsonObject:
     if step.call is not None:
         action, arguments = step.call.name, step.call.arguments
     elif step.raw_call is not None:
-        # The published form, with arguments that are not JSON object.
+        # Published form whose arguments are not a JSON object.
         head, _, arguments = step.raw_call.partition("\nAction Input: ")
         action = head.removeprefix("Action: ")
     return {
@@ -173,7 +173,7 @@ def _reference(step: trajectories.Step) -> JsonObject:
 
 
 class StepsJudge:
-    """Judge a run: verdicts `step` and `plan`; the five metrics as measures, where they apply."""
+    """Judges a run: verdicts `step` and `plan`; the five metrics as measures, if they apply."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         reference = reference_of(question)
@@ -209,7 +209,7 @@ def reference_of(question: Question) -> ToolStep:
 
 
 def predicted_step(trajectory: Trajectory) -> ToolStep:
-    """Return the decision of a run of one step, from its models' texts."""
+    """Return the decision of a one-step run, from its models' texts."""
     texts = {step.agent: step.calls[-1].text for step in trajectory.steps if step.calls}
     if "umi_single" in texts:
         return _step_from_single(texts["umi_single"])

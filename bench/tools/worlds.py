@@ -1,7 +1,7 @@
-"""Whole runs in the API simulator: is the instruction done, and the answer given?
+"""Whole runs in the API simulator: is the instruction carried out, and the answer right?
 
-A question is an instance of a held-out split. The judge rebuilds its world, repeats the run's
-calls in it, and compares state and answer with what the instruction wants
+A question is an instance of a held-out split. The judge rebuilds its world, repeats the run's calls
+in it, and compares state and answer with those that the instruction requires
 (`loopline.agents.environments.api_worlds.verification`).
 """
 
@@ -48,7 +48,7 @@ _LIMIT = "which is the limit"
 
 
 def load(request: Request) -> Dataset:
-    """Return instances, the same for the same split, number and seed. Raises UsageError."""
+    """Return instances: the same for the same split, number and seed. Raises UsageError."""
     if request.data is not None:
         raise UsageError("--data is of no use here: worlds are generated, not read")
     instances = instances_in_turn(splits_of(request.split), samples_of(request), request.seed)
@@ -59,8 +59,8 @@ def load(request: Request) -> Dataset:
 
 
 def instances_in_turn(splits: Sequence[Split], samples: int, seed: int) -> tuple[Instance, ...]:
-    """Return this many instances of these splits in equal parts, alternating, so that a run which
-    stops early has seen all splits equally."""
+    """Return this number of instances of these splits, in equal parts and alternating, so that a
+    run that stops early has seen all splits equally."""
     shares = [samples // len(splits) + (at < samples % len(splits)) for at in range(len(splits))]
     groups = [instances(split, seed, share) for split, share in zip(splits, shares, strict=True)]
     return tuple(group[at] for at in range(max(shares)) for group in groups if at < len(group))
@@ -80,7 +80,7 @@ def samples_of(request: Request) -> int:
 
 
 def splits_of(name: str) -> tuple[Split, ...]:
-    """Return the splits of a name; `held_out` is all that training never sees. Raises
+    """Return the splits of a name; `held_out` means all that training never sees. Raises
     UsageError."""
     if name == MIXED:
         return HELD_OUT
@@ -105,8 +105,8 @@ def _item(instance: Instance) -> Item:
 
 
 class WorldsJudge:
-    """Judge a run: verdict `solved`; measures `calls` and `hallucination` (1 for a run that named a
-    tool which is not on offer)."""
+    """Judges a run: verdict `solved`; measures `calls` and `hallucination` (1 for a run that named
+    a tool that is not offered)."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         instance = instance_of(question)
@@ -130,7 +130,7 @@ class WorldsJudge:
 
 
 def instance_of(question: Question) -> Instance:
-    """Return the instance that was asked. Raises OutputError for a damaged item."""
+    """Return the item's instance. Raises OutputError for a damaged item."""
     match question.about.get("task"):
         case {"instance": dict(recipe)}:
             return rebuild(recipe)
@@ -139,7 +139,7 @@ def instance_of(question: Question) -> Instance:
 
 
 def names_unoffered(steps: Sequence[Step], offered: Sequence[str]) -> bool:
-    """Whether a call names a tool that is not on offer."""
+    """Whether a call names a tool that is not offered."""
     return any(name not in offered for name in _called_names(steps))
 
 
@@ -159,7 +159,7 @@ def _failure_classes(
     *,
     invented: bool,
 ) -> list[str]:
-    """Return the classes that apply to a run that solved nothing."""
+    """Return the classes that apply to an unsolved run."""
     reason, way = trajectory.reason or "", instance.oracle.answer is not None
     gave_up = trajectory.outcome is Outcome.GAVE_UP
     damaged, undone = _unwanted_changes(instance, calls)
@@ -180,8 +180,8 @@ def _failure_classes(
 
 
 def _unwanted_changes(instance: Instance, calls: Sequence[ToolCall]) -> tuple[bool, bool]:
-    """Whether a table is neither as before nor as expected, and whether one that should have
-    changed is as before."""
+    """Whether a table is neither unchanged nor as expected, and whether a table that should have
+    changed is unchanged."""
     recipe = instance.recipe
     after = World.after(recipe.world, calls, recipe.tools)
     right = World.after(recipe.world, instance.oracle.calls, recipe.tools)
@@ -205,7 +205,7 @@ def _ends_unreadably(steps: Sequence[Step]) -> bool:
         case "umi_single":
             return isinstance(read_step(text), Unreadable)
         case _:
-            # A summarizer gives up over a text that holds no answer, or was cut off.
+            # A summarizer gives up on a text that has no answer or was truncated.
             return last.decision.kind == "give_up"
 
 

@@ -4,27 +4,28 @@
 -- include: turns.lua
 -- include: run_keys.lua
 -- include: waits.lua
--- Accept a run, or say why not.
+-- Accept a run, or state why not.
 -- KEYS: run, active, trajectories, history, journal, then one work stream per open join (its
 --       continuation's) and one per message
 -- ARGV: run_id, run JSON, deadline ms, max runs, max unrecorded, retention ms, tokens limit,
 --       micro-dollar limit, notify inbox ('' for none), history flag, number of inherited steps,
---       number of open joins, the epoch that the caller knows, the account ('' for none),
---       whether its end is announced (0/1), its scopes (JSON), whether it or one of them brings a
---       limit along (0/1), the runs that may be at work at once (0: any number), its tenant, and the
---       tenant's weight, limit and priority ('' where this caller does not know), after how many ms it
---       begins, how many runs may wait for a turn, the digest of its idempotency key ('' for none), then
---       the steps, then per join its id, the branches still to come and the continuation's envelope, then
---       per message its envelope and the caller's consumer that reads its stream ('' for none)
--- Returns {'admitted', what `read_next` has for each message: false for those of a run that waits for
---       its tenant's turn}, {'exists'} (the same run was accepted
---       before: nothing is done), or
---       {'overloaded', what, count, limit}, {'budget', scope, kind, limit, spent, held, needed} (a
---       scope has nothing left, or not the run's seconds), {'closed'} (the shards are being changed), {'changed'}
---       (they were: the caller's shard of a run may be another).
--- A run that begins later waits for a timer with each of its messages.
--- Race closed: two clients (or one that retries after an outage) that admit the same run, and
--- many that pass the limit together; a tenant that takes every place before another asks for one.
+--       number of open joins, the epoch that the caller knows, the account ('' for none), whether
+--       the run's end is announced (0/1), its scopes (JSON), whether it or one of its scopes brings
+--       a limit along (0/1), the maximum number of working runs (0: no limit), its tenant, and the
+--       tenant's weight, limit and priority ('' if this caller does not know), the delay in ms
+--       after which it starts, how many runs may wait for a turn, the digest of its idempotency key
+--       ('' for none), then the steps, then per join its id, the branches still to come and the
+--       continuation's envelope, then per message its envelope and the caller's consumer that reads
+--       its stream ('' for none)
+-- Returns {'admitted', the result of `read_next` for each message: false for those of a run that
+--       waits for its tenant's turn}, {'exists'} (the same run was accepted before: nothing is
+--       done), or {'overloaded', what, count, limit}, {'budget', scope, kind, limit, spent, held,
+--       needed} (a scope has nothing left, or not enough for the run's seconds), {'closed'} (the
+--       shards are being changed), {'changed'} (they were changed: the caller's shard of a run may
+--       differ).
+-- A run that starts later waits for a timer with each of its messages.
+-- Race closed: two clients (or one that retries after an outage) that admit the same run, and many
+-- that pass the limit together; a tenant that takes every place before another asks for one.
 local MOST_WAITS = 100000
 local run, active, trajectories, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 if redis.call('EXISTS', run, of_shard('closed')) > 0 then
@@ -41,10 +42,10 @@ local takes_turns = ARGV[18] ~= '0' or own and own ~= '0' or tenant ~= 'default'
   or redis.call('EXISTS', fair) == 1
 local waits_for_turn, full, in_flight = false, nil, 0
 if takes_turns then
-  -- Also one that is not admitted has asked, and is to find a place.
+  -- Also a tenant whose run is not admitted has asked, and should find a place.
   note_tenant(tenant, now)
   local limits = note_terms(tenant, ARGV[18], ARGV[20], ARGV[21], ARGV[22])
-  -- One that begins later has no place meanwhile.
+  -- A run that starts later has no place meanwhile.
   waits_for_turn = delay == 0 and not may_work(active, tenant, now, limits)
 end
 if waits_for_turn then
@@ -56,7 +57,7 @@ else
     takes_turns and working_runs(tenant, now) or 0, now)
 end
 if full then return {'overloaded', unpack(full)} end
--- They are not among the runs in flight, and take memory all the same.
+-- They are not among the runs in flight, but use memory all the same.
 local waits = redis.call('ZCARD', of_shard('waits'))
 if waits >= MOST_WAITS then return {'overloaded', 'waits of runs', waits, MOST_WAITS} end
 local unrecorded = redis.call('XLEN', trajectories)
@@ -98,17 +99,17 @@ if ARGV[25] ~= '' then
 end
 redis.call('HSET', run, unpack(record))
 hold_seconds(run, budgets, day, seconds)
--- Relative, since the server may count another time than the deployment.
+-- Relative, since the server's time may differ from the deployment's.
 local life = deadline + ARGV[6] - now
 redis.call('PEXPIRE', run, life)
 keep_caller_key(ARGV[25], life)
 if not waits_for_turn then
   redis.call('ZADD', active, deadline, ARGV[1])
-  -- The set is gone with its last run, and its life with it.
+  -- The set, with its life, is gone after its last run.
   if in_flight == 0 then redis.call('PEXPIRE', active, STREAM_LIFE) else renew(active, STREAM_LIFE) end
 end
 list_run(ARGV[14], ARGV[1], now, ARGV[6])
--- A fork inherits the beginning of another run's journal, and the joins it left open.
+-- A fork inherits the start of another run's journal, and the joins that it left open.
 local steps, joins = tonumber(ARGV[11]), tonumber(ARGV[12])
 local a = 26
 for i = 1, steps do

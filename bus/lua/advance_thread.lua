@@ -1,7 +1,7 @@
 -- KEYS: thread
--- ARGV: what it held when it was read ('' for nothing), what it is to hold, life in milliseconds
--- Returns 1, or 0 if it holds something else by now: nothing was changed.
--- Race closed: two callers read the same last run of a thread, and both would go on from it.
+-- ARGV: its value when it was read ('' for none), its new value, life in milliseconds
+-- Returns 1, or 0 if the value has changed meanwhile: nothing was changed.
+-- Race closed: two callers read the same last run of a thread, and both want to continue it.
 local held = redis.call('GET', KEYS[1]) or ''
 if held ~= ARGV[1] then return 0 end
 if ARGV[2] == '' then

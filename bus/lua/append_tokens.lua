@@ -1,16 +1,16 @@
 -- include: entries.lua
 -- include: requests.lua
--- Append generated text to a run's log, at its place or not at all.
+-- Append generated text to a run's log, at the right offset or not at all.
 -- KEYS: log, request, run, work stream
 -- ARGV: group, entry id, consumer, delivery count, request key, offset (tokens before this piece),
---       text, ids JSON, number of ids, agent, restart (0/1), life ms if the run is unknown,
---       weights JSON (what drew the ids; null if nothing goes on from them), guard of the step
+--       text, ids JSON, number of ids, agent, restart (0/1), life ms if the run is unknown, weights
+--       JSON (that sampled the ids; null if no successor continues from them), guard of the step
 --       that asked ("turn.branch")
--- Returns {'ok'}, {'stale'} (the lease is lost: another worker may write) or
---       {'gap', expected offset}.
--- Race closed: a generator that was paused and replaced wakes and writes, also after its
--- successor has answered: followers would see a repeat. The lease itself is the fence. `restart`
--- starts the text from its beginning, for an engine that can't continue from ids.
+-- Returns {'ok'}, {'stale'} (the lease is lost: another worker may write) or {'gap', expected
+--       offset}.
+-- Race closed: a generator that was paused and replaced wakes up and writes, even after its
+-- successor has answered: followers would see repeated text. The lease itself is the fence.
+-- `restart` starts the text from the beginning, for an engine that can't continue from ids.
 if not holds(KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return {'stale'} end
 local offset = tonumber(redis.call('HGET', KEYS[2], 'offset') or '0')
 local at = tonumber(ARGV[6])

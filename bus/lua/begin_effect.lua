@@ -1,16 +1,17 @@
 -- include: entries.lua
 -- include: effects.lua
 -- include: requests.lua
--- Write ahead of a call that must not be made twice; it is made only after this.
+-- Record a call that must not be made twice before it is made.
 -- KEYS: work stream, request, run, effects
 -- ARGV: group, entry id, consumer, delivery count, guard of the step that asked ("turn.branch"),
---       what is written down of the call (bytes for its readers), life of that in ms, whether it is
---       made though another delivery began it (0/1)
--- Returns {'ok'}: make the call; {'interrupted'}: another delivery began it, and nobody knows what
---       became of it; {'resolved', reply}: somebody does; {'lost'}: another worker has the request;
---       {'over'}: its step is committed or its run is over: nothing may be done.
+--       the note about the call (bytes for its readers), life of the note in ms, whether the call
+--       is made even if another delivery has started it (0/1)
+-- Returns {'ok'}: make the call; {'interrupted'}: another delivery has started it, and its outcome
+--       is unknown; {'resolved', reply}: its outcome is known; {'lost'}: another worker has the
+--       request; {'over'}: its step is committed or its run has ended: nothing may be done.
 -- Race closed: a worker dies, or is paused, between the call and its reply. The next holder of the
--- request finds that it began. Repeated by the same delivery, after a lost connection, it is 'ok' again.
+-- request finds that the call was started. Repeated by the same delivery, after a lost connection,
+-- the result is 'ok' again.
 if not holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return {'lost'} end
 local known = redis.call('HMGET', KEYS[3], 'state', 'step:' .. ARGV[5])
 if known[1] ~= 'active' or known[2] then return {'over'} end

@@ -1,15 +1,19 @@
--- The circuit breaker of one endpoint, shared by all workers: closed, open, or probed by one of them.
+-- The circuit breaker of one endpoint, shared by all workers: closed, open, or probed by one of
+-- them.
 -- KEYS: breaker
--- ARGV: what the caller does (`ask`, `answered`, `failed`, `renew`, `release`), failures in a row that
---       open it, ms for which it stays open, the caller's token, ms for which a probe holds without
---       being renewed, whether the request was sent though the breaker was open (0/1)
--- Returns {'closed', 'open' or 'probe' (the caller's token is the prober's), failures in a row, ms
---       until a probe may be sent}. `ask` of an open breaker whose time is over makes the caller the
---       prober, if there is none. Only its answer closes the breaker, or one to a request that was
---       sent although it was open: what was sent before it opened says nothing new.
--- Race closed: many workers that all try an endpoint again at the same moment; a prober that dies, whose
--- hold ends by itself; one that was paused, and whose answer comes when another probes.
--- The server's own clock: a time that lies further ahead than any is set for is of before it jumped.
+-- ARGV: the caller's action (`ask`, `answered`, `failed`, `renew`, `release`), failures in a row
+--       that open the breaker, ms for which it stays open, the caller's token, ms for which a probe
+--       is valid without being renewed, whether the request was sent although the breaker was open
+--       (0/1)
+-- Returns {'closed', 'open' or 'probe' (the prober has the caller's token), failures in a row, ms
+--       until a probe may be sent}. `ask` of an open breaker whose time is up makes the caller the
+--       prober, if there is none. Only an answer to the prober closes the breaker, or one to a
+--       request that was sent although it was open: requests that were sent before it opened show
+--       nothing new.
+-- Race closed: many workers that all retry an endpoint at the same moment; a prober that dies,
+-- whose claim expires; a prober that was paused, and whose answer arrives while another one probes.
+-- The server's own clock: a time that is further ahead than any that is ever set is from before a
+-- jump.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local most, open_ms, hold_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])

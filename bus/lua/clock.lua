@@ -1,11 +1,11 @@
 -- include: base.lua
--- Note the server's time, or agree on a new shift between it and the deployment's time.
+-- Record the server's time, or agree on a new shift between it and the deployment's time.
 -- KEYS: clock
--- ARGV: the shift that the caller knows (ms), the shift that it wants (the same: it agrees with the
---       server), the server's time as it was measured (ms)
--- Returns 1, or 0 where another process has changed the shift meanwhile: measure again.
--- Race closed: many processes that notice one jump correct it once. A process that measured before a
--- jump writes nothing after it: its note would claim that the server's clock had run evenly.
+-- ARGV: the shift that the caller knows (ms), the shift that it wants (equal if it agrees with the
+--       server), the server's time as measured (ms)
+-- Returns 1, or 0 if another process has changed the shift meanwhile: measure again.
+-- Race closed: many processes that notice one jump correct it once. A process that measured before
+-- a jump writes nothing after it: its record would claim that the server's clock had run evenly.
 local shift = redis.call('HGET', KEYS[1], 'shift') or '0'
 if shift ~= ARGV[1] then return 0 end
 local t = redis.call('TIME')

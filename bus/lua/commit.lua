@@ -7,24 +7,23 @@
 -- include: end_run.lua
 -- The step commit, for a batch of independent deliveries of one shard. Each is all or nothing.
 -- KEYS: active, trajectories, history, ledger, then per commit:
---       work stream, run, journal, log, usage, one work stream per published message,
---       the continuation's work stream if it fans out, and that of what follows a wait
--- ARGV: number of commits, history flag, retention ms, group, the caller's own inbox, which it tells
---       itself of ends, then per commit:
+--       work stream, run, journal, log, usage, one work stream per published message, the
+--       continuation's work stream if it fans out, and the work stream of what follows a wait
+-- ARGV: number of commits, history flag, retention ms, group, the caller's own inbox (the caller
+--       notifies itself of ends), then per commit:
 --       entry id, consumer, delivery count, run_id, guard ("turn.branch"), step JSON, tokens,
---       micro-dollars, number of published messages, their envelopes…,
---       join to open ('' for none), [branches, continuation envelope],
---       join to arrive at ('' for none), signal to wait for ('' for none), [guard of what follows,
---       longest wait in ms, note, its envelope in two parts],
---       outcome ('' if the run goes on), [answer, reason]
--- Returns one word per commit: 'ok', 'already' (this very commit was applied before: a retry
---       after a broken connection), 'lost' (another worker holds the lease: nothing changed),
---       'ended' (the run is over: only the message was settled, or kept for a replay), 'duplicate' (the step is in the
---       journal: only the message was settled), 'budget' (committed, and the run ended because
---       its budget is used up).
+--       micro-dollars, number of published messages, their envelopes…, join to open ('' for none),
+--       [branches, continuation envelope], join to arrive at ('' for none), signal to wait for (''
+--       for none), [guard of what follows, longest wait in ms, note, its envelope in two parts],
+--       outcome ('' if the run continues), [answer, reason]
+-- Returns one word per commit: 'ok', 'already' (the same commit was applied before: a retry after a
+--       broken connection), 'lost' (another worker holds the lease: nothing changed), 'ended' (the
+--       run has ended: the message was only settled, or kept for a replay), 'duplicate' (the step
+--       is in the journal: the message was only settled), 'budget' (committed, and the run ended
+--       because its budget is used up).
 -- Race closed: a worker that was paused past its lease wakes up and commits; a crash between
--- journal, hand-off and acknowledgement; two branches that arrive together at a join; a signal that
--- comes at the same time as the wait for it.
+-- journal, hand-off and acknowledgement; two branches that arrive at a join at the same time; a
+-- signal that comes at the same time as the wait for it.
 local active, trajectories, history, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local opts = {history = ARGV[2], retention = ARGV[3], inbox = ARGV[5]}
 local group = ARGV[4]
@@ -128,7 +127,7 @@ for n = 1, tonumber(ARGV[1]) do
       if redis.call('XLEN', k.log) == 1 then  -- not the journal's length: a fork inherits steps
         redis.call('PEXPIRE', k.log, life or redis.call('PTTL', k.run))
       end
-      redis.call('HDEL', k.run, 'failure')  -- the run gets on
+      redis.call('HDEL', k.run, 'failure')  -- the run makes progress
       if open ~= '' then
         redis.call('HSET', k.run, 'join:' .. open, branches,
           'then:' .. open, continuation_stream .. '\n' .. continuation)

@@ -1,13 +1,13 @@
 -- include: base.lua
 -- include: entries.lua
 -- include: end_run.lua
--- Move a delivery to the dead letters; if it belongs to a live run, end that run with `error`;
--- if it is a request, answer its waiters with the error.
--- KEYS: work stream, dead, run, journal, log, usage, active, trajectories, history, request, ledger;
---       where no run is to be ended, the request in the place of journal, log and trajectories
+-- Move a delivery to the dead letters; if it belongs to a live run, end that run with `error`; if
+-- it is a request, answer its waiters with the error.
+-- KEYS: work stream, dead, run, journal, log, usage, active, trajectories, history, request,
+--       ledger; if no run is to be ended, the request replaces journal, log and trajectories
 -- ARGV: group, entry id, consumer, delivery count, run_id ('' if unknown), raw envelope, reason,
---       traceback, stream name, retention ms, history flag, dead-letter life ms,
---       reply ('' if this is not a request), end the run (0/1)
+--       traceback, stream name, retention ms, history flag, dead-letter life ms, reply ('' if this
+--       is not a request), end the run (0/1)
 -- Returns 'ok' or 'lost'.
 -- Race closed: the poisoned message leaves its stream and its run ends in the same step.
 if not holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 'lost' end
@@ -27,7 +27,8 @@ if ARGV[13] ~= '' then
       redis.call('HDEL', KEYS[10], fields[i])
     end
   end
-  -- It may be asked again. The offset stays: the run's log still holds the text up to there.
+  -- The request may be made again. The offset stays: the run's log still contains the text up to
+  -- there.
   redis.call('HDEL', KEYS[10], 'asked')
 end
 if ARGV[14] == '1' and redis.call('HGET', KEYS[3], 'state') == 'active' then

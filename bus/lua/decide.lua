@@ -1,12 +1,12 @@
 -- include: base.lua
 -- include: waits.lua
--- Approve or deny what a run waits with: the step is taken again, and finds the decision.
+-- Approve or deny what a run waits with: the step is repeated, and finds the decision.
 -- KEYS: run, active, history
 -- ARGV: run_id, guard, key of the request, digest of what the caller has seen, the decision (JSON),
 --       retention ms, history flag
--- Returns 'ok' (also if this very decision was made before), 'decided' (another was), 'changed' (what
---       waits is not what the caller has seen) or 'missing'.
--- Race closed: two people decide at once, or one as the time runs out: the first decision holds.
+-- Returns 'ok' (also if the same decision was made before), 'decided' (another one was), 'changed'
+--       (the waiting call is not the one that the caller has seen) or 'missing'.
+-- Race closed: two people decide at once, or one as the time runs out: the first decision counts.
 local run = KEYS[1]
 local decided = redis.call('HGET', run, 'approval:' .. ARGV[3])
 if decided then return decided == ARGV[5] and 'ok' or 'decided' end

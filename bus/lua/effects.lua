@@ -1,9 +1,9 @@
 -- include: effects.lua
--- Calls that began and of which no outcome is written down.
+-- List started calls without a recorded outcome.
 -- KEYS: effects
--- ARGV: group, cursor, how many to look at
--- Returns the next cursor ('0' at the end), then per call: its request's key, 1 where a worker is at
---       it, else 0, what is written down of it.
+-- ARGV: group, cursor, how many to check
+-- Returns the next cursor ('0' at the end), then per call: its request's key, 1 if a worker is
+--       making it, else 0, the note about it.
 local scanned = redis.call('HSCAN', KEYS[1], ARGV[2], 'COUNT', ARGV[3])
 local result = {scanned[1]}
 for i = 1, #scanned[2], 2 do

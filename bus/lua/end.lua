@@ -5,9 +5,9 @@
 -- KEYS: run, journal, log, usage, active, trajectories, history, ledger
 -- ARGV: run_id, outcome, reason, retention ms, history flag, only if the deadline has passed (0/1),
 --       the caller's count of the time (ms)
--- Returns 'ended', 'already' (it is over), 'missing', or 'alive' (deadline not reached, or
---       the time is in doubt).
--- Also where the server's memory is full (allow-oom): an ended run is what makes room.
+-- Returns 'ended', 'already' (it has ended), 'missing', or 'alive' (deadline not reached, or the
+--       time is in doubt).
+-- Also if the server's memory is full (allow-oom), because ending a run frees memory.
 -- Race closed: a cancel and the last commit at the same time: one of them ends the run.
 local state = redis.call('HMGET', KEYS[1], 'state', 'deadline')
 if not state[1] then

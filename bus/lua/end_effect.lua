@@ -2,17 +2,18 @@
 -- include: entries.lua
 -- include: effects.lua
 -- include: waits.lua
--- Write down the outcome of a call that begin_effect.lua noted, before its reply is given.
+-- Record the outcome of a call that begin_effect.lua recorded, before its reply is sent.
 -- KEYS: work stream, request, effects, run
--- ARGV: group, entry id, consumer, delivery count, the reply ('' if nobody knows the outcome), what
---       is written down of the call from now on, life of that in ms, whether the reply will be that
---       nobody knows (0/1), run_id, guard of the step that asked, name of its wait
--- Returns {'ok'}; {'resolved', reply}, where nobody was to know, and another delivery has written an
---       outcome down; or {'late'}: another delivery has the call now, or its request was answered.
--- Race closed: a worker dies between this and its reply: the next holder of the request gives the same
--- one. A worker that was paused says what became of its call though it has lost the lease: while its
--- caller is not told that nobody knows, that is the reply, and a run that waits for it goes on with the
--- next sweep: a tool worker's user may not wake it. From then on the call stays listed with it.
+-- ARGV: group, entry id, consumer, delivery count, the reply ('' if the outcome is unknown), the
+--       note about the call from now on, life of the note in ms, whether the reply will be that the
+--       outcome is unknown (0/1), run_id, guard of the step that asked, name of its wait
+-- Returns {'ok'}; {'resolved', reply}, if the outcome was unknown here but another delivery has
+--       recorded one; or {'late'}: another delivery has the call now, or its request was answered.
+-- Race closed: a worker dies between this and its reply: the next holder of the request sends the
+-- same reply. A worker that was paused reports its call's outcome although it has lost the lease:
+-- until the caller is told that the outcome is unknown, that is the reply, and a run that waits for
+-- it continues with the next sweep, because a tool worker's user may not wake it. After that, the
+-- call stays listed with this outcome.
 local token = ARGV[3] .. '/' .. ARGV[4] .. '/' .. ARGV[2]
 local before = redis.call('HMGET', KEYS[2], 'effect', 'reply', 'outcome', 'unknown')
 if before[3] and before[3] == ARGV[5] then return {'ok'} end

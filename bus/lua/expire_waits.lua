@@ -1,11 +1,11 @@
 -- include: base.lua
 -- include: waits.lua
--- End waits whose time is over: their runs go on.
+-- End waits whose time is up: their runs continue.
 -- KEYS: waits, active, history
--- ARGV: retention ms, history flag, the caller's count of the time (ms), how many at most
+-- ARGV: retention ms, history flag, the caller's count of the time (ms), maximum number
 -- Returns how many, or -1 if the caller and the server disagree about the time (nothing was done).
--- Race closed: any number of sweepers, and a signal or an approval that comes at the same moment: the
--- one that takes the wait from its run goes on with it.
+-- Race closed: any number of sweepers, and a signal or an approval at the same moment: the one that
+-- removes the wait from its run continues it.
 local now = now_ms()
 if not witnessed(now, ARGV[3]) then return -1 end
 local due = redis.call('ZRANGE', KEYS[1], '-inf', now, 'BYSCORE', 'LIMIT', 0, ARGV[4])
@@ -17,7 +17,7 @@ for _, member in ipairs(due) do
   if wait and redis.call('HGET', run, 'state') == 'active' then
     local is_decided = wait.kind == 'approval'
     if wait.kind == 'effect' then
-      -- Its outcome may have come, and its wait ended for that (end_effect.lua).
+      -- Its outcome may have arrived, and its wait ended because of that (end_effect.lua).
       local request = of_shard('request') .. ':' .. string.gsub(wait.name, '/outcome$', '')
       local call = redis.call('HMGET', request, 'effect', 'outcome')
       is_decided = call[1] and not call[2]

@@ -1,12 +1,12 @@
 -- include: base.lua
 -- function: admit.lua
--- Admit the run of a schedule's tick, or pass over it; the schedule then waits for its next tick.
--- KEYS: schedule times, schedules, then those of admit (none to pass over the tick)
--- ARGV: name, the tick that the caller knows (ms), the next one (ms), the caller's count of the time
---       (ms), then those of admit
--- Returns what admit does; {'taken'} where the schedule is at another tick by now, or gone, or
---       the tick has not come by the server's time, or that is in doubt; {'passed'}.
--- Race closed: any number of sweepers that find one tick due: the one that moves the schedule on
+-- Admit the run of a schedule's tick, or skip it; the schedule then waits for its next tick.
+-- KEYS: schedule times, schedules, then those of admit (none to skip the tick)
+-- ARGV: name, the tick that the caller knows (ms), the next one (ms), the caller's count of the
+--       time (ms), then those of admit
+-- Returns what admit returns; {'taken'} if the schedule is at another tick by now, or gone, or the
+--       tick is not due by the server's time, or that time is in doubt; {'passed'}.
+-- Race closed: any number of sweepers that find one tick due: the one that advances the schedule
 -- admits its run. A crash can't come between.
 local due = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not due or tonumber(due) ~= tonumber(ARGV[2]) then return {'taken'} end

@@ -1,10 +1,11 @@
--- Equal requests in flight: one of them is made, the others wait for what it is answered.
+-- Equal requests in flight: one of them is made, the others wait for its answer.
 -- KEYS: flight, landing of the caller
--- ARGV: what the caller does (`board`, `renew`, `land`), the caller's token, ms for which a flight is
---       its leader's without being renewed; at a landing: its kind, what was answered, its life ms
--- Returns the token of who leads now, '' for nobody.
--- Race closed: two requests that both find nobody leading; a leader that dies, whose hold ends by
--- itself; one that was paused, and lands what is led by another now: that flight goes on.
+-- ARGV: the caller's action (`board`, `renew`, `land`), the caller's token, ms for which a flight
+--       belongs to its leader without being renewed; at a landing: its kind, the answer, its life
+--       ms
+-- Returns the token of the present leader, '' for none.
+-- Race closed: two requests that both find no leader; a leader that dies, whose claim expires; a
+-- leader that was paused, and lands a flight that another one leads now: that flight continues.
 local leader = redis.call('GET', KEYS[1])
 if ARGV[1] == 'board' and not leader then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])

@@ -1,13 +1,13 @@
 -- include: base.lua
 -- include: entries.lua
--- Say of deliveries that they do not count as failures: their worker lives, or was told to stop.
+-- Mark deliveries as not failed: their worker is alive, or was told to stop.
 -- KEYS: work stream, begun
--- ARGV: group, consumer, lease ms, let go (0/1), then per delivery: entry id, delivery count
+-- ARGV: group, consumer, lease ms, release (0/1), then per delivery: entry id, delivery count
 -- Returns how many of them are still unfinished.
--- With `let go`, those that are still this consumer's can be taken over at once: their lease is made
--- to look as if it had run out. Their count stays, so that their token stays unique.
+-- With `release`, deliveries that still belong to this consumer can be taken over at once: their
+-- lease is made to look expired. Their count stays, so that their token stays unique.
 -- Race closed: a delivery that another worker holds by now keeps that worker's lease, and the
--- handlings that others have begun; one that is settled leaves nothing behind. Safe to repeat.
+-- handlings that others have started; a settled one leaves nothing behind. Safe to repeat.
 local unfinished = 0
 for n = 5, #ARGV, 2 do
   local id, count = ARGV[n], ARGV[n + 1]

@@ -3,24 +3,25 @@
 -- include: ledger.lua
 -- include: requests.lua
 -- include: room.lua
--- Write ahead of a call that may be paid for, or that a budget limits, and hold the most that it can
--- come to in every budget of its run. It is sent only after this.
+-- Record a call that may cost money, or that a budget limits, before it is sent, and hold its
+-- maximum cost in every budget of its run. The call is sent only after this.
 -- KEYS: work stream, request, run, usage, ledger
 -- ARGV: group, entry id, consumer, delivery count, guard of the step that asked ("turn.branch"),
---       number of the call within this delivery, tokens and micro-dollars that it comes to at most
---       (negative: its price is not known), its ledger line if nothing is ever known of it ('' for a
---       call that nobody bills), then per earlier call of this delivery that is accounted for: its
---       number, its ledger line ('' if nothing was paid)
+--       number of the call within this delivery, its maximum tokens and micro-dollars (negative:
+--       its price is unknown), its ledger line if its outcome stays unknown ('' for an unbilled
+--       call), then per earlier call of this delivery that is accounted for: its number, its ledger
+--       line ('' if nothing was paid)
 -- Returns 'ok'; or 'lost' (another worker has the request), or 'over' (its step is committed or its
---       run is over), or {'budget', its scope, kind, limit, spent, held, needed}: then nothing may be
---       sent. That refusal is for good, unless spent and needed are within the limit: then other calls
---       under way are the reason.
+--       run has ended), or {'budget', its scope, kind, limit, spent, held, needed}: then nothing
+--       may be sent. That refusal is final, unless spent and needed together are within the limit:
+--       then other calls in progress are the reason.
 -- Race closed: a worker dies after a call was sent and before its answer is stored: the mark stays,
--- and the next holder of the request, or the end of the step or of the run, enters it in the ledger,
--- once, and counts its reservation as spent. If its worker was only paused and answers late, the entry
--- of that answer has the same name, so readers know that both are one call. Branches that ask at the
--- same time can't together pass a limit that each of them alone is within.
--- Admitted, asked and read by this very call: it is held here, and nobody has marked or held anything.
+-- and the next holder of the request, or the end of the step or of the run, enters it in the
+-- ledger, once, and counts its reservation as spent. If its worker was only paused and answers
+-- late, the entry of that answer has the same name, so readers know that both are one call.
+-- Branches that ask at the same time can't together exceed a limit that each of them alone stays
+-- within.
+-- Admitted, asked and read by this same call: it is held here, and nothing is marked or held yet.
 local is_first = KEYS[3] == fresh_run and KEYS[2] == fresh.request
 if not is_first then
   if not holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 'lost' end

@@ -1,16 +1,16 @@
 -- include: base.lua
 -- include: entries.lua
 -- include: waits.lua
--- Put a step aside until somebody has approved what it wants to do, or said what became of a call that
--- must not be made twice; then it is taken again.
+-- Defer a step until a person has approved what it wants to do, or entered the outcome of a call
+-- that must not be made twice; then it is repeated.
 -- KEYS: work stream, run, active, history, request of such a call
 -- ARGV: group, entry id, consumer, delivery count, run_id, guard, key of the request to approve,
---       longest wait in ms, what is to be approved (JSON with its `digest`), envelope, retention ms,
---       history flag, kind of the wait (`approval` or `effect`)
--- Returns 'ok', 'lost', 'ended' (the run is over) or 'duplicate' (the step is committed).
+--       longest wait in ms, what is to be approved (JSON with its `digest`), envelope, retention
+--       ms, history flag, kind of the wait (`approval` or `effect`)
+-- Returns 'ok', 'lost', 'ended' (the run has ended) or 'duplicate' (the step is committed).
 -- Race closed: settling the message and waiting are one step, so a crash neither loses the step nor
--- lets two workers take it. What was decided of other arguments does not count for these. A call whose
--- outcome was told a moment ago is not waited for.
+-- lets two workers take it. A decision about other arguments does not count for these. A call whose
+-- outcome was entered a moment ago is not waited for.
 if not holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 'lost' end
 local known = redis.call('HMGET', KEYS[2], 'state', 'step:' .. ARGV[6], 'announce')
 if known[1] ~= 'active' then

@@ -1,10 +1,11 @@
--- Replaces the state of a policy if nobody else has done so meanwhile, logs the change, and notifies
--- the followers.
--- KEYS: hash of policies, stream of changes, log. ARGV: name, state before ('' for none), state
--- after, life in milliseconds, entry of the log ('' for none), entries that are kept. Returns 1, or
--- 0 if the state is another.
--- Race closed: two who decide the same (two processes that judge one canary): the second finds
--- another state, so every decision is made once and stands in the log once.
+-- Replace the state of a policy unless it was changed meanwhile, log the change, and notify the
+-- followers.
+-- KEYS: hash of policies, stream of changes, log
+-- ARGV: name, state before ('' for none), state after, life in milliseconds, entry of the log (''
+--       for none), entries that are kept
+-- Returns 1, or 0 if the state differs.
+-- Race closed: two processes make the same decision (such as about one canary): the second finds
+-- another state, so every decision is made once and is in the log once.
 local before = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if before ~= ARGV[2] then
   return 0

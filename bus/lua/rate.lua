@@ -1,19 +1,22 @@
 -- Give a caller its turn at an endpoint with rate limits: one bucket for all workers.
 -- KEYS: bucket
--- ARGV: requests and tokens per minute by the settings (0: none), tokens of this call, longest wait
---       ms, whether the caller has waited for its turn and asks only if it still stands (0/1), requests
---       and tokens per minute that the endpoint has told the caller (0: none): a bucket that has
---       expired, or was lost with its server, does not know them any more
--- Returns ms to wait until the turn, 0 for a call that is sent now; or, where that is longer than the
---       caller can wait, -1 - ms, and no turn was taken. To a caller that has waited: 0, ms for which
---       the endpoint wants no call, which ends its turn, or -1 - ms where it is to ask again then.
--- A turn is given away at once, for a time to come: who asks first is first, and nobody looks again
--- and again. Turns follow each other evenly, with a second's worth at once at most, and two in a
--- hundred are left out: a provider that counts any 60 seconds counts no call too many, though calls
--- take different times to arrive. Workers on a busy machine wake late, several at once: so the calls of
--- each second are counted as they are sent, and one too many for the last 61 waits.
--- Race closed: workers that each keep a part of the limit, or look and then take.
--- The server's own clock: the bucket knows only differences, and one that jumps back moves it along.
+-- ARGV: requests and tokens per minute from the settings (0: none), tokens of this call, longest
+--       wait ms, whether the caller has waited for its turn and only asks whether it is still valid
+--       (0/1), requests and tokens per minute that the endpoint has reported to the caller (0:
+--       none): a bucket that has expired, or was lost with its server, no longer knows them
+-- Returns ms to wait until the turn, 0 for a call that is sent now; or, if that is longer than the
+--       caller can wait, -1 - ms, and no turn was taken. To a caller that has waited: 0, ms for
+--       which the endpoint accepts no call, which ends its turn, or -1 - ms after which it should
+--       ask again.
+-- Turns are assigned immediately, for a future time: callers are served in order of arrival,
+-- without polling. Turns follow each other evenly, with at most a second's worth at once, and two
+-- in a hundred are left out: so a provider that counts any 60 seconds never counts one call too
+-- many, although calls take different times to arrive. Workers on a busy machine wake up late,
+-- several at once: so the calls of each second are counted as they are sent, and a call that
+-- exceeds the limit for the last 61 seconds waits.
+-- Race closed: workers that each keep a part of the limit, or check and then take.
+-- The server's own clock: the bucket contains only differences, and moves with a clock that jumps
+-- back.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + t[2] / 1000
 local b = redis.call('HMGET', KEYS[1], 'last', 'requests', 'tokens', 'until', 'rpm', 'tpm')
@@ -22,7 +25,7 @@ local back = now < last - 1000 and last - now or 0
 local next_request, next_tokens = tonumber(b[2] or 0) - back, tonumber(b[3] or 0) - back
 local blocked = tonumber(b[4] or 0) - back
 
--- The smaller of two limits of which each may be none.
+-- The smaller of two limits, either of which may be absent.
 local function least(a, b)
   a, b = tonumber(a or 0), tonumber(b or 0)
   if a <= 0 or b <= 0 then return math.max(a, b) end
@@ -30,8 +33,8 @@ local function least(a, b)
 end
 local rpm, tpm = least(ARGV[1], b[5] or ARGV[6]), least(ARGV[2], b[6] or ARGV[7])
 
--- Count a call that is sent now, and return 0; or ms until it would not be one too many. Seconds that
--- a clock has jumped back from are not counted.
+-- Count a call that is sent now, and return 0; or the ms until it would no longer exceed the limit.
+-- Seconds that the clock has jumped back from are not counted.
 local SECONDS = 61
 local function send()
   local second, names = math.floor(now / 1000), {}

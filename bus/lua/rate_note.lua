@@ -1,11 +1,12 @@
--- Note the limits that an endpoint has reported, and what a call really used.
+-- Record the limits that an endpoint has reported, and the actual usage of a call.
 -- KEYS: bucket
--- ARGV: ms for which it wants no call (0: none), its requests and tokens per minute (0: not said), the
---       tokens per minute of the settings, tokens that a call had been taken for and did not need
+-- ARGV: ms for which it accepts no call (0: none), its requests and tokens per minute (0: not
+--       stated), the tokens per minute from the settings, tokens that were reserved for a call but
+--       not used
 -- Returns nothing.
--- Race closed: a longer wait that another worker was told of stands.
--- The server's own clock: the bucket is moved along with one that jumped back, as in rate.lua, before
--- `last` says that all of it is of the new time.
+-- Race closed: a longer wait that another worker was told to keep stays in force.
+-- The server's own clock: the bucket is moved with a clock that jumped back, as in rate.lua, before
+-- `last` marks all of it as new time.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + t[2] / 1000
 if ARGV[1] ~= '0' then

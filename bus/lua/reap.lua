@@ -1,9 +1,9 @@
 -- Remove consumers that have gone: idle for long and holding nothing.
 -- KEYS: stream   ARGV: group, idle ms, only this name ('' for any)
 -- Returns the number removed.
--- Race closed: DELCONSUMER drops pending entries; asked and done in one script, it can't.
--- The next read of a consumer that was only resting creates it again.
--- A stream or group that a flush has taken away has no consumers.
+-- Race closed: DELCONSUMER drops pending entries; checked and removed in one script, it can't.
+-- The next read of a consumer that was only idle creates it again.
+-- A stream or group that a flush has removed has no consumers.
 local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])
 if consumers.err then return 0 end
 local gone = 0

@@ -1,10 +1,10 @@
 -- include: entries.lua
--- Renew leases that are still ours. Called from a thread of its own, never from the work.
+-- Renew leases that are still ours. Called from a separate thread, never from the work.
 -- KEYS: per lease: work stream, run
 -- ARGV: group, consumer, then per lease: entry id, delivery count
--- Returns one number per lease: 1 renewed, 0 lost, 2 the run is over (renewed all the same).
--- Race closed: XCLAIM without an owner check would take a message back from the worker that
--- has it now; without JUSTID it would raise the delivery count and break the token.
+-- Returns one number per lease: 1 renewed, 0 lost, 2 the run has ended (renewed all the same).
+-- Race closed: XCLAIM without an owner check would take a message back from the worker that has it
+-- now; without JUSTID it would increment the delivery count and break the token.
 local results = {}
 for n = 1, #KEYS / 2 do
   local stream, run = KEYS[2 * n - 1], KEYS[2 * n]

@@ -1,11 +1,11 @@
 -- include: base.lua
 -- Replace the agreement between the processes of a deployment, if no worker uses the old one.
 -- KEYS: deployment, workers
--- ARGV: epoch of the agreement to replace, prefix of the keys by which workers show presence, whether
---       workers may be there (0/1: they join again by themselves), then field, value, …
--- Returns {1}, or {0, names of workers that are there…}; {0} alone: it was replaced meanwhile.
--- Race closed: two processes that replace one agreement; a worker that joins at the same time, since a
--- worker shows its presence right after it has joined.
+-- ARGV: epoch of the agreement to replace, prefix of the keys that show workers' presence, whether
+--       workers may be present (0/1: they join again by themselves), then field, value, …
+-- Returns {1}, or {0, names of the present workers…}; only {0}: it was replaced meanwhile.
+-- Race closed: two processes that replace one agreement; a worker that joins at the same time,
+-- since a worker shows its presence right after it has joined.
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return {0} end
 if ARGV[3] == '0' then
   local there = {0}

@@ -6,14 +6,15 @@
 -- Give a dead letter another chance: back to its stream, its run active again.
 -- KEYS: dead, work stream, run, active, history, journal, log, usage
 -- ARGV: dead-letter id, envelope with attempt 0 and a new deadline, run_id, new deadline ms,
---       retention ms, history flag, is it a request (0/1): one wakes no run, but needs a live one
+--       retention ms, history flag, is it a request (0/1): a request reactivates no run, but needs
+--       a live one
 -- Returns 'ok', 'missing' (another replay took it), 'expired' (the run's journal is gone), or
---       'ended' (the run has ended in another way since), or 'over' (nobody waits for this request
---       any more: its run has ended).
+--       'ended' (the run has ended in another way since), or 'over' (no caller waits for this
+--       request any more: its run has ended).
 -- Race closed: two operators replay the same letter; the run's other messages, kept when it ended,
 -- come back in the same step and in their order, so that no join waits for one of them; its journal
--- and the replies that it was given, whose life was cut to the retention when it ended, live as
--- long as the run again.
+-- and the replies to it, whose life was shortened to the retention when it ended, live as long as
+-- the run again.
 if #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1]) == 0 then return 'missing' end
 local run = KEYS[3]
 local state = redis.call('HMGET', run, 'state', 'outcome')

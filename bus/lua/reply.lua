@@ -4,16 +4,16 @@
 -- include: ledger.lua
 -- include: requests.lua
 -- include: room.lua
--- Answer a request: store the reply, tell its waiters, enter its usage, settle the delivery.
+-- Answer a request: store the reply, notify its waiters, enter its usage, settle the delivery.
 -- KEYS: work stream, request, run, usage, ledger
--- ARGV: group, entry id, consumer, delivery count, reply, store it (0/1), life ms,
---       guard of the step that asked ("turn.branch"), the caller's own inbox, which it tells
---       itself, then per usage entry: its JSON, and its JSON marked as discarded
--- Returns 'ok', 'already' (this very reply was given before), or 'lost': another worker has the
+-- ARGV: group, entry id, consumer, delivery count, reply, store it (0/1), life ms, guard of the
+--       step that asked ("turn.branch"), the caller's own inbox (the caller notifies itself), then
+--       per usage entry: its JSON, and its JSON marked as discarded
+-- Returns 'ok', 'already' (the same reply was sent before), or 'lost': another worker has the
 --       request now; only the usage was entered, marked as discarded, because it was paid for.
--- A reply that is not stored (an error that may pass) frees the key: a retry asks again.
--- It accounts for every call that was marked under this delivery; calls that another one has marked
--- and never accounted for are entered as unknown.
+-- A reply that is not stored (a transient error) frees the key: a retry asks again.
+-- It accounts for every call that was marked under this delivery; calls that another delivery has
+-- marked and never accounted for are entered as unknown.
 -- Race closed: two workers answer one request; the ledger and the result disagree after a crash.
 local token = ARGV[3] .. '/' .. ARGV[4] .. '/' .. ARGV[2]
 local life = request_life(KEYS[3], ARGV[8], ARGV[7])

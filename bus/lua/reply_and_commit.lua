@@ -3,9 +3,9 @@
 -- Answer requests, then commit the steps that were waiting for them in this process.
 -- KEYS: those of each reply, those of commit
 -- ARGV: number of replies, their numbers of arguments, then their arguments, then those of commit
--- Returns the words of the replies, then those of the commits, which are applied only if every reply
---       was 'ok' or 'already'.
--- Race closed: a step that was taken on an answer which does not count, since another worker has the
+-- Returns the words of the replies, then those of the commits, which are applied only if every
+--       reply was 'ok' or 'already'.
+-- Race closed: a step that used an answer which does not count, since another worker has the
 -- request now, is not committed. Safe to repeat, as both are.
 local REPLY_KEYS = 5
 local replies = tonumber(ARGV[1])

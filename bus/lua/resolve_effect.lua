@@ -1,13 +1,14 @@
 -- include: effects.lua
 -- include: waits.lua
--- Settle a call of unknown outcome by what an operator reports.
+-- Settle a call of unknown outcome with an operator's report.
 -- KEYS: effects, request, run, active
 -- ARGV: group, the reply ('' to let the call be made again), run_id, guard of the step that asked,
 --       name of its wait, retention ms
--- Returns 'waiting' (the run waits for it, and goes on), 'settled' (nothing waits for it any more; it
---       is only taken from the list), 'busy' (a worker is at it) or 'missing'.
--- Race closed: two people resolve one call: the second one finds nothing. Outcome and waking are one
--- step: a command that dies in between leaves no run that waits for what has come.
+-- Returns 'waiting' (the run was waiting for it, and continues), 'settled' (no run waits for it any
+--       more; it is only removed from the list), 'busy' (a worker is making it) or 'missing'.
+-- Race closed: two people resolve one call: the second one finds nothing. Outcome and waking are
+-- one step: a command that dies in between leaves no run that waits for an outcome that has
+-- arrived.
 local line = redis.call('HGET', KEYS[1], KEYS[2])
 if not line then return 'missing' end
 if effect_is_held(line, ARGV[1]) then return 'busy' end

@@ -1,14 +1,15 @@
 -- include: base.lua
 -- Accept a reward, once for its id.
 -- KEYS: rewards, reward ids of the target
--- ARGV: target, reward id, the reward (opaque), its digest, life of the ids ms, max unrecorded,
---       max rewards of one target, the epoch that the caller knows
--- Returns {'accepted'}, {'exists'} (this very reward was accepted before: nothing is done),
+-- ARGV: target, reward id, the reward (opaque), its digest, life of the ids ms, max unrecorded, max
+--       rewards of one target, the epoch that the caller knows
+-- Returns {'accepted'}, {'exists'} (the same reward was accepted before: nothing is done),
 --       {'conflict'} (another reward has this id), {'overloaded', what, count, limit}, {'closed'}
---       (the shards are being changed) or {'changed'} (they were: the target's shard may be another).
+--       (the shards are being changed) or {'changed'} (they were changed: the target's shard may
+--       differ).
 -- Race closed: several processes send one reward at once, or one sends it again because it was
--- killed, or lost the answer: the id is looked up and noted in the step that publishes. The ids
--- live on when the recorder has taken the reward off the stream.
+-- killed, or lost the answer: the id is looked up and recorded in the step that publishes. The ids
+-- remain when the recorder has taken the reward off the stream.
 local rewards, ids = KEYS[1], KEYS[2]
 local known = redis.call('HGET', ids, ARGV[2])
 if known then return {known == ARGV[4] and 'exists' or 'conflict'} end
@@ -19,7 +20,7 @@ local unrecorded = redis.call('XLEN', rewards)
 if unrecorded >= tonumber(ARGV[6]) then
   return {'overloaded', 'rewards waiting for the recorder', unrecorded, ARGV[6]}
 end
--- No reward's id is empty: that field counts them.
+-- No reward's id is empty: that field contains their number.
 local count = tonumber(redis.call('HGET', ids, '') or '0')
 if count >= tonumber(ARGV[7]) then
   return {'overloaded', 'rewards of ' .. ARGV[1], count, ARGV[7]}

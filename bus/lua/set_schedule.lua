@@ -1,11 +1,11 @@
 -- include: base.lua
--- Add a schedule, or take one away.
+-- Add or remove a schedule.
 -- KEYS: schedule times, schedules
--- ARGV: name, what it is ('' to take it away), its first tick (ms), whether it may stand in place of
---       another of its name (0/1), how many a shard may have
--- Returns 1; 0 where there is another of the name, or none to take away; -1 where there are too many.
--- Safe to repeat for what is added: 1 as well where this very schedule is there.
--- Race closed: two that add one name; a sweeper that moves a schedule on which is being taken away.
+-- ARGV: name, the schedule ('' to remove it), its first tick (ms), whether it may replace another
+--       one with its name (0/1), maximum number per shard
+-- Returns 1; 0 if there is another one with this name, or none to remove; -1 if there are too many.
+--       Safe to repeat for an addition: also 1 if the same schedule already exists.
+-- Race closed: two that add one name; a sweeper that advances a schedule which is being removed.
 if ARGV[2] == '' then
   redis.call('ZREM', KEYS[1], ARGV[1])
   return redis.call('HDEL', KEYS[2], ARGV[1])

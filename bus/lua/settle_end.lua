@@ -1,9 +1,9 @@
--- Settle an end that its claimer has announced, or let it be due again later.
+-- Settle an end that its claimer has announced, or make it due again later.
 -- KEYS: ends
 -- ARGV: the end, until when it was claimed (ms), when it is due again (ms; '' to settle it)
--- Returns 1, or 0 where it is not this claimer's any more: nothing was done.
+-- Returns 1, or 0 if it no longer belongs to this claimer: nothing was done.
 -- Race closed: a run that waits with another call, or was woken and has ended once more, while its
--- claimer announced what was before: that has a time of its own, and is announced as well.
+-- claimer announced its earlier state: the new state has its own time, and is announced as well.
 local due = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not due or tonumber(due) ~= tonumber(ARGV[2]) then return 0 end
 if ARGV[3] == '' then

@@ -1,13 +1,13 @@
 -- include: base.lua
 -- include: run_keys.lua
 -- include: waits.lua
--- Send a run a signal: the wait for it ends, or it is kept for one that begins later.
+-- Send a signal to a run: the wait for it ends, or the signal is kept for a later wait.
 -- KEYS: run, active, history
--- ARGV: run_id, name, the signal's id, what woke (JSON), retention ms, history flag, most signals
---       that are kept, most of one run in all
--- Returns 'woken', 'kept', 'already' (a signal of this id was sent before: nothing is done), 'full'
---       (as many are kept as may be), 'many' (the run has had as many as a run may), 'ended' or
---       'missing'.
+-- ARGV: run_id, name, the signal's id, what woke (JSON), retention ms, history flag, maximum number
+--       of kept signals, maximum number of signals of one run
+-- Returns 'woken', 'kept', 'already' (a signal with this id was sent before: nothing is done),
+--       'full' (the maximum number of signals is kept), 'many' (the run has had the maximum
+--       number), 'ended' or 'missing'.
 -- Race closed: two signals for one wait, or a signal and the wait's expiry: one of them ends it. A
 -- signal that is sent again after a lost connection.
 local run = KEYS[1]

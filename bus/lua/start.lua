@@ -2,16 +2,17 @@
 -- function: admit.lua
 -- function: request.lua
 -- function: mark.lua
--- Admit a run whose first step this process takes already: admission, the step's request and the mark
--- of its paid call, one after the other, while the process reads its own messages.
--- KEYS: those of admit (one message, no steps, no joins), those of request (none: it has no request)
--- ARGV: numbers of admit's keys and arguments, of request's keys and arguments, then the arguments of
---       admit and of request, then none, or of mark: the number of the call, its tokens and
---       micro-dollars, and its ledger line, in two parts where the entry's id belongs between them
+-- Admit a run whose first step this process has already started: admission, the step's request and
+-- the mark of its paid call, in sequence, while the process reads its own messages.
+-- KEYS: those of admit (one message, no steps, no joins), those of request (none: it has no
+--       request)
+-- ARGV: numbers of admit's keys and arguments, of request's keys and arguments, then the arguments
+--       of admit and of request, then none, or of mark: the number of the call, its tokens and
+--       micro-dollars, and its ledger line, in two parts, with the entry's id between them
 -- Returns what admit, request and mark return, as far as they were called: each only if the process
---       has read the message of the one before.
--- Race closed: those of the three, in which nothing can now come between. A crash leaves what a crash
--- behind the third leaves: a message that waits for its lease to end, with its mark.
+--       has read the previous one's message.
+-- Race closed: those of the three, in which nothing can now come between. A crash leaves the same
+-- state as a crash after the third one: a message that waits for its lease to end, with its mark.
 local key, arg = 0, 4
 local function part(keys, args)
   local k, a = {}, {}
@@ -23,7 +24,7 @@ end
 local admit_keys, admit_args = part(tonumber(ARGV[1]), tonumber(ARGV[2]))
 local request_keys, request_args = part(tonumber(ARGV[3]), tonumber(ARGV[4]))
 
--- The entry's id, if what was read is this very message.
+-- The entry's id, if the entry that was read is this same message.
 local function own(read, body)
   if not read then return nil end
   local entry = read[2][1]

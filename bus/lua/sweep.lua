@@ -1,21 +1,21 @@
 -- include: base.lua
 -- include: entries.lua
 -- include: turns.lua
--- One look at one work stream: due retries go back to it, expired leases come to the caller.
+-- Check one work stream: due retries go back to it, expired leases go to the caller.
 -- KEYS: work stream, delayed set, sweep lock, active, history
--- ARGV: group, consumer, lease ms, free places of the caller, cursor, lock ms, history flag,
---       entries to look at, the caller's count of the time (ms), whether it may end and begin runs
---       (0/1), then per delivery of this stream
---       that the caller has in hand: entry id, delivery count
--- Returns {} if another worker sweeps now, {'time'} if the caller and the server disagree about it
--- (nothing was done), else
+-- ARGV: group, consumer, lease ms, free places of the caller, cursor, lock ms, history flag, number
+--       of entries to check, the caller's count of the time (ms), whether it may end and begin runs
+--       (0/1), then per delivery of this stream that the caller has in hand: entry id, delivery
+--       count
+-- Returns {} if another worker sweeps now, {'time'} if the caller and the server disagree about the
+--       time (nothing was done), else
 --       {next cursor, promoted, {{id, envelope, delivery count}…}, {overdue run ids…}, late}
--- A caller without a free place takes nothing, and leaves the lock to one that has. `late`: how many
--- expired leases were seen for which the caller has no place.
--- Race closed: many workers that claim the same entries; a scan that always starts at 0-0 and
--- never reaches later entries (so the caller keeps the cursor); a worker that could not renew in time
--- takes its own work over, starts it again, and pays for its calls twice: entries that it has in hand
--- and nobody has claimed are renewed instead.
+-- A caller without a free place takes nothing, and leaves the lock to one that has. `late`: how
+-- many expired leases were found for which the caller has no place.
+-- Race closed: many workers that claim the same entries; a scan that always starts at 0-0 and never
+-- reaches later entries (so the caller keeps the cursor); a worker that could not renew in time
+-- takes over its own work, starts it again, and pays for its calls twice: entries that it has in
+-- hand and that were not claimed are renewed instead.
 local now = now_ms()
 if not witnessed(now, ARGV[9]) then return {'time'} end
 local free = tonumber(ARGV[4])
@@ -31,8 +31,8 @@ for _, envelope in ipairs(due) do
   redis.call('XADD', KEYS[1], '*', 'e', envelope)
   redis.call('ZREM', KEYS[2], envelope)
 end
--- XAUTOCLAIM looks at ten entries for each that it may take, so a caller with one free place
--- would crawl through a long list: it is called again until enough entries were looked at.
+-- XAUTOCLAIM checks ten entries for each that it may take, so a caller with one free place would
+-- crawl through a long list: it is called again until enough entries were checked.
 local scan = tonumber(ARGV[8])
 local taken = {}
 local cursor = ARGV[5]
@@ -46,7 +46,7 @@ while free > 0 and looked < scan do
   free = free - #r[2]
   for _, entry in ipairs(r[2]) do
     local p = redis.call('XPENDING', KEYS[1], ARGV[1], entry[1], entry[1], 1)
-    -- XAUTOCLAIM has raised the count by one: so nobody else had claimed it.
+    -- XAUTOCLAIM has increased the count by one: so no one else had claimed it.
     if in_hand[entry[1]] == p[1][4] - 1 then
       redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, entry[1], 'RETRYCOUNT', p[1][4] - 1,
         'JUSTID')
@@ -70,7 +70,7 @@ if free == 0 then
   for _, entry in ipairs(seen) do
     if entry[3] >= tonumber(ARGV[3]) and not in_hand[entry[1]] then late = late + 1 end
   end
-  -- The next look begins at the late entries, and may take them.
+  -- The next sweep starts at the late entries, and may take them.
   if late == 0 then cursor = #seen == most and seen[most][1] or '0-0' end
 end
 if ARGV[10] == '1' then start_next(KEYS[4]) end

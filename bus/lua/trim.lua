@@ -1,9 +1,10 @@
 -- Trim a stream of several groups to the oldest id that every group has acknowledged.
 -- KEYS: stream
--- Returns the number of entries removed. A stream without a group is left whole.
--- Race closed: MAXLEN would take entries that a slow group has not read; the bound is computed
+-- Returns the number of entries removed. A stream without a group is not trimmed.
+-- Race closed: MAXLEN would remove entries that a slow group has not read; the bound is computed
 -- and used in one script.
--- A flushed server has no such stream: that is nothing to trim, not an error to repeat.
+-- A flushed server has no such stream: then there is nothing to trim, which is not an error to
+-- repeat.
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 local groups = redis.call('XINFO', 'GROUPS', KEYS[1])
 if #groups == 0 then return 0 end
@@ -25,7 +26,7 @@ for _, group in ipairs(groups) do
   if pending[1] > 0 then
     bound = pending[2]
   else
-    -- Everything up to the last delivered entry is acknowledged: keep what follows it.
+    -- Everything up to the last delivered entry is acknowledged: keep the entries after it.
     local ms, seq = parts(g['last-delivered-id'])
     bound = string.format('%.0f-%.0f', ms, seq + 1)
   end

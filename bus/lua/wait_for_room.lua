@@ -2,16 +2,16 @@
 -- include: entries.lua
 -- include: budgets.lua
 -- include: room.lua
--- Put a delivery aside whose call has no room in a budget while other calls are under way. The script
--- that ends one of them brings it back; after a delay it comes back in any case, for a limit may have
--- been raised, or the day may be over.
+-- Defer a delivery whose call has no room in a budget while other calls are in progress. The script
+-- that ends one of them brings it back; after a delay it comes back in any case, because a limit
+-- may have been raised, or a new day may have started.
 -- KEYS: work stream, delayed set, run, request
--- ARGV: group, entry id, consumer, delivery count, delay ms, its envelope, reason, guard of the step
---       that asked ("turn.branch"), tokens and micro-dollars that the call comes to at most (negative:
---       its price is not known)
+-- ARGV: group, entry id, consumer, delivery count, delay ms, its envelope, reason, guard of the
+--       step that asked ("turn.branch"), the call's maximum tokens and micro-dollars (negative: its
+--       price is unknown)
 -- Returns 'ok' or 'lost'.
--- Race closed: a call that ends between the refusal and this gives its room to nobody: so it is looked
--- for once more.
+-- Race closed: a call that ends between the refusal and this script gives its room to no waiting
+-- call, so this script checks for room once more.
 if not holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 'lost' end
 local tokens, micro = tonumber(ARGV[9]), tonumber(ARGV[10])
 local counts = promise(KEYS[3], ARGV[8], KEYS[4], tokens, micro)

@@ -1,6 +1,6 @@
-"""An assistant of a shop, made with pydantic-ai: `python agent.py "A mug costs $4. ..."`.
+"""A shop assistant, built with pydantic-ai: `python agent.py "A mug costs $4. ..."`.
 
-It knows nothing of who serves its model: OPENAI_BASE_URL and OPENAI_API_KEY say that.
+It does not know what serves its model: OPENAI_BASE_URL and OPENAI_API_KEY point to the server.
 """
 
 import ast

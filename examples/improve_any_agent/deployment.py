@@ -15,10 +15,10 @@ PROFILE, CPU = Path(__file__).with_name("deployment.toml"), "cpu-minutes.txt"
 
 @contextmanager
 def deployment(folder: Path) -> Iterator[None]:
-    """Run a deployment in the block; OpenAI's client, and so the agent, finds it by variables."""
+    """Run a deployment during the block; the agent's OpenAI client finds it by variables."""
     state, began = folder / "state", _cpu_minutes()
     os.environ["LOOPLINE_STATE"] = str(state)
-    subprocess.run(["runtime", "down"], capture_output=True, check=False)  # of a killed start
+    subprocess.run(["runtime", "down"], capture_output=True, check=False)  # left by a killed start
     with (folder / "deployment.log").open("a") as log:
         up = subprocess.Popen(["runtime", "up", "--profile", PROFILE], stdout=log, stderr=log)
     try:
@@ -50,7 +50,7 @@ def gateway(now: dict[str, Any]) -> str | None:
 
 
 def cpu_minutes(folder: Path) -> float:
-    """CPU minutes of all processes that ran for the folder, except for a start that was killed."""
+    """CPU minutes of all processes that ran for the folder, except those of killed starts."""
     return sum(map(float, (folder / CPU).read_text().split()))
 
 

@@ -1,4 +1,4 @@
-"""Let the agent answer tasks through the gateway, and post what its answers are worth."""
+"""Let the agent answer tasks through the gateway, and post rewards for its answers."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ FULL = exceptions.ModelContextWindowExceededError
 
 
 async def ask(task: Task, session: str, temperature: float) -> str:
-    """The agent's answer; none if it goes in circles, or on until the model's context is full."""
+    """The agent's answer; empty if it goes in circles, or if it fills the model's context."""
     settings = {"temperature": temperature, "extra_headers": {"X-Loopline-Session": session}}
     limits = UsageLimits(request_limit=8)
     try:
@@ -30,7 +30,7 @@ async def ask(task: Task, session: str, temperature: float) -> str:
 async def play(
     tasks: list[Task], results: Path, samples: int, *, temperature: float, rewards: bool
 ) -> list[float]:
-    """Share of right samples, per task. Samples that `results` already has are not played again."""
+    """Share of right samples, per task. Samples that are already in `results` are not repeated."""
     rights: list[list[bool]] = [[] for _ in tasks]
     client, limit = AsyncOpenAI(), asyncio.Semaphore(AT_ONCE)
 

@@ -1,4 +1,4 @@
-"""Whether the agent has become better."""
+"""A report that shows whether the agent has improved."""
 
 import json
 import statistics
@@ -31,7 +31,7 @@ class Result:
         (folder / FILE).write_text(json.dumps(asdict(self)))
 
     def row(self) -> str:
-        """The mean of the tasks' differences, with its 95 % interval by the normal distribution."""
+        """The mean difference of the tasks, with its 95 % interval from the normal distribution."""
         pairs = zip(self.before, self.after, strict=True)
         differences = [100 * (after - before) for before, after in pairs]
         mean = statistics.fmean(differences)
@@ -42,7 +42,7 @@ class Result:
 
 
 def show(results: list[Result], held_out: list[Task]) -> None:
-    """A row for each seed, a bar for each kind of question."""
+    """Print a row for each seed, and a bar for each kind of question."""
     print(f"\n{len(held_out)} held-out tasks, answered greedily\n")
     print("seed   before    after   difference, 95 %         CPU-minutes")
     for result in results:

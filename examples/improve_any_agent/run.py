@@ -1,6 +1,6 @@
-"""Serve the agent, judge its answers, train its model on them, and measure what that brought.
+"""Serve the agent, judge its answers, train its model on them, and measure the improvement.
 
-`python run.py FOLDER`; the same command goes on with what is in the folder.
+`python run.py FOLDER`; the same command resumes from the contents of the folder.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from training import train
 
 
 def improve(folder: Path, seed: int, options: argparse.Namespace, held_out: list[Task]) -> Result:
-    """Rounds of play and training, between two measurements."""
+    """Run rounds of play and training between two measurements."""
     if (done := Result.read(folder)) is not None:
         return done
     folder.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def improve(folder: Path, seed: int, options: argparse.Namespace, held_out: list
 
 
 def measure(path: Path, held_out: list[Task]) -> list[float]:
-    """Greedy, without rewards: nothing is learned from held-out tasks."""
+    """Play greedily and without rewards, so that nothing is learned from held-out tasks."""
     return asyncio.run(play(held_out, path, 1, temperature=0.0, rewards=False))
 
 

@@ -1,4 +1,4 @@
-"""Questions that reach the shop, and what decides whether an answer to one is right."""
+"""Questions that reach the shop, and the check that decides whether an answer is right."""
 
 import random
 import re
@@ -42,7 +42,7 @@ class Task:
 
 
 def tasks(count: int, seed: str, known: Collection[str] = ()) -> list[Task]:
-    """Make `count` different tasks, spread evenly over all kinds; none has a known question."""
+    """Make `count` different tasks, spread evenly over all kinds, without any `known` question."""
     rng, made = random.Random(seed), dict[str, Task]()
     while len(made) < count:
         kind = len(made) % len(KINDS)

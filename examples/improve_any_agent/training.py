@@ -1,4 +1,4 @@
-"""Training of the next version of the agent's model from its recorded runs."""
+"""Train the next version of the agent's model from its recorded runs."""
 
 import subprocess
 import time
@@ -11,7 +11,7 @@ GROUPS = "--reward-from feedback --grouping trajectory --staleness 0 --batch 100
 
 
 def train(folder: Path, version: int, samples: int, seed: int) -> None:
-    """Train on what the version did, and publish the next one: it answers from then on."""
+    """Train on the runs of this version, and publish the next one, which answers from then on."""
     published = folder / f"version-{version + 1}.published"
     if published.exists():
         return
@@ -27,6 +27,6 @@ def train(folder: Path, version: int, samples: int, seed: int) -> None:
 
 
 def wait_until_recorded() -> None:
-    """All runs and rewards are in the store."""
+    """Wait until all runs and rewards are in the store."""
     while status().get("unrecorded") != 0:
         time.sleep(1)

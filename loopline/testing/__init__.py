@@ -1,12 +1,12 @@
-"""Real Redis servers and real worker processes, for tests and measurements of what stands on
-Loopline: started in a moment, killed, paused, started again on their data.
+"""Real Redis servers and worker processes, for tests and benchmarks of code built on Loopline. They
+start quickly, and a test can kill or pause them, or restart them on their data.
 
     with running_redis(folder / "redis") as server:
         bus = BusSettings(redis_url=server.url)
         async with running_workers([GpuWorkerSettings(bus=bus, models=models)], folder):
             ...
 
-Nothing here is for a deployment: that one's server and workers are the supervisor's.
+Nothing here is for a deployment, where the supervisor runs the server and the workers.
 """
 
 from __future__ import annotations

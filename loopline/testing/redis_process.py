@@ -1,4 +1,4 @@
-"""A real Redis or Valkey server: private, disposable, killed and started again on its data."""
+"""A real Redis or Valkey server: private, disposable, can be killed and restarted on its data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loopline.workers.process_lifetime import dies_with_parent
 from loopline.workers.reserved_port import reserve_port
 
 Persistence = Literal["none", "no", "everysec", "always"]
-"""Persistence: no append-only file, or how often it is flushed to the disk (`appendfsync`)."""
+"""Persistence: no append-only file, or how often it is flushed to disk (`appendfsync`)."""
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 _PROBE_SECONDS = 0.005
@@ -39,20 +39,20 @@ class RedisProcess:
     ) -> None:
         """Keep its data, socket and log in `folder`, which the caller removes.
 
-        `options` are redis-server's, as on its command line. `binary` is the server program;
-        without it the one that a deployment would start. It listens on a socket file, or on a
-        loopback port that stays the same over restarts; with `tcp`, `also_at` is another address
-        of this machine that it listens on.
+        `options` are redis-server's command-line options. `binary` is the server program; by
+        default the one that a deployment would start. The server listens on a socket file, or with
+        `tcp` on a loopback port that stays the same across restarts; `also_at` is another address
+        of this machine to listen on.
 
-        Raises `UserError` where no server is installed.
+        Raises `UserError` if no server is installed.
         """
         self.binary: RedisBinary = binary or choose()
         self.folder = folder
         self.persistence: Persistence = persistence
         self.port: int = 0
-        """Port of the server; 0 on a socket file."""
+        """Port of the server; 0 if it listens on a socket file."""
         self._options = options
-        # An address is open to all who reach it: without a password only where that is allowed.
+        # Anyone can reach the address: Redis must be told to allow access without a password.
         self._also_at = (also_at, "--protected-mode", "no") if also_at else ()
         self._process: subprocess.Popen[bytes] | None = None
         if listen == "tcp":
@@ -70,19 +70,19 @@ class RedisProcess:
 
     @property
     def pid(self) -> int:
-        """Process id. Raises RuntimeError if it was not started."""
+        """Process id. Raises RuntimeError if the server was not started."""
         if self._process is None:
             raise RuntimeError("the server is not running")
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process lives, paused or not."""
+        """Whether the process is alive, paused or not."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it and wait until it answers, with its data loaded. Raises `UserError` with the
-        last lines of its log if it ends or does not answer within a minute."""
+        """Start the server and wait until it answers, with its data loaded. Raises `UserError` with
+        the last lines of its log if it exits or does not answer within a minute."""
         self.folder.mkdir(parents=True, exist_ok=True)
         log_path = self.folder / "log"
         with log_path.open("ab") as log:
@@ -111,8 +111,8 @@ class RedisProcess:
                     time.sleep(_PROBE_SECONDS)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End it by a signal, paused or not, and wait for its end; nothing if it does not run.
-        Raises `subprocess.TimeoutExpired` after half a minute."""
+        """Stop the server with a signal, paused or not, and wait until it exits; do nothing if it
+        is not running. Raises `subprocess.TimeoutExpired` after half a minute."""
         process = self._process
         if process is not None:
             process.send_signal(signal.SIGCONT)
@@ -121,21 +121,20 @@ class RedisProcess:
             self._process = None
 
     def kill(self) -> None:
-        """Kill the server as `kill -9` does: data that the kernel has of the append-only file
-        survives."""
+        """Kill the server with SIGKILL: append-only data already handed to the kernel survives."""
         self.stop(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Pause it: it accepts connections, and answers nothing until `resume`."""
+        """Pause the server: it accepts connections but answers nothing until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Resume it after `pause`."""
+        """Resume the server after `pause`."""
         os.kill(self.pid, signal.SIGCONT)
 
     def wait_for_writes(self) -> None:
-        """Return when it takes writes; one that has ended by itself is started again. Raises
-        `UserError` if it refuses them for a minute."""
+        """Return once the server accepts writes; restart it if it has exited by itself. Raises
+        `UserError` if it refuses writes for a minute."""
         until = time.monotonic() + START_SECONDS
         with self._client() as client:
             while True:
@@ -158,7 +157,7 @@ class RedisProcess:
             client.config_set(name, value)
 
     def flush(self) -> None:
-        """Empty it, and return when its memory was handed back."""
+        """Empty the database, and return once its memory has been freed."""
         with self._client() as client:
             client.flushall()
 
@@ -191,7 +190,7 @@ def running_redis(
     persistence: Persistence = "no",
     listen: Literal["unix", "tcp"] = "unix",
 ) -> Generator[RedisProcess]:
-    """A `RedisProcess` for the length of the block, killed at its end."""
+    """A `RedisProcess` for the length of the block; killed at the end."""
     process = RedisProcess(folder, *options, binary=binary, persistence=persistence, listen=listen)
     process.start()
     try:
@@ -201,7 +200,7 @@ def running_redis(
 
 
 def installed_servers() -> dict[str, RedisBinary]:
-    """The preferred server program of each flavour that is installed: `redis`, `valkey`."""
+    """The preferred server program of each installed flavour: `redis`, `valkey`."""
     servers: dict[str, RedisBinary] = {}
     for binary in candidates():
         servers.setdefault(binary.flavour, binary)

@@ -1,11 +1,11 @@
-"""A small server that speaks SGLang's own protocol, on the torch engine in this process: for tests
-of the engine `sglang`.
+"""A small in-process server with SGLang's own protocol, on the torch engine, to test engine
+`sglang`.
 
-It was written by SGLang's published sources (`srt/entrypoints/http_server.py`,
-`srt/managers/io_struct.py` and `tokenizer_manager.py`, autumn 2026); no SGLang server has answered
-in comparison. It runs as with `--grammar-backend llguidance --enable-deterministic-inference
---enable-lora --enable-memory-saver`. `routes` of SGLang that it has: `/generate` with `input_ids`,
-`/v1/models`, `/model_info`, `/server_info`, `/health`, and those for adapters, weights and memory.
+It follows SGLang's published sources (`srt/entrypoints/http_server.py`, `srt/managers/io_struct.py`
+and `tokenizer_manager.py`, autumn 2026); it has not been compared with a running SGLang server. It
+behaves as with `--grammar-backend llguidance --enable-deterministic-inference --enable-lora
+--enable-memory-saver`. It serves these SGLang `routes`: `/generate` with `input_ids`, `/v1/models`,
+`/model_info`, `/server_info`, `/health`, and the routes for adapters, weights and memory.
 
     python -m loopline.testing.sglang_double --model-path MODEL --port 8000    # others are ignored
 """
@@ -31,11 +31,11 @@ from loopline.workers.engines.grammar.matcher import Matcher
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
 
 WHOLE = "weights"
-"""Name of the engine in this process for a whole model that has replaced its own."""
+"""Name that the in-process engine uses for a full model that has replaced its original one."""
 
 Item = dict[str, Any]
-"""One prompt of a request, with its `sampling_params` and `rid`, and the fields that all prompts
-share."""
+"""One prompt of a request: its `sampling_params`, its `rid`, and the fields that all prompts share.
+"""
 
 
 class SglangDouble(VllmDouble):
@@ -45,13 +45,13 @@ class SglangDouble(VllmDouble):
         super().__init__(model, max_context=max_context, port=port)
         self.model = model
         self.version = "default"
-        """Version of the weights that answer."""
+        """Version of the weights that answer requests."""
         self.exchanges: list[str] = []
-        """Versions of weights in the order of their arrival."""
+        """Versions of the weights, in order of arrival."""
         self.aborted: list[str] = []
         """Ids of aborted requests."""
         self.incremental = False
-        """Whether events bring only what is new, as with `--incremental-streaming-output`."""
+        """Whether events contain only new tokens, as with `--incremental-streaming-output`."""
         self.deterministic = True
         """Whether seeds are respected, as with `--enable-deterministic-inference`."""
 
@@ -174,7 +174,7 @@ class SglangDouble(VllmDouble):
     # One prompt.
 
     async def _prepare(self, item: Item) -> tuple[GenerateRequest, Matcher | None]:
-        """Raises EngineError and ValueError for what SGLang refuses."""
+        """Raises EngineError and ValueError for requests that SGLang refuses."""
         adapter, params = item.get("lora_path"), item["sampling_params"]
         if adapter is not None and adapter not in self.adapters:
             raise ValueError(
@@ -220,7 +220,7 @@ class SglangDouble(VllmDouble):
         }
 
     async def _item_events(self, item: Item) -> AsyncGenerator[dict[str, Any]]:
-        """Yield the events of one prompt: those of the vLLM double in SGLang's form."""
+        """Yield the events of one prompt: those of the vLLM double, in SGLang's format."""
         try:
             request, matcher = await self._prepare(item)
         except (EngineError, ValueError) as error:
@@ -256,7 +256,7 @@ class SglangDouble(VllmDouble):
                 if choice["finish_reason"] is not None:
                     finish = {"type": choice["finish_reason"], "length": len(ids)}
             if finish is not None and usage is None:
-                continue  # the last event says how it ended, and what was in memory
+                continue  # the last event reports the finish reason and the cached prompt tokens
             begin = sent if self.incremental and item.get("stream") else 0
             meta = self._meta(item, finish) | {
                 "completion_tokens": len(ids),
@@ -270,7 +270,7 @@ class SglangDouble(VllmDouble):
             yield {"output_ids": ids[begin:], "meta_info": meta}
 
     async def _all_events(self, items: Sequence[Item]) -> AsyncGenerator[dict[str, Any]]:
-        """Events of all prompts, as they arrive."""
+        """Events of all prompts, in order of arrival."""
         if len(items) == 1:
             async for event in self._item_events(items[0]):
                 yield event
@@ -299,7 +299,7 @@ class SglangDouble(VllmDouble):
 
 
 def _items(body: dict[str, Any]) -> list[Item]:
-    """Return a request's prompts."""
+    """Return the prompts of a request."""
     if not isinstance(body["rid"], list):
         return [body]
     names = ("input_ids", "sampling_params", "rid", "lora_path")
@@ -321,7 +321,7 @@ def _error(message: str, status: int) -> Response:
 
 
 def write_program(folder: Path) -> Path:
-    """Write a program that `sglang.python` may name in place of an environment with SGLang."""
+    """Write a program that `sglang.python` may point to instead of an environment with SGLang."""
     program = folder / "sglang-python"
     # Arguments after `-m sglang.launch_server`.
     arguments = shlex.join([sys.executable, "-P", "-m", "loopline.testing.sglang_double"])

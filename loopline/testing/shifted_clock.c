@@ -1,5 +1,5 @@
-/* Preloaded into a process: its wall clock is off by the nanoseconds in a file, which may change
- * while it runs. Its steady clocks go on as they are. */
+/* Preloaded into a process: shifts its wall clock by the nanoseconds in a file, which may change
+ * while the process runs. Its monotonic clocks are not affected. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,4 +1,5 @@
-"""Processes whose wall clock is wrong, and may jump while they run, by a preloaded C library."""
+"""Run processes with a wrong wall clock, which may jump while they run, via a preloaded C library.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class ShiftedClock:
         self.jump(0)
 
     def jump(self, seconds: float) -> None:
-        """Set the clock off by this many seconds from now on."""
+        """Shift the clock by this many seconds from now on."""
         with self._file.open("r+b" if self._file.exists() else "w+b") as file:
             file.write(struct.pack("=q", int(seconds * 1e9)))
 
@@ -44,13 +45,13 @@ class ShiftedClock:
 
 
 def can_shift_clocks() -> bool:
-    """Whether a program can be compiled here, and preloaded."""
+    """Whether this machine can compile and preload a library."""
     return shutil.which("cc") is not None and sys.platform.startswith("linux")
 
 
 def shifted_clock(folder: Path) -> ShiftedClock:
-    """A clock that is right at first. Raises `UserError` where no program can be compiled or
-    preloaded."""
+    """A clock that starts out right. Raises `UserError` if no library can be compiled or preloaded.
+    """
     compiler = shutil.which("cc")
     if compiler is None or not can_shift_clocks():
         raise UserError("no C compiler on this machine, or no Linux: its clocks can't be moved")

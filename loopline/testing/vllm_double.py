@@ -1,9 +1,9 @@
-"""A small server that speaks vLLM's protocol, on the torch engine in this process: for tests of the
-engine `vllm`, with what real servers do now and then at the press of a button.
+"""A small in-process server with vLLM's protocol, on the torch engine, to test the engine `vllm`.
+Tests can trigger the faults that real servers show now and then.
 
 Grammars are llguidance's, as with `--structured-outputs-config.backend guidance`, and
-log-probabilities are processed. `routes` of vLLM that it has: completions, models, health, and
-loading and unloading of adapters.
+log-probabilities are processed. It serves these vLLM `routes`: completions, models, health, and
+loading and unloading adapters.
 
     python -m loopline.testing.vllm_double serve MODEL --port 8000    # further options are ignored
 """
@@ -40,7 +40,7 @@ from loopline.workers.engines.torch.loading import LoadedModel
 from loopline.workers.scripted_api.server import Listener
 
 BASE = "base"
-"""Name of the model in the server."""
+"""The model's name within the server."""
 
 
 class _IdsModel(LoadedModel):
@@ -62,34 +62,33 @@ class _IdsBackend(TorchBackend):
 
 @dataclass
 class Mischief:
-    """Faults that the server has from now on."""
+    """Faults that the server shows from now on."""
 
     dies_after: int | None = None
-    """Tokens of a stream (0: answers that are not streamed) after which the whole server dies."""
+    """Tokens of a stream after which the whole server dies (0: answers that are not streamed)."""
     refuses_structures: bool = False
-    """Whether structured outputs are answered by 400."""
+    """Whether the server answers structured outputs with 400."""
     has_guidance: bool = True
     wrong_ids: bool = False
-    """Whether it returns token ids that the model does not have."""
+    """Whether the server returns token ids that the model does not have."""
     wrong_prompt: bool = False
-    """Whether it returns other prompt ids than it was sent."""
+    """Whether the server returns other prompt ids than it received."""
     wrong_model: bool = False
-    """Whether an answer names another model."""
+    """Whether answers name another model."""
     late_tokens: bool = False
     """Whether tokens follow after the end of a completion."""
     raw_logprobs: bool = False
-    """Whether it behaves as with `--logprobs-mode raw_logprobs`, vLLM's default."""
+    """Whether the server behaves as with `--logprobs-mode raw_logprobs`, vLLM's default."""
     loses_end: bool = False
-    """Whether streams end without the mark of their end."""
+    """Whether streams end without the end marker."""
     refuses_sleep: bool = False
-    """Whether it behaves as without `--enable-sleep-mode` and outside the development mode."""
+    """Whether the server behaves as without `--enable-sleep-mode` and outside development mode."""
     refuses_weights: bool = False
-    """Whether it refuses a whole model."""
+    """Whether the server refuses a full model."""
     hangs: bool = False
-    """Whether completions and the list of models get no answer, as from a server whose GPU is
-    stuck."""
+    """Whether completions and the model list get no answer, as from a server whose GPU hangs."""
     shift: float = 0.0
-    """Value added to each log-probability of a given text, as another model's weights would."""
+    """Value added to each log-probability of a given text, as other weights would change it."""
 
 
 class VllmDouble:
@@ -106,14 +105,14 @@ class VllmDouble:
         self.loads: list[str] = []
         """Names of adapters in the order in which they were loaded."""
         self.asked: list[dict[str, Any]] = []
-        """Bodies of completions."""
+        """Bodies of completion requests."""
         self.asleep = False
         self.naps = 0
-        """Number of times that it was put to sleep."""
+        """Number of times that the server was put to sleep."""
         self.disturbed = 0
-        """Completions that were requested while it slept."""
+        """Completions that were requested while the server slept."""
         self.name = name
-        """Name under which it serves its model."""
+        """Name under which the server serves its model."""
         self.pace = 0.0
         """Seconds before each token of a stream, and before an answer that is not streamed."""
         self._port = port
@@ -139,7 +138,7 @@ class VllmDouble:
         await self.engine.close()
 
     async def listen(self) -> None:
-        """Start serving (again), at the same address."""
+        """Start serving, or start again at the same address."""
         listening = socket.create_server(("127.0.0.1", self._port), backlog=1024)
         self._port = listening.getsockname()[1]
         config = uvicorn.Config(
@@ -163,7 +162,7 @@ class VllmDouble:
         ]
 
     async def die(self) -> None:
-        """End as after `kill -9`: connections break, and loaded adapters are gone."""
+        """Stop as after `kill -9`: connections break, and loaded adapters are gone."""
         listener, self._listener = self._listener, None
         if listener is None:
             return
@@ -262,7 +261,7 @@ class VllmDouble:
         return JSONResponse(_joined(chunks))
 
     def _request(self, body: dict[str, Any], model: str) -> GenerateRequest:
-        """Prompts become the ids of an earlier turn, and their text a message that is that turn."""
+        """Turn the prompt into an earlier turn's ids, and its text into that turn's message."""
         loaded: Any = self.engine._loaded  # pyright: ignore[reportPrivateUsage]
         prompt: list[int] = body["prompt"]
         if max(prompt) >= loaded.vocabulary:
@@ -394,7 +393,7 @@ def _empty_choice(index: int, ids: list[int]) -> dict[str, Any]:
 
 
 def _joined(chunks: list[dict[str, Any]]) -> dict[str, Any]:
-    """Join a stream's chunks to an answer in one piece."""
+    """Join a stream's chunks into one answer."""
     choices: dict[int, dict[str, Any]] = {}
     usage = None
     for chunk in chunks:
@@ -424,8 +423,8 @@ def _error(status: int, message: str) -> Response:
 
 
 def write_program(folder: Path) -> Path:
-    """Write a program that `vllm.python` may name in place of an environment with vLLM; it starts
-    this double."""
+    """Write a program that `vllm.python` may point to instead of an environment with vLLM; it
+    starts this double."""
     program = folder / "vllm-python"
     # Arguments after `-m vllm.entrypoints.cli.main`.
     arguments = shlex.join([sys.executable, "-P", "-m", "loopline.testing.vllm_double"])

@@ -17,7 +17,7 @@ from loopline.workers.process_lifetime import dies_with_parent
 from loopline.workers.settings import WorkerBase
 
 WORKER = (*OWN_PYTHON, "-m", "loopline.workers")
-"""The command of a worker, up to the file of its settings."""
+"""The command of a worker, up to the path of its settings file."""
 START_SECONDS = 60.0
 DRAIN_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
@@ -32,12 +32,12 @@ class WorkerProcess(Protocol):
 
 
 def write_settings(settings: WorkerBase, folder: Path) -> tuple[Path, Path]:
-    """Write the settings of a worker to `folder/NAME.json`; return the paths of that file and of
-    its log, `folder/NAME.log`."""
+    """Write a worker's settings to `folder/NAME.json`; return the paths of that file and of the
+    worker's log, `folder/NAME.log`."""
     folder.mkdir(parents=True, exist_ok=True)
     log = _log(settings, folder)
     path = log.with_name(f"{log.stem}.json")
-    # In this order: the parsed model writes secrets and paths as its parser reads them.
+    # Dump before parsing: the parsed model writes secrets and paths as its parser reads them.
     body = settings.model_validate(settings.model_dump(mode="json")).model_dump_json()
     path.write_text(body)
     return path, log
@@ -46,9 +46,9 @@ def write_settings(settings: WorkerBase, folder: Path) -> tuple[Path, Path]:
 def start_worker(
     settings: WorkerBase, folder: Path, command: Sequence[str] = WORKER
 ) -> subprocess.Popen[bytes]:
-    """Start a worker, which dies with this process; what it prints goes to its log in `folder`.
+    """Start a worker, which dies with this process; its output goes to its log in `folder`.
 
-    `command` is put before the path of its settings: another program in its place.
+    `command` goes before the path of the settings; it can start another program instead.
     """
     path, log = write_settings(settings, folder)
     with log.open("ab") as output:
@@ -67,10 +67,11 @@ async def wait_until_ready(
     folder: Path,
     seconds: float = START_SECONDS,
 ) -> None:
-    """Return when all workers, which join one bus, have announced there that they take work.
+    """Return when all workers have announced on the bus, which they share, that they take work.
 
-    `processes` are theirs, started by `start_worker` in `folder`. Raises `UserError` with the last
-    line of their logs if one ends before, or one is not ready within this many seconds.
+    `processes` are the workers' processes, started by `start_worker` in `folder`. Raises
+    `UserError` with the last log line of each worker that is not ready, if a process exits or the
+    time is up.
     """
     waiting = dict(zip((process.pid for process in processes), workers, strict=True))
     if not waiting:
@@ -94,7 +95,7 @@ async def running_workers(
     workers: Sequence[WorkerBase], folder: Path
 ) -> AsyncGenerator[list[subprocess.Popen[bytes]]]:
     """Workers of one bus that are ready, in the order of their settings, for the length of the
-    block; drained at its end. Raises what `wait_until_ready` raises."""
+    block; drained at the end. Raises what `wait_until_ready` raises."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
         processes += [start_worker(settings, folder) for settings in workers]
@@ -105,8 +106,8 @@ async def running_workers(
 
 
 def end_workers(processes: Collection[WorkerProcess], seconds: float = DRAIN_SECONDS) -> None:
-    """Send SIGTERM to all, paused or not, and SIGKILL to those that have not drained after that
-    many seconds."""
+    """Send SIGTERM to all processes, paused or not, and SIGKILL to those that have not drained
+    after this many seconds."""
     for process in processes:
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""One file is an application: tools, agents, and how to ask them (`loopline.runtime.app.app`)."""
+"""An application in one file: tools, agents, and how to ask them (`loopline.runtime.app.app`)."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@
 
 `runtime up --app shop.py` serves it; `await app.ask("How much is A7?")` asks it from any process
 that can reach the deployment, `app.sync.ask(…)` where there is no event loop. Each ask is a run
-like any other: journalled, resumed by other workers, shown by `runtime runs show`.
+like any other: it is journalled, other workers can resume it, and `runtime runs show` shows it.
 
-An ask opens a connection of its own. A server keeps one for all of them, by `async with app:` or as
-`FastAPI(lifespan=app.lifespan)`.
+Each ask opens its own connection. A server keeps one connection for all asks with `async with app:`
+or `FastAPI(lifespan=app.lifespan)`.
 """
 
 from __future__ import annotations
@@ -50,12 +50,11 @@ DEFAULT_SECONDS = 600.0
 
 
 class App(Definition):
-    """See the module."""
+    """An application; see the module's docstring."""
 
     def __init__(self, *, redis_url: str | None = None) -> None:
-        """Create an app. Without a `redis_url` the deployment is found as commands find it: the one
-        of the folder `.loopline` here, or of `LOOPLINE_STATE`, or the bus that
-        `LOOPLINE_BUS__REDIS_URL` names."""
+        """Create an app. Without a `redis_url`, the app finds its deployment as commands do: in the
+        folder `.loopline` here, in `LOOPLINE_STATE`, or on the bus at `LOOPLINE_BUS__REDIS_URL`."""
         super().__init__()
         caller = inspect.currentframe()
         outer = caller.f_back if caller else None
@@ -109,18 +108,18 @@ class App(Definition):
         messages: Sequence[Message] = (),
         generation: GenerationOptions | None = None,
     ) -> Any:
-        """The answer: the model's text, or an instance of `answer`. `agent` says who is asked where
-        the app has several. `budget_usd` and `budget_tokens` are the most that the run may spend:
-        a call that has no room there is not made. `messages` is what was said before, and what the
-        system says.
-        `generation` is how completions are made, over what the agents' author and the pool have
-        set: `temperature`, `top_p` and penalties of all agents, `max_tokens`, `stop` and `seed` of
-        the one that answers.
+        """Ask a question and return the answer: the model's text, or an instance of `answer`.
+        `agent` selects the agent to ask if the app has several. `budget_usd` and `budget_tokens`
+        limit what the run may spend: a call that doesn't fit in the budget is not made. `messages`
+        contains the previous messages and the system message. `generation` overrides the sampling
+        settings of the agents' author and the pool: `temperature`, `top_p` and penalties for all
+        agents, `max_tokens`, `stop` and `seed` for the agent that answers.
 
         Raises `AnswerTimeout` after `timeout` seconds (the run is cancelled), `WrongAnswer` if the
-        model never gave such an answer, `OverBudget` if a budget had no room, another `AskError`
-        for a run that ended without one, `InputError`, `Overloaded`, and `BusUnavailable` or
-        `Unreachable` without a deployment. A caller that is cancelled cancels the run.
+        model never gave an answer of this type, `OverBudget` if a call didn't fit in a budget,
+        another `AskError` for a run that ended without an answer, `InputError`, `Overloaded`, and
+        `BusUnavailable` or `Unreachable` without a deployment. A caller that is cancelled cancels
+        the run.
         """
         async with self.session() as session:
             team = self.checked_team(session, agent, answer)
@@ -146,8 +145,8 @@ class App(Definition):
         messages: Sequence[Message] = (),
         generation: GenerationOptions | None = None,
     ) -> AsyncGenerator[Event]:
-        """Yield the events of a run up to its answer, the event `Answered`. Raises as `ask` does; a
-        reader that closes the generator early cancels the run."""
+        """Yield the events of a run up to its answer, the event `Answered`. Raises the same errors
+        as `ask`. A reader that closes the generator early cancels the run."""
         async with self.session() as session:
             team = self.checked_team(session, agent, None)
             run = asking.new_run(
@@ -164,19 +163,19 @@ class App(Definition):
                     yield event
 
     def thread(self, thread_id: str) -> Thread:
-        """Return a conversation of several turns under a name of yours, which any process can
-        continue. Raises `InputError` for a name that is empty or too long."""
+        """Return a conversation of several turns under the given name; any process can continue it.
+        Raises `InputError` for a name that is empty or too long."""
         return Thread(self, thread_id)
 
     @cached_property
     def sync(self) -> SyncApp:
-        """The same app for code without an event loop, or for calls that may block one."""
+        """The same app for code without an event loop, or for calls that may block the loop."""
         return SyncApp(self)
 
     def testing(self, **models: Model) -> AbstractAsyncContextManager[None]:
-        """Within this block the app is asked in this process, without a deployment: each pool that
-        its agents name is given as a list of texts and tool calls that its model says one after the
-        other, as a function of the messages, or as `ModelSettings`.
+        """Within this block the app runs in this process, without a deployment. Pass each pool that
+        the agents use as a list of texts and tool calls (its model returns them one after the
+        other), as a function of the messages, or as `ModelSettings`.
 
             async with app.testing(slm=[call("price", sku="A7"), "12 euros"]):
                 assert await app.ask("How much is A7?") == "12 euros"
@@ -228,11 +227,11 @@ class App(Definition):
 
     @property
     def is_local(self) -> bool:
-        """Whether the app is asked in this process (`testing`)."""
+        """Whether the app runs in this process (`testing`)."""
         return self._local is not None
 
     def checked_team(self, session: Session, agent: Part | str | None, answer: Any) -> Part:
-        """Return the team to ask, with the type of the answer. Raises `InputError`, also where the
+        """Return the team to ask, with the type of the answer. Raises `InputError`, also if the
         deployment does not serve this app's tools."""
         team = self.part(agent)
         if answer is not None:
@@ -271,14 +270,13 @@ class App(Definition):
 
 
 def whole(messages: Sequence[Message], question: str) -> tuple[Message, ...]:
-    """Return the conversation with the question at its end; empty where there is only the
-    question."""
+    """Return the conversation with the question at its end; empty if there is only the question."""
     return (*messages, Message(role="user", content=question)) if messages else ()
 
 
 def parsed(text: str, answer: Any, run_id: str) -> Any:
-    """Parse the answer as its type. Raises `WrongAnswer` for an answer that the type refuses
-    although its schema accepts it."""
+    """Parse the answer as its type. Raises `WrongAnswer` for an answer that the schema accepts but
+    the type refuses."""
     if answer is None or isinstance(answer, dict):
         return text
     try:

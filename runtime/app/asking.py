@@ -1,4 +1,4 @@
-"""One ask: from its run to the answer, or the error that it ends with."""
+"""One ask, from its run to the answer or the error."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from loopline.runtime.app.events import Answered, Event, TextDelta, TextRestarte
 from loopline.runtime.app.session import Session
 from loopline.runtime.errors import InputError
 
-MOST_USD = 1e6
+MAX_USD = 1e6
 CANCEL_SECONDS = 5.0
-"""Seconds that a cancelled ask waits for the bus."""
+"""Seconds that a cancelled ask waits for the bus to cancel its run."""
 GRACE_SECONDS = 5.0
-"""Seconds beyond the run's deadline, at which the bus ends it, for the news of its end to
+"""Extra seconds after the run's deadline, at which the bus ends it, for the notice of its end to
 arrive."""
 
 
@@ -33,8 +33,8 @@ def new_run(
     generation: GenerationOptions | None = None,
     stream: bool = False,
 ) -> Run:
-    """Raises `InputError` for an unknown model, a question that can't be used, or sampling that a
-    team can't honour."""
+    """Create the run. Raises `InputError` for an unknown model, a question that can't be used, or
+    sampling settings that a team can't apply."""
     for agent in agents_of_team(team).values():
         if pool_of(agent.model) not in session.pools:
             error = UnknownName("model pool", pool_of(agent.model), session.pools)
@@ -52,8 +52,8 @@ def new_run(
 
 def budget_of(seconds: float, usd: float | None, tokens: int | None) -> Budget:
     """Raises `InputError`."""
-    if usd is not None and not 0 < usd <= MOST_USD:
-        raise InputError(f"budget_usd must be more than 0, and {MOST_USD:g} at most; got {usd}")
+    if usd is not None and not 0 < usd <= MAX_USD:
+        raise InputError(f"budget_usd must be more than 0, and {MAX_USD:g} at most; got {usd}")
     if tokens is not None and tokens < 1:
         raise InputError(f"budget_tokens must be 1 at least; got {tokens}")
     micro_dollars = None if usd is None else max(1, round(usd * 1e6))
@@ -61,8 +61,8 @@ def budget_of(seconds: float, usd: float | None, tokens: int | None) -> Budget:
 
 
 def with_answer(team: Part, schema: dict[str, object]) -> Part:
-    """Return the team with this JSON schema for its answer. Raises `InputError` where no agent's
-    answer is the team's."""
+    """Return the team with this JSON schema for its answer. Raises `InputError` if no single agent
+    gives the team's answer."""
     agent = answering_agent(team)
     if agent is None:
         raise InputError(
@@ -94,19 +94,19 @@ async def finish(session: Session, run: Run, timeout: float) -> Trajectory:
 
 
 async def cancel(session: Session, run_id: str) -> None:
-    """Cancel a run, and wait for a bounded time: it ends at its deadline if the bus is away."""
+    """Cancel a run, but wait only briefly: if the bus is down, the run ends at its deadline."""
     with suppress(BusError, TimeoutError):
         async with asyncio.timeout(CANCEL_SECONDS):
             await session.cancel(run_id)
 
 
 async def events(session: Session, run: Run, timeout: float) -> AsyncGenerator[Event]:
-    """What happens in the run, to its answer. Raises as `finish` does; a reader that stops early
-    cancels the run."""
+    """Yield the events of the run up to its answer. Raises the same errors as `finish`. A reader
+    that stops early cancels the run."""
     reported, ended, streamed = 0, False, set[str]()
     try:
-        # No time-out around a `yield`, which would strike in the reader's code: the bus ends the
-        # run at its deadline, and its log with it.
+        # No time-out around a `yield`: it would fire in the reader's code. The bus ends the run and
+        # its log at the run's deadline.
         async with asyncio.timeout(timeout):
             await session.submit(run)
         async for event in session.follow(run.id):

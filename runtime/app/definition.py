@@ -1,7 +1,7 @@
 """The definition of an app: its tools, its agents, and teams of them.
 
-Plain data but for the functions of the tools. Nothing is registered in this process, so any number
-of apps can be made in one."""
+Everything except the tools' functions is plain data. Nothing is registered in this process, so one
+process can create any number of apps."""
 
 from __future__ import annotations
 
@@ -78,14 +78,15 @@ class Definition:
         requires_approval: bool | AnyFunction = False,
         approval_seconds: float = DEFAULT_APPROVAL_SECONDS,
     ) -> AnyFunction:
-        """Let models call this function, which stays one: with typed parameters, and a docstring
-        that tells them what it does. What it raises, the model reads as `error: …`. `effect` says
-        what a call does to the world: `none`, `keyed`, or `once`, which is never made again
-        (`loopline.agents.tools.effects`). A call that `requires_approval` waits for a person, for
-        `approval_seconds` at most; a function with the tool's own parameters says of which calls.
+        """Let models call this function, which stays a normal function. It needs typed parameters
+        and a docstring that tells models what it does. If it raises, the model reads `error: …`.
+        `effect` is the side effect of a call: `none`, `keyed`, or `once`, which is never repeated
+        (`loopline.agents.tools.effects`). A call that `requires_approval` waits at most
+        `approval_seconds` for a person; to select these calls, pass a function with the tool's own
+        parameters.
 
-        Raises `InputError` for a name that another tool has, `TypeError` for a function that no
-        model could call.
+        Raises `InputError` if another tool has the name, `TypeError` for a function that models
+        can't call.
         """
 
         def register(function: AnyFunction) -> AnyFunction:
@@ -121,13 +122,12 @@ class Definition:
         requires_approval: bool | JsonObject = False,
         approval_seconds: float = DEFAULT_APPROVAL_SECONDS,
     ) -> AgentPart:
-        """An agent of this app. `tools` are functions of this app, or names: of tools that a
-        package registers, or that an MCP server or HTTP API of the deployment offers
-        (`github__get_issue`).
-        `model` is a pool of the deployment, or pool/adapter. `answer` is the type of its answer.
-        With `escalation` its doubtful steps are the work of another model, and only these. One that
-        `requires_approval` waits for a person with each answer, or, where that is a JSON schema,
-        with each that fits it.
+        """Define an agent of this app. `tools` are functions of this app, or names of tools that a
+        package registers or that an MCP server or HTTP API of the deployment offers
+        (`github__get_issue`). `model` is a pool of the deployment, or pool/adapter. `answer` is the
+        type of its answer. With `escalation`, another model takes over its doubtful steps only.
+        With `requires_approval`, each answer waits for a person; if it is a JSON schema, only
+        answers that fit it wait.
 
         Raises `InputError`.
         """
@@ -154,22 +154,22 @@ class Definition:
         return agent
 
     def sequence(self, *parts: Part) -> SequencePart:
-        """Return a team whose agents run one after the other: each reads what those before it
-        answered."""
+        """Return a team whose agents run one after the other: each reads the previous agents'
+        answers."""
         return self._team(SequencePart, parts=parts)
 
     def parallel(self, *parts: Part) -> ParallelPart:
-        """Return a team whose agents run in parallel: none reads the others, and the next part
-        reads all."""
+        """Return a team whose agents run in parallel: none reads the others' answers, and the next
+        part reads all of them."""
         return self._team(ParallelPart, parts=parts)
 
     def loop(
         self, *parts: Part, until: str | pydantic.BaseModel | JsonObject, max_rounds: int = 5
     ) -> LoopPart:
-        """One after the other, again and again, until the last part's answer contains the text
-        `until`, or is a JSON object with these fields. The answer is the first part's last one.
+        """Repeat the parts in sequence until the last part's answer contains the text `until`, or
+        is a JSON object with these fields. The loop's answer is the first part's last answer.
 
-        A condition travels with the run, so it is data: a function is refused.
+        The condition is sent along with the run, so it must be data: a function is refused.
         """
         if callable(until):
             raise InputError(
@@ -181,8 +181,8 @@ class Definition:
         return self._team(LoopPart, parts=parts, until=until, max_rounds=max_rounds)
 
     def main(self) -> Part:
-        """Default agent or team to ask: the only one that no other contains. Raises `InputError`
-        where there are several, or none."""
+        """Return the default agent or team to ask: the only one that no other contains. Raises
+        `InputError` if there are several, or none."""
         inner = [part for team in self._teams for path, part in walk(team) if path]
         outer = [part for part in (*self.agents.values(), *self._teams) if part not in inner]
         if len(outer) == 1:
@@ -213,7 +213,7 @@ class Definition:
     def _offered(self, tool: AnyFunction | str) -> str | ToolSpec:
         if isinstance(tool, str):
             if tool not in self.tools:
-                return tool  # of the deployment's: known when a run is admitted
+                return tool  # a tool of the deployment, resolved at admission
             return self.tools[tool].spec
         if isinstance(tool, Tool):
             return tool.name if tool.name in tools.names() else tool.spec
@@ -235,7 +235,7 @@ class Definition:
 
 
 def schema_of(answer: Any) -> dict[str, Any]:
-    """Return the JSON schema of a type; a schema is returned unchanged. Raises `InputError`."""
+    """Return the JSON schema of a type; return a schema unchanged. Raises `InputError`."""
     if isinstance(answer, dict):
         return answer
     try:

@@ -1,4 +1,4 @@
-"""Errors of an ask, one type for each way to fail. All are `UserError`s and name the run."""
+"""Errors of an ask, one type per way to fail. All are `UserError`s and contain the run's id."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from loopline.runtime.errors import UserError
 
 
 class AskError(UserError):
-    """The run ended without an answer that can be given."""
+    """The run ended without an answer that can be returned."""
 
     def __init__(self, message: str, run_id: str) -> None:
         super().__init__(message, hint=f"`runtime runs show {run_id}` shows its steps.")
@@ -15,7 +15,7 @@ class AskError(UserError):
 
 
 class AnswerTimeout(AskError, TimeoutError):
-    """No answer within the time that the caller gave. The run was cancelled."""
+    """There was no answer within the caller's timeout. The run was cancelled."""
 
 
 class RunCancelled(AskError):
@@ -23,7 +23,7 @@ class RunCancelled(AskError):
 
 
 class GaveUp(AskError):
-    """The model came to no answer."""
+    """The model did not reach an answer."""
 
 
 class WrongAnswer(GaveUp):
@@ -33,11 +33,11 @@ class WrongAnswer(GaveUp):
 
 
 class OverBudget(AskError):
-    """A budget had no room for a call of the run, which was not made."""
+    """A call of the run did not fit in a budget and was not made."""
 
 
 class ThreadBusy(AskError):
-    """The run before in this thread did not end within the time that the caller gave."""
+    """The previous run of this thread did not end within the caller's timeout."""
 
 
 def error_of(trajectory: Trajectory) -> AskError:

@@ -13,8 +13,8 @@ from loopline.agents.records import JsonObject, Step
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A model has written more. A text that a ladder or a person may refuse comes whole, once it is
-    accepted."""
+    """A model has written more text. A text that a ladder or a person may refuse is sent as a whole
+    once it is accepted."""
 
     agent: str
     text: str
@@ -22,7 +22,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class TextRestarted:
-    """Another worker took a completion over and its text differs: this event replaces all text of
+    """Another worker took over a completion and its text differs: this event replaces all text of
     that completion."""
 
     agent: str
@@ -60,8 +60,8 @@ Event = TextDelta | TextRestarted | ToolCalled | StepEnded | Answered
 
 
 def events_of(step: Step, streamed: Collection[str] = ()) -> list[Event]:
-    """What a committed step tells of. `streamed`: ids of calls whose text was told of while it was
-    written; an answer that was held back until its verdict is told of now."""
+    """Return the events of a committed step. `streamed`: ids of calls whose text was already sent
+    while it was written. An answer that was held back until its verdict is sent now."""
     events: list[Event] = []
     turns = step.observation.get("turns")
     calls = step.candidates[step.selected].calls if step.candidates else ()

@@ -1,7 +1,8 @@
-"""An app's file, imported by its path: what `runtime up --app` serves.
+"""Imports an app's file by its path, for `runtime up --app`.
 
-A tool worker runs its tools; a command or gateway that loads it knows its agents and teams as
-workflows of their names. Role workers need nothing of it: an agent is data that lies in its runs.
+A tool worker runs the app's tools. A command or gateway that loads the file knows the app's agents
+and teams as workflows with their names. Role workers don't need the file: an agent is data in its
+runs.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ log = structlog.get_logger("loopline.runtime.app")
 
 
 def load_app(file: AppFile) -> list[App]:
-    """Import the file; its tools and agents are known in this process from then on.
+    """Import the file and register its tools and agents in this process.
 
-    Raises `UserError`, with the file and the line, for one that can't be imported, has no app, or
-    gives a name twice.
+    Raises `UserError`, with the file and the line, if the file can't be imported, has no app, or
+    defines a name twice.
     """
     path = Path(file.path)
     apps = apps_in(_imported(path))
@@ -75,7 +76,7 @@ def _imported(path: Path) -> ModuleType:
         raise _unusable(
             f"{path}: there is a module {name!r} already, which others import", "rename the file."
         )
-    # Files in its folder can be imported by it, as from a script; installed packages go first.
+    # The app can import files of its folder, as a script can; installed packages take precedence.
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     spec = spec_from_file_location(name, path)
@@ -92,7 +93,7 @@ def _imported(path: Path) -> ModuleType:
 
 
 def _place(path: Path, error: BaseException) -> str:
-    """The line of the file that failed, or called what did."""
+    """Return the line of the file that failed, or that called the code that failed."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)

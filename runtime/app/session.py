@@ -1,4 +1,4 @@
-"""Sessions that play an app's runs: on a deployment's bus, or on models in this process."""
+"""Sessions that run an app's runs on a deployment's bus, or on models in this process."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from loopline.workers.engine_runner import EnginePool, EngineRunner
 
 
 class Session(Protocol):
-    """Interface that an app needs of the place where its runs are played."""
+    """Interface between an app and the place where its runs are executed."""
 
     client: Client
     """Client that creates runs."""
     pools: tuple[str, ...]
     app: AppFile | None
-    """The app whose tools are served there."""
+    """The app whose tools the session's deployment serves."""
     needs_app: bool
-    """Whether tools of an app are known there only if it serves one."""
+    """Whether an app's tools are only known there if the deployment serves that app."""
 
     async def submit(self, run: Run) -> None: ...
     async def wait(self, run_id: str) -> Trajectory: ...
@@ -91,7 +91,7 @@ class BusSession:
 async def bus_session(redis_url: str | None) -> AsyncGenerator[BusSession]:
     """Yield a session on the deployment of this state directory, or the one at a URL. Raises
     `Unreachable` and `BusUnavailable`."""
-    # It reads files, and may ask a server: not in the loop.
+    # This reads files and may ask a server, so it must not block the event loop.
     where = await asyncio.to_thread(deployment.find, redis_url=redis_url)
     settings = where.settings
     async with Client.of(settings) as client:
@@ -99,8 +99,7 @@ async def bus_session(redis_url: str | None) -> AsyncGenerator[BusSession]:
 
 
 class LocalSession:
-    """Session on models in this process without a bus; it lacks what `EngineRunner` lacks of
-    one."""
+    """Session on models in this process without a bus, with the limits of `EngineRunner`."""
 
     needs_app = False
     app: AppFile | None = None
@@ -114,7 +113,7 @@ class LocalSession:
         self._heads: dict[str, ThreadHead] = {}
 
     async def submit(self, run: Run) -> None:
-        if self._unpaid:  # scripted models spend nothing; the runner refuses budgets of others
+        if self._unpaid:  # scripted models cost nothing; the runner refuses other budgets
             budget = Budget(seconds=run.budget.seconds)
             run = run.model_copy(update={"budget": budget})
         self._runs[run.id] = asyncio.create_task(self._played(run), name=run.id)
@@ -132,7 +131,7 @@ class LocalSession:
         self._task(run_id).cancel()
 
     async def follow(self, run_id: str) -> AsyncGenerator[BusEvent]:
-        """Yield its steps, once it has ended."""
+        """Yield the run's steps, once it has ended."""
         trajectory = await self.wait(run_id)
         for index in range(len(trajectory.steps)):
             yield BusEvent(f"{index}-0", "step", {"index": str(index)})
@@ -164,7 +163,7 @@ class LocalSession:
         return True
 
     async def close(self) -> None:
-        """End the runs in progress. Runs of other event loops (of `app.sync`) end in those."""
+        """Cancel the runs in progress, each in its own event loop (`app.sync` has another one)."""
         here = asyncio.get_running_loop()
         mine = [task for task in self._runs.values() if task.get_loop() is here]
         for task in self._runs.values():

@@ -1,5 +1,6 @@
-"""The app for code without an event loop. A thread of this process runs one and keeps a connection
-there; a caller blocks until its answer has come, also one within a running loop."""
+"""An app for code without an event loop. A thread of this process runs an event loop and keeps a
+connection there. A caller blocks until its answer has arrived, even if it is called within a
+running loop."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ CLOSE_SECONDS = 5.0
 
 
 class _Loop:
-    """An event loop in a thread, for one process: a forked child needs another."""
+    """An event loop in a thread, for one process: a forked child needs another one."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -33,7 +34,7 @@ class _Loop:
         try:
             return future.result()
         except BaseException:
-            # Ctrl-C while it waits: the run is cancelled, as for any other caller.
+            # Ctrl-C during the wait cancels the run, as for any other caller.
             future.cancel()
             raise
 
@@ -71,7 +72,7 @@ class SyncApp:
         return SyncThread(self, thread_id)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run anything of the app in its loop."""
+        """Run a coroutine of the app in its loop."""
         return self._loop().run(work)
 
     @property

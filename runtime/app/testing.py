@@ -1,4 +1,4 @@
-"""Models for tests of an app, in its own process: they say what the test tells them to."""
+"""Scripted models for tests of an app, in the test's own process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def call(tool: str, /, **arguments: Any) -> ScriptedCall:
 
 
 class ToldEngine(ScriptedEngine):
-    """Model that gives its scripted answers in the order of the requests."""
+    """Model that returns its scripted answers in the order of the requests."""
 
     def __init__(self, settings: ModelSettings, pool: str, model: Any) -> None:
         super().__init__(settings)
@@ -55,7 +55,7 @@ class ToldEngine(ScriptedEngine):
 async def local_session(
     models: Mapping[str, Model], call_tool: CallTool
 ) -> AsyncGenerator[LocalSession]:
-    """Started engines, and a session on them."""
+    """Start the engines and yield a session on them."""
     async with AsyncExitStack() as stack:
         pools: dict[str, EnginePool] = {}
         for name, model in models.items():

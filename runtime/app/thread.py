@@ -1,8 +1,8 @@
-"""A conversation of several turns. Its turns are runs; the bus keeps which is the last one.
+"""A conversation of several turns. Each turn is a run; the bus records the last one.
 
-Turns are taken one after the other, whichever process takes them: an ask waits for the one before
-it. A turn that came to no answer (a time-out, an error) is left out of what later turns read. A
-thread lives as long as the bus keeps its last run (`bus.retention_seconds`).
+Turns run one after the other, even from different processes: an ask waits for the turn before it.
+Later turns do not read a turn that ended without an answer (a time-out, an error). A thread lives
+as long as the bus keeps its last run (`bus.retention_seconds`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ T = TypeVar("T")
 DEFAULT_SECONDS = 600.0
 MAX_ID_CHARS = 200
 ADMISSION_SECONDS = 30.0
-"""Seconds that a caller has after it claimed the thread to get its run admitted. The thread skips a
-caller that died before that."""
+"""Seconds that a caller has to get its run admitted after it claimed the thread. The thread skips a
+caller that died before the admission."""
 _LOOK_SECONDS = 0.1
 
 
@@ -77,8 +77,8 @@ class Thread:
         budget_tokens: int | None = None,
         generation: GenerationOptions | None = None,
     ) -> Any:
-        """Ask the next turn, as `App.ask` does, with all previous messages of this thread. It waits
-        for the current turn; raises `ThreadBusy` if that takes longer than `timeout`."""
+        """Ask the next question, as `App.ask` does, with all previous messages of this thread.
+        Waits for the current turn; raises `ThreadBusy` if that takes longer than `timeout`."""
         from loopline.runtime.app.app import parsed
 
         app, give_up = self._app, time.monotonic() + timeout
@@ -103,13 +103,13 @@ class Thread:
             try:
                 trajectory = await asking.finish(session, run, left)
             except BaseException:
-                if not await session.is_known(run.id):  # it never was admitted
+                if not await session.is_known(run.id):  # the run was never admitted
                     await session.advance(self.id, mine, head)
                 raise
         return parsed(trajectory.answer or "", answer, run.id)
 
     async def messages(self) -> list[Message]:
-        """The messages so far, without those of the current turn."""
+        """Return the messages so far, without those of the current turn."""
         async with self._app.session() as session:
             head = await session.head(self.id)
             while head is not None:
@@ -136,7 +136,7 @@ class Thread:
                 except TimeoutError as error:
                     raise self._busy(head) from error
                 return head, [*run.task.messages[:-1], *added]
-            # Claimed and not admitted: its caller is about to do that, or died.
+            # Claimed but not admitted: the caller is about to submit its run, or died.
             if session.client.bus.clock.now() - head.claimed > ADMISSION_SECONDS:
                 return await self._pass_over(session, head)
             if time.monotonic() > give_up:
@@ -156,7 +156,7 @@ class Thread:
     async def _run_of(
         self, session: Session, run_id: str, *, wait: bool
     ) -> tuple[Run, list[Message]]:
-        """Run of the thread, and what its turn adds: the question and the answer, or nothing."""
+        """Return a run of the thread and the messages of its turn: question and answer, or none."""
         if not wait and not await session.has_ended(run_id):
             return await session.run(run_id), []
         trajectory = await session.wait(run_id)

@@ -17,16 +17,16 @@ from loopline.runtime.observe.status import supervisor_status
 from loopline.workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
 
 LOOK_SECONDS = 2.0
-"""Seconds between two looks: as often as workers announce their presence."""
+"""Seconds between two checks: the interval at which workers announce their presence."""
 
 
 async def report_blockers(
     bus: Bus, run: Run, deployment: Deployment, say: Callable[[str], None]
 ) -> None:
-    """Print what delays the run, each cause when it begins, until cancelled."""
+    """Print each cause that delays the run when it appears, until cancelled."""
     previous_lines: list[str] = []
     while True:
-        with contextlib.suppress(*OUTAGE):  # the client itself tells of those
+        with contextlib.suppress(*OUTAGE):  # the client itself reports outages
             lines = await list_blockers(bus, run, deployment)
             for line in lines:
                 if line not in previous_lines:
@@ -36,8 +36,8 @@ async def report_blockers(
 
 
 async def list_blockers(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
-    """One line per cause: roles, pools, the judge and tools that no worker serves, `broken` workers
-    of this machine, and why the last step is tried again."""
+    """Return one line per cause: roles, pools, the judge and tools that no worker serves, `broken`
+    workers of this machine, and why the last step is retried."""
     ready = {
         stream
         for worker in await live_workers(bus)

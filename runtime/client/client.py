@@ -1,12 +1,12 @@
-"""The client of a deployment: admit runs, follow them, get their trajectories and what they cost.
+"""The client of a deployment: admit runs, follow them, get their trajectories and costs.
 
     async with Client.connect(settings) as client:
         run = client.new_run("What is 17 * 23?")
         await client.submit(run)
         trajectory = await client.wait(run.id)
 
-One client serves any number of runs at once: they share two connections and one inbox, which is
-told when a run ends, so waiting costs Redis nothing.
+One client serves any number of runs at once. They share two connections and one inbox, which
+receives a notice when a run ends, so waiting costs Redis nothing.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOLD_SECONDS = 0.05
-"""Seconds to wait for the notice of an end that is already in the log."""
+"""Seconds to wait for the notice of an end that is already in the run's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +112,10 @@ class Client(WaitingCalls):
     options: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
     """Options by workflow; a run's own options override them."""
     writes: bool = False
-    """Whether the client writes many runs: a server that takes no writes now (it is full, or its
-    disk is) is then refused when the client joins, instead of after each admission has waited for
-    room."""
+    """Whether the client writes many runs. If so, it refuses a server that accepts no writes now
+    (its memory or disk is full) when it joins, instead of letting each admission wait for space."""
     deployment: Settings | None = None
-    """Settings of the deployment, if they are known: they contain prices."""
+    """Settings of the deployment, if known; they contain prices."""
 
     def __post_init__(self) -> None:
         self.bus = Bus(self.settings, registry(), patience=CLIENT_PATIENCE)
@@ -137,8 +136,8 @@ class Client(WaitingCalls):
 
     @classmethod
     def of(cls, settings: Settings) -> Client:
-        """A client of the deployment with these settings: its `[policies]`, `[prompts]` and
-        `[options]` apply to the runs that it creates."""
+        """Return a client of the deployment with these settings. Their `[policies]`, `[prompts]`
+        and `[options]` apply to the runs that it creates."""
         options = dict(settings.options)
         policies, files = dict(settings.policies), dict(settings.prompt_files)
         return cls(settings.bus, policies, files, options, deployment=settings)
@@ -150,14 +149,14 @@ class Client(WaitingCalls):
         inbox: Inbox,
         settings: Settings,
     ) -> Client:
-        """Return a client like `of` within a process that has already joined the bus, and closes it
+        """Return a client like `of` for a process that has already joined the bus and closes it
         itself."""
         client = cls.of(settings)
         client.bus, client._inbox = bus, inbox
         return client
 
     async def __aenter__(self) -> Client:
-        """Raises `BusUnavailable`, which says what is wrong and what to do."""
+        """Raises `BusUnavailable`, which states what is wrong and what to do."""
         await self._stack.enter_async_context(self.bus)
         try:
             if self.writes:
@@ -191,13 +190,13 @@ class Client(WaitingCalls):
         webhook: str | None = None,
         prompt_files: Mapping[str, str] | None = None,
     ) -> Run:
-        """A run that is ready to be submitted: options checked, prompts pinned by their hashes.
-        `messages` are the conversation whose last user message is the prompt; `prompt_files` stand
-        in place of the shipped prompts, `options` and `policies` over those of the client, the seed
-        of `generation` (`loopline.agents.generation`) over `seed`.
+        """Return a run that is ready to be submitted: options checked, prompts pinned by their
+        hashes. `messages` is the conversation whose last user message is the prompt. `prompt_files`
+        replaces the shipped prompts; `options` and `policies` override those of the client; the
+        seed of `generation` (`loopline.agents.generation`) overrides `seed`.
 
         Raises `InputError` for a question, workflow, role, option or prompt that can't be used, and
-        for what the workflow can't honour of `generation`.
+        for settings in `generation` that the workflow can't apply.
         """
         try:
             all_options = {**self.options.get(workflow, {}), **(options or {})}
@@ -256,16 +255,16 @@ class Client(WaitingCalls):
     async def submit(
         self, run: Run, *, delay: float = 0.0, key_limits: Limits = NO_LIMITS, idempotency: str = ""
     ) -> bool:
-        """Admit a run, which begins after `delay` seconds. Returns True if it is new, False if this
-        very run was admitted before. `key_limits` are those of its account's day; `idempotency`:
+        """Admit a run, which starts after `delay` seconds. Returns True if it is new, False if the
+        same run was admitted before. `key_limits`: the daily limits of its account. `idempotency`:
         the digest of its caller's key. Raises `Overloaded` (nothing was accepted, ask again later),
-        `BudgetExceeded` (a budget that it shares has nothing left for it), `MessageTooLarge`, or
-        `BusUnavailable` (it may have been accepted: submitting the same run again is safe).
+        `BudgetExceeded` (a shared budget has nothing left for the run), `MessageTooLarge`, or
+        `BusUnavailable` (the run may have been accepted: submitting the same run again is safe).
 
-        A tool of an MCP server or HTTP API that the task or an agent names is looked up among those
-        that the tool workers offer now, and admitted whole. Raises `InputError` if none offers it,
-        for a task that the workflow can't begin, or for a budget in dollars where a price is not
-        known.
+        A tool of an MCP server or HTTP API that the task or an agent names is looked up among the
+        tools that the tool workers offer now, and its full definition is admitted with the run.
+        Raises `InputError` if no worker offers it, for a task that the workflow can't start, or for
+        a budget in dollars if a price is not known.
         """
         if self.deployment is not None:
             require_prices(run, self.deployment)
@@ -279,8 +278,8 @@ class Client(WaitingCalls):
         )
 
     async def with_offered_tools(self, run: Run) -> Run:
-        """Return the run with each tool that it names and no package has, in full. Raises
-        `InputError`."""
+        """Return the run with the full definition of each tool that it names and no package has.
+        Raises `InputError`."""
         workflow = workflows.get(run.workflow)
         naming = capability(workflow, NamingTools)
         of_agents = naming.tools_in(run.options) if naming else ()
@@ -313,8 +312,8 @@ class Client(WaitingCalls):
         run_id: str | None = None,
         key_limits: Limits = NO_LIMITS,
     ) -> Run:
-        """Admit a run that keeps the parent's journal before `at_turn` and continues from there;
-        the other arguments are those of `loopline.agents.replay.fork`. Raises `InputError` if the
+        """Admit a run that keeps the parent's journal before `at_turn` and continues from there.
+        The other arguments are those of `loopline.agents.replay.fork`. Raises `InputError` if the
         parent never reached that turn or its workflow has no such role, and what `submit` raises.
         """
         now = self.bus.clock.now()
@@ -372,20 +371,20 @@ class Client(WaitingCalls):
         return Expected(self._inbox.expect_end(run.id), run.deadline)
 
     async def wait(self, run_id: str, expected: Expected | None = None) -> Trajectory:
-        """The trajectory, once the run has ended: at its deadline also where no worker is left.
-        `expected` spares a look at a run that was admitted a moment ago.
+        """Wait for the run's end and return its trajectory. The run ends at its deadline even if no
+        worker is left. `expected` saves a lookup of a run that was admitted a moment ago.
 
-        Raises `RunUnknown`, or `BusUnavailable` where Redis is away for `CLIENT_PATIENCE`; the run
-        goes on without us then, and may be waited for again.
+        Raises `RunUnknown`, or `BusUnavailable` if Redis is down for `CLIENT_PATIENCE`. The run
+        then continues without this client, which may wait for it again.
         """
         left = 0.0 if expected is None else self.bus.clock.left(expected.deadline)
         await self._inbox.wait_ended(run_id, within=left)
         return await self.trajectory(run_id, expected)
 
     async def wait_for(self, run_id: str, expected: Expected, make: Callable[[Trajectory], T]) -> T:
-        """What `make` makes of the trajectory, as soon as the run has ended; raises what `wait` and
-        `make` raise. Where this process ends the run, `make` is called while the last commit is on
-        its way, perhaps for nothing, so it must do nothing but return."""
+        """Return `make(trajectory)` as soon as the run has ended; raises what `wait` and `make`
+        raise. If this process ends the run, `make` is called while the last commit is still in
+        flight and may fail, so `make` must have no side effects."""
         expected.end.prepare = lambda state: make(trajectory_of(state))
         await self._inbox.wait_ended(run_id, within=self.bus.clock.left(expected.deadline))
         if (prepared := expected.end.prepared) is not None:
@@ -393,10 +392,10 @@ class Client(WaitingCalls):
         return make(await self.trajectory(run_id, expected))
 
     async def trajectory(self, run_id: str, expected: Expected | None = None) -> Trajectory:
-        """Return an ended run, from the bus, or from this process, if it has ended it. Raises
-        `RunUnknown`, or `UserError` while it is active."""
+        """Return an ended run, from the bus or, if this process ended it, from this process. Raises
+        `RunUnknown`, or `UserError` while the run is active."""
         if expected is not None:
-            # The log has an end a moment before who ended the run has told of it.
+            # The log contains the end a moment before the process that ended the run announces it.
             with suppress(TimeoutError):
                 async with asyncio.timeout(TOLD_SECONDS):
                     await expected.end.wait()
@@ -410,19 +409,19 @@ class Client(WaitingCalls):
     async def follow(
         self, run_id: str, after: str = "0-0", *, fresh: bool = False
     ) -> AsyncGenerator[RunEvent]:
-        """Yield a run's events from `after` on, until it has ended: without a gap or a repeat, also
-        for a follower that was away. Resume with the `id` of the last event seen. `fresh`: it was
-        admitted a moment ago."""
+        """Yield a run's events after `after` until it has ended, without gaps or repeats, also for
+        a follower that was disconnected. Resume with the `id` of the last event seen. `fresh`: the
+        run was admitted a moment ago."""
         async with aclosing(self.bus.follow(run_id, after, fresh=fresh)) as events:
             async for event_id, fields in events:
                 yield RunEvent(event_id, fields["type"], fields)
 
     async def usage(self, run_id: str) -> list[UsageEntry]:
-        """Return every model call of the run that was paid for, used or discarded."""
+        """Return every paid model call of the run, used or discarded."""
         return [UsageEntry.model_validate_json(line) for line in await self.bus.usage(run_id)]
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> bool:
-        """End a run. Returns False if it was over or unknown."""
+        """Cancel a run. Returns False if it had ended or is unknown."""
         return await self.bus.cancel(run_id, reason)
 
     async def reward(
@@ -437,13 +436,14 @@ class Client(WaitingCalls):
         comment: str = "",
         account: str = "",
     ) -> PostedReward:
-        """Reward a run, by its id or itself: the whole of it, one agent, one turn, or an agent's
+        """Reward a run, given itself or its id: the whole run, one agent, one turn, or an agent's
         turn. The run may be active, ended, or gone from the bus: the reward is joined to it when
         the store is read. A later reward for the same target from the same `source` is a new
-        version, which replaces it. With an `account` it reaches runs of that account alone.
+        version that replaces it. With an `account`, the reward only applies to runs of that
+        account.
 
-        A caller who may be killed chooses `reward_id`: sent again, the reward counts once. Raises
-        `InputError`, and what `loopline.bus.publish_reward` raises.
+        A caller that may be killed chooses `reward_id`: a reward that is sent again counts once.
+        Raises `InputError`, and what `loopline.bus.publish_reward` raises.
         """
         return await self._post_reward(
             reward_id, run_id=run_id.id if isinstance(run_id, Run) else run_id, value=value,
@@ -461,8 +461,8 @@ class Client(WaitingCalls):
         comment: str = "",
         account: str = "",
     ) -> PostedReward:
-        """Post a reward as `reward` does, for every trajectory of a session: for all runs with the
-        tag `session=<session>`."""
+        """Post a reward as `reward` does for every trajectory of a session, that is, for all runs
+        with the tag `session=<session>`."""
         return await self._post_reward(
             reward_id, session=session, value=value, agent=agent, source=source, comment=comment,
             account=account,
@@ -490,7 +490,7 @@ def _prompt_error_message(error: pydantic.ValidationError, prompt: str) -> str:
 
 
 async def ask(client: Client, run: Run) -> Trajectory:
-    """Submit and wait; a caller that is cancelled meanwhile cancels the run."""
+    """Submit the run and wait for its end. A caller that is cancelled meanwhile cancels the run."""
     try:
         await client.submit(run)
         return await client.wait(run.id)

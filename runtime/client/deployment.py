@@ -1,4 +1,4 @@
-"""The deployment that a command works on: that of this state directory, or one joined by URL."""
+"""The deployment that a command works on: the one in this state directory, or one joined by URL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from loopline.runtime.redis.users import without_user
 
 @dataclass(frozen=True)
 class Deployment:
-    """Settings to reach it with; `run` is set when its supervisor runs on this machine."""
+    """A deployment and how to reach it. `run` is set if its supervisor runs on this machine."""
 
     settings: Settings
     state: StateDirectory
@@ -37,12 +37,12 @@ class Deployment:
 def find(
     *, redis_url: str | None = None, profile: str | None = None, overrides: tuple[str, ...] = ()
 ) -> Deployment:
-    """The deployment that runs in this state directory, with the configuration it was started
-    with, or another profile on its bus, and the overrides over it. With a `redis_url` that is not
-    its own, given or configured (by a profile, the environment or an override), the one behind it:
-    without a profile, with what that one serves.
+    """Return the deployment that runs in this state directory, with the configuration it was
+    started with or with another profile on its bus; overrides apply on top. If a different
+    `redis_url` is given or configured (by a profile, the environment or an override), return the
+    deployment behind that URL; without a profile, use the configuration that it serves.
 
-    Raises `Unreachable` when there is neither, or it is just starting.
+    Raises `Unreachable` if there is neither, or if the deployment is still starting.
     """
     log_to_stderr()
     state = StateDirectory.from_environment()
@@ -54,7 +54,7 @@ def find(
             settings = load_resolved_file(state.resolved)
             if other_profile or overrides or environment_names_bus():
                 settings = load_for_running_deployment(settings, other_profile, overrides=overrides)
-            if configured not in (None, run.redis_url):  # by another user, as a job is
+            if configured not in (None, run.redis_url):  # another Redis user, as in a job
                 settings = settings.with_redis_url(configured)
             return Deployment(settings, state, run, absolute_profile(other_profile or run.profile))
     settings = load(profile, overrides=overrides, redis_url=redis_url)
@@ -69,8 +69,8 @@ def find(
 
 
 def local_run_file(state: StateDirectory | None = None) -> RunFile:
-    """Check the supervisor of this machine. Raises `Unreachable` when none runs, or it is just
-    starting."""
+    """Return the run file of this machine's supervisor. Raises `Unreachable` if none runs, or if it
+    is still starting."""
     state = state or StateDirectory.from_environment()
     run = state.running()
     if run is None:

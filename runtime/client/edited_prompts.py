@@ -1,4 +1,4 @@
-"""The prompts of a run with other texts, for a fork that tries them."""
+"""The prompts of a run with edited texts, for a fork that tries them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from loopline.runtime.errors import InputError
 
 
 def prompts_of_run(run: Run) -> dict[str, Prompt]:
-    """Return the texts that the run was given, by prompt file; empty for a workflow that this
-    process does not know."""
+    """Return the prompt texts of the run by prompt file; empty for a workflow that this process
+    does not know."""
     try:
         prompts = prompts_of(run.workflow, run.task.environment, run.options)
     except AgentError:
@@ -25,7 +25,7 @@ def prompts_of_run(run: Run) -> dict[str, Prompt]:
 
 
 def changed_prompts(run: Run, texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the whole content, by prompt file, of prompts whose text differs from the run's.
+    """Return, by prompt file, the whole content of each prompt whose text differs from the run's.
     `texts`: text by prompt file. Raises `InputError` for a file that the run does not use."""
     prompts = prompts_of_run(run)
     changed: dict[str, str] = {}

@@ -27,10 +27,10 @@ class PolicyChange:
 
     policy: Policy
     states: Mapping[str, str]
-    """Report on the version in use, by worker; `not yet` for a worker that has not reported in
+    """Each worker's report on the version in use; `not yet` for a worker that did not report in
     time."""
     refusals: tuple[str, ...]
-    """Reports of the workers that can't load it."""
+    """Reports of the workers that can't load the version."""
 
     @property
     def path(self) -> str | None:
@@ -41,9 +41,9 @@ class PolicyChange:
 async def change(
     bus: Bus, name: str, to: Callable[[Policy], Policy], wait: float, *, by: str = ""
 ) -> PolicyChange:
-    """Replace a policy's state by `to` of it, and wait, at most that many seconds, until every
-    worker that serves its pool has acted on the change. `by`: see `policies.change`. Raises
-    `PolicyError` and what `to` raises.
+    """Replace a policy with `to(policy)`, and wait at most `wait` seconds until every worker that
+    serves its pool has acted on the change. `by`: see `policies.change`. Raises `PolicyError` and
+    what `to` raises.
     """
     policy = await policies.change(bus, name, to, by=by)
     states: dict[str, str] = {}
@@ -69,7 +69,7 @@ async def change(
 
 
 def _has_acted(state: Mapping[str, object], policy: Policy) -> bool:
-    """Whether a worker has reported on the version in use, and on the one on trial."""
+    """Whether a worker has reported on the version in use and on the one on trial."""
     in_use = (policy.current, policy.published_at(policy.current))
     canary = policy.canary
     trial = (None, None) if canary is None else (canary.version, canary.since)
@@ -136,10 +136,10 @@ def describe_entry(entry: LogEntry) -> tuple[str, str, str, str, str]:
 def change_and_report(
     name: str, redis_url: str | None, wait: float, to: Callable[[Policy], Policy]
 ) -> Policy:
-    """Change a policy of the running deployment as `change` does, and print the result; returns the
+    """Change a policy of the running deployment as `change` does, print the result, and return the
     new state.
 
-    Raises `InputError` for a pool that is not there, and `typer.Exit` with code 1 if a worker
+    Raises `InputError` for a pool that does not exist, and `typer.Exit` with code 1 if a worker
     refused the new state.
     """
     pools = find(redis_url=redis_url).settings.models

@@ -1,5 +1,5 @@
-"""A question: of the command line, of stdin (text, and not too long), of a file of messages, or of
-the API simulator."""
+"""A question from the command line, from stdin (text, and not too long), from a file of messages,
+or from the API simulator."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MAX_CONVERSATION_BYTES = 10_000_000
 
 @dataclass(frozen=True)
 class SimulatedQuestion:
-    """An instruction of the API simulator, of the split `unseen_worlds`: no model is trained in its
-    world."""
+    """An instruction of the API simulator from the split `unseen_worlds`: no model is trained in
+    its world."""
 
     _instance: Instance
 
@@ -38,8 +38,8 @@ class SimulatedQuestion:
         return self._instance.task.instance
 
     def verify(self, trajectory: Trajectory) -> str:
-        """Faults of a run, by the state of its world and the facts in its answer; empty if it
-        followed the instruction."""
+        """Return the faults of a run, judged by the state of its world and the facts in its answer;
+        empty if it followed the instruction."""
         from loopline.agents.roles.umi.transcript import calls_of
 
         if trajectory.outcome not in (Outcome.ANSWERED, Outcome.GAVE_UP):
@@ -50,12 +50,12 @@ class SimulatedQuestion:
 
 @dataclass(frozen=True)
 class Query:
-    """The question of the command line."""
+    """The question from the command line."""
 
     text: str
-    """The question; in a conversation the last user message."""
+    """The question; in a conversation, the last user message."""
     messages: tuple[Message, ...] = ()
-    """The whole conversation, where there is more than the question."""
+    """The whole conversation, if there is more than the question."""
     simulated: SimulatedQuestion | None = None
 
 
@@ -66,9 +66,9 @@ def resolve_question(
     system: str | None = None,
     messages: Path | None = None,
 ) -> Query:
-    """Return the question, with the conversation before it. Without either it is read from stdin,
-    unless that is a terminal. Raises `InputError` for none, for one together with --world, and what
-    `read_question` and `read_conversation` raise.
+    """Return the question with the conversation before it. Without either, read the question from
+    stdin unless that is a terminal. Raises `InputError` without a question, for a question together
+    with --world, and what `read_question` and `read_conversation` raise.
     """
     if world is not None:
         return _simulated_question(argument, world, system, messages)
@@ -135,8 +135,8 @@ def read_question(argument: str) -> str:
 
 
 def read_conversation(path: Path) -> list[Message]:
-    """Read the messages of a file, in the form of OpenAI's API: a JSON list of them, or an object
-    with the list under "messages". Raises `InputError` that names the place."""
+    """Read the messages of a file in the format of OpenAI's API: a JSON list of messages, or an
+    object with the list under "messages". Raises `InputError` with the position of the error."""
     try:
         raw = read_bounded_file(path, MAX_CONVERSATION_BYTES)
     except OSError as error:
@@ -176,7 +176,7 @@ def read_conversation(path: Path) -> list[Message]:
 
 
 def _decodable(text: str, what: str) -> str:
-    """Raises `InputError` for a text with bytes of an argument that were not UTF-8."""
+    """Raises `InputError` for an argument that contained bytes that were not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

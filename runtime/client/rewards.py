@@ -19,12 +19,11 @@ class PostedReward:
 
     reward: Reward
     new: bool
-    """Whether the reward is new; False if this very reward was accepted before, since it counts
-    once."""
+    """Whether the reward is new; False if the same reward was accepted before: it counts once."""
 
 
 def new_reward(now: float, *, reward_id: str | None, **fields: Any) -> Reward:
-    """Return a reward with its fields checked; without an id it gets one from the time. Raises
+    """Return a reward with its fields checked; without an id, it gets one from the time. Raises
     `InputError`."""
     try:
         return Reward(id=new_run_id(now) if reward_id is None else reward_id, **fields)
@@ -38,7 +37,7 @@ def new_reward(now: float, *, reward_id: str | None, **fields: Any) -> Reward:
 
 
 async def post_reward(bus: Bus, reward: Reward) -> PostedReward:
-    """Hand a reward over to the recorder; it counts once however often it is sent. Raises
+    """Send a reward to the recorder; a reward that is sent several times counts once. Raises
     `InputError` if its id belongs to another reward of the same run or session, and what
     `publish_reward` raises."""
     body = reward.model_dump_json().encode()

@@ -11,7 +11,7 @@ from loopline.agents.usage import UsageEntry
 
 
 class RunClient(Protocol):
-    """Client that admits runs, waits for them and returns what they cost."""
+    """Client that admits runs, waits for them and returns their costs."""
 
     def new_run(
         self,
@@ -28,11 +28,11 @@ class RunClient(Protocol):
         run_id: str | None = None,
         prompt_files: Mapping[str, str] | None = None,
     ) -> Run:
-        """Create a run that is ready to be submitted. Nothing is sent yet."""
+        """Create a run that is ready to be submitted, without sending anything."""
         ...
 
     async def submit(self, run: Run) -> bool:
-        """Admit a run; return False if this very run was admitted before. Raises `Overloaded`."""
+        """Admit a run; return False if the same run was admitted before. Raises `Overloaded`."""
         ...
 
     async def wait(self, run_id: str) -> Trajectory:
@@ -40,9 +40,9 @@ class RunClient(Protocol):
         ...
 
     async def usage(self, run_id: str) -> list[UsageEntry]:
-        """Return every model call of the run that was paid for so far."""
+        """Return every model call of the run that has been paid for so far."""
         ...
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> bool:
-        """End a run. Returns False if it was over or unknown."""
+        """Cancel a run. Returns False if it had ended or is unknown."""
         ...

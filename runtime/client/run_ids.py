@@ -8,7 +8,7 @@ import uuid
 
 
 def time_of_run_id(run_id: str) -> float | None:
-    """Unix seconds at which an id was made by `new_run_id`; None for another kind of id."""
+    """Return the Unix seconds at which `new_run_id` made an id; None for another kind of id."""
     try:
         value = uuid.UUID(run_id)
     except ValueError:
@@ -17,7 +17,7 @@ def time_of_run_id(run_id: str) -> float | None:
 
 
 def new_run_id(now: float | None = None) -> str:
-    """Return 48 bits of milliseconds since 1970, followed by 74 random bits."""
+    """Return a run id: 48 bits of milliseconds since 1970, followed by 74 random bits."""
     milliseconds = int((time.time() if now is None else now) * 1000)
     random = secrets.randbits(74)
     value = (

@@ -1,5 +1,5 @@
-"""The prompts that a run began with: on the bus by their hash, so that a process of another version
-plays, replays and shows the run with the same texts."""
+"""The prompts that a run started with, kept on the bus by their hash, so that a process of another
+version runs, replays and shows the run with the same texts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Find = Callable[[str], Awaitable[str | None]]
 
 
 async def with_own_prompts(run: Run, find: Find) -> Run:
-    """Return the run with its original texts among its `prompt_files`, where this version ships
-    others. Texts that no longer exist are left out: a replay then names them."""
+    """Return the run with its original texts among its `prompt_files` if this version ships
+    different ones. Texts that no longer exist are left out; a replay then reports them."""
     try:
         here = prompt_hashes(run.workflow, run.prompt_files, run.task.environment, run.options)
-    except AgentError:  # of what is not installed here; its worker says so
+    except AgentError:  # a workflow that is not installed here; its worker reports it
         return run
     others = {file: digest for file, digest in run.prompts.items() if here.get(file) != digest}
     texts = {file: await find(digest) for file, digest in others.items()}
@@ -32,7 +32,7 @@ async def with_own_prompts(run: Run, find: Find) -> Run:
 
 
 def on_bus_or_in_store(bus: Bus | None, store: Path) -> Find:
-    """Look on the bus, where there is one, then in the store."""
+    """Read a text from the bus, if there is one, or else from the store."""
 
     async def find(digest: str) -> str | None:
         text = None if bus is None else await read_content(bus, digest)
@@ -42,5 +42,5 @@ def on_bus_or_in_store(bus: Bus | None, store: Path) -> Find:
 
 
 async def as_it_began(trajectory: Trajectory, find: Find) -> Trajectory:
-    """Return the trajectory with its run as by `with_own_prompts`."""
+    """Return the trajectory after applying `with_own_prompts` to its run."""
     return trajectory.model_copy(update={"run": await with_own_prompts(trajectory.run, find)})

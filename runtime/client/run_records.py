@@ -1,4 +1,4 @@
-"""Runs as the bus holds them, read as records."""
+"""Reads runs on the bus as records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class RunUnknown(UserError):
-    """The bus has no such run: it was never admitted, or its retention is over."""
+    """The bus does not have the run: it was never admitted, or its retention time is over."""
 
 
 def run_of(state: RunState) -> Run:
@@ -37,7 +37,7 @@ def steps_of(state: RunState) -> tuple[Step, ...]:
 
 def without_own_trace(trajectory: Trajectory) -> Trajectory:
     """Return the trajectory without the tag that names a span of the run's own trace, since a fork
-    has its own. In the trace of a client the tag stays."""
+    has its own trace. The tag stays if it belongs to the trace of a client."""
     run = trajectory.run
     context = TraceContext.parse(run.tags.get(TRACEPARENT_TAG, ""))
     if context is None or context.trace_id != trace_id_of(run.id):
@@ -56,7 +56,7 @@ def _read(state: RunState, read: Callable[[], T]) -> T:
 
 
 def trajectory_of(state: RunState) -> Trajectory:
-    """Return an ended run as the record that the store keeps, from its state on the bus.
+    """Return the store's record of an ended run, built from its state on the bus.
 
     Raises `RunUnknown`.
     """

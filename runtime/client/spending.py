@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from loopline.runtime.config.settings import Settings
 
 ENGINES_WITHOUT_BILLS = ("torch", "llama_cpp", "scripted", "vllm", "sglang")
-"""Engines whose pools may lack a price where others have one, since nobody bills them."""
+"""Engines without bills: their pools may lack a price if other pools have one."""
 MAX_TENANT = 64
-"""Characters of a tenant's name."""
+"""Maximum length of a tenant's name in characters."""
 
 
 def tenant_of(run: Run, settings: Settings | None) -> Tenant:
-    """Return the tenant of a run, according to the settings. Raises `InputError`."""
+    """Return the tenant of a run with its settings. Raises `InputError`."""
     name = tenant_name(run)
     if not name.isprintable() or len(name) > MAX_TENANT:
         raise InputError(f"the tenant {name[:60]!r} is not a name: printable, {MAX_TENANT} at most")
@@ -31,7 +31,7 @@ def tenant_of(run: Run, settings: Settings | None) -> Tenant:
 
 
 def unpriced_pools(pools: tuple[str, ...], settings: Settings) -> list[str]:
-    """Return the pools whose price must be known for a budget in dollars."""
+    """Return the pools without a price that need one for a budget in dollars."""
     priced = [pool for pool in pools if pool in settings.priced_pools]
     return [
         pool

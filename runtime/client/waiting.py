@@ -25,19 +25,19 @@ MAX_BY_CHARS = 128
 
 
 class SignalRefused(UserError):
-    """The run takes no such signal now."""
+    """The run doesn't accept the signal now."""
 
 
 class ApprovalUnknown(UserError):
-    """No request with that id waits for approval."""
+    """No request with this id waits for approval."""
 
 
 class ApprovalUnreadable(UserError):
-    """What waits for approval was written by another program or version."""
+    """The request that waits for approval was written by another program or version."""
 
 
 class ApprovalConflict(UserError):
-    """It was decided before, or has changed since the caller has seen it."""
+    """The request was decided before, or has changed since the caller read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class PendingApproval:
 
     @property
     def id(self) -> str:
-        """Id of the run and of the step that waits."""
+        """Id made of the run and the step that waits."""
         return f"{self.waiting.run_id}:{self.waiting.wait.guard}"
 
     def as_json(self) -> dict[str, JsonValue]:
@@ -70,11 +70,11 @@ class PendingApproval:
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """What waits for approval, the oldest first."""
+    """Requests that wait for approval, oldest first."""
 
     pending: list[PendingApproval]
     unreadable: list[str]
-    """Why further ones can't be read; each is named."""
+    """Reasons why further requests can't be read, each with its id."""
 
 
 def pending_approval(run_id: str, wait: OpenWait) -> PendingApproval:
@@ -90,7 +90,7 @@ def pending_approval(run_id: str, wait: OpenWait) -> PendingApproval:
 
 
 def readable_approvals(run_id: str, open_waits: Sequence[OpenWait]) -> list[PendingApproval]:
-    """Return those of a run's waits that a person can decide on."""
+    """Return the waits of a run that a person can decide on."""
     approvals: list[PendingApproval] = []
     for wait in open_waits:
         if wait.kind == "approval":
@@ -100,7 +100,7 @@ def readable_approvals(run_id: str, open_waits: Sequence[OpenWait]) -> list[Pend
 
 
 def _request_of(wait: OpenWait) -> ApprovalRequest | None:
-    """What waits; None if the note can't be read."""
+    """Return the request that waits; None if it can't be read."""
     try:
         return ApprovalRequest.model_validate_json(wait.note)
     except ValidationError:
@@ -108,7 +108,7 @@ def _request_of(wait: OpenWait) -> ApprovalRequest | None:
 
 
 class WaitingCalls:
-    """Part of a client for runs that wait."""
+    """The part of a client that handles waiting runs."""
 
     bus: Bus
 
@@ -121,11 +121,11 @@ class WaitingCalls:
         signal_id: str | None = None,
         by: str = "",
     ) -> SignalSent:
-        """Send a run a signal: it ends the run's wait for it, or is kept for a later one.
+        """Send a run a signal, which ends the run's wait for it or is kept for a later wait.
 
-        A caller who may be killed chooses `signal_id`: sent again, the signal counts once. Raises
-        `InputError` for an invalid name, id or value, `RunUnknown`, and `SignalRefused` for a run
-        that has ended or has received the most signals.
+        A caller that may be killed chooses `signal_id`: a signal that is sent again counts once.
+        Raises `InputError` for an invalid name, id or value, `RunUnknown`, and `SignalRefused` for
+        a run that has ended or has received the maximum number of signals.
         """
         try:
             body = json.dumps(value, allow_nan=False).encode()
@@ -151,12 +151,12 @@ class WaitingCalls:
                 return sent
 
     async def approvals(self, account: str | None = None) -> list[PendingApproval]:
-        """Return the requests that wait for approval and can be read, the oldest first; of the runs
-        of one account, or of all."""
+        """Return the readable requests that wait for approval, oldest first, for one account's runs
+        or for all runs."""
         return (await self.all_approvals(account)).pending
 
     async def all_approvals(self, account: str | None = None) -> Approvals:
-        """Return these, and which can't be read."""
+        """Return the pending requests, and which ones can't be read."""
         pending: list[PendingApproval] = []
         unreadable: list[str] = []
         async for waiting in waits.waiting_runs(self.bus, "approval"):
@@ -170,14 +170,14 @@ class WaitingCalls:
         return Approvals(pending, unreadable)
 
     async def _account_of(self, run_id: str) -> str | None:
-        """Account of a run; None if it has gone meanwhile, or can't be read."""
+        """Return the account of a run; None if the run is gone, or can't be read."""
         try:
             return run_of(await self.bus.run_state(run_id)).account
         except UserError:
             return None
 
     async def approval(self, approval_id: str) -> PendingApproval:
-        """Return one of these requests. Raises `ApprovalUnknown`."""
+        """Return one of the pending requests. Raises `ApprovalUnknown`."""
         run_id, _, guard = approval_id.partition(":")
         state = await self.bus.run_state(run_id)
         for wait in state.waits:
@@ -196,8 +196,8 @@ class WaitingCalls:
         by: str,
         reason: str = "",
     ) -> None:
-        """Approve or deny exactly this request. Raises `ApprovalConflict` if somebody was faster or
-        the step now makes another request, and `ApprovalUnknown` if it no longer waits."""
+        """Approve or deny exactly this request. Raises `ApprovalConflict` if it was already decided
+        or the step now makes another request, and `ApprovalUnknown` if it no longer waits."""
         body = {
             "decision": decision,
             "digest": approval.request.digest,
@@ -260,7 +260,7 @@ def _utc(seconds: float) -> str:
 
 
 def waits_json(open_waits: Sequence[OpenWait]) -> list[dict[str, JsonValue]]:
-    """Return the waits in the form for programs."""
+    """Return the waits in machine-readable form."""
     return [
         {"kind": wait.kind, "name": wait.name, "since": wait.since, "expires": wait.expires}
         for wait in open_waits

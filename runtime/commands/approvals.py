@@ -35,9 +35,9 @@ def register(app: typer.Typer) -> None:
 
 
 def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
-    """List what waits for approval, the oldest first.
+    """List the requests that wait for approval, oldest first.
 
-    Exit code 1 if a request can't be read: it is named.
+    Exit code 1 if a request can't be read; its id is printed.
     """
     from datetime import UTC, datetime
 
@@ -77,7 +77,7 @@ def approve(
     redis_url: RedisUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Approve exactly what waits, once. Its run goes on."""
+    """Approve exactly this request, once. Its run continues."""
     _decide(redis_url, approval_id, "approved", digest, "", as_json=as_json)
 
 
@@ -88,7 +88,7 @@ def deny(
     redis_url: RedisUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deny what waits. Its run goes on, and its model reads that it was refused."""
+    """Deny this request. Its run continues, and its model reads that it was refused."""
     _decide(redis_url, approval_id, "denied", digest, reason, as_json=as_json)
 
 
@@ -101,7 +101,7 @@ def _decide(
     *,
     as_json: bool,
 ) -> None:
-    """Raises `UserError` for what does not wait, or not with this digest."""
+    """Raises `UserError` for a request that does not wait, or not with this digest."""
     import getpass
 
     from loopline.runtime.client.waiting import ApprovalConflict

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 CANCEL_SECONDS = 5.0
-"""Seconds that a cancelled question waits for the bus."""
+"""Seconds that a cancelled question waits for the bus to cancel its run."""
 
 
 class _Task(TypedDict, total=False):
@@ -152,7 +152,7 @@ def ask(
 ) -> None:
     """Ask the running deployment. Exit code 0 if it answered, 1 if not.
 
-    What delays the answer is printed on stderr meanwhile.
+    Causes of a delay are printed on stderr meanwhile.
     """
     import asyncio
 
@@ -268,7 +268,7 @@ async def _ask_deployment(
     show: bool,
     delay: float = 0.0,
 ) -> Trajectory | str:
-    """Return the trajectory; for a run that begins later, its id."""
+    """Return the trajectory, or the id of a run that starts later."""
     import asyncio
 
     from loopline.bus import BusUnavailable, tasks
@@ -315,12 +315,13 @@ async def _ask_deployment(
 
         work = asyncio.create_task(answered())
         try:
-            # In a task of its own, because what it waits in may take a cancellation for that of a
-            # time-out and lose it: see `tasks.end`. Ctrl-C must not be lost.
+            # Shielded in its own task, because a time-out inside may mistake the cancellation for
+            # its own and swallow it (see `tasks.end`). Ctrl-C must not be lost.
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             await tasks.end([work])
-            # Also while it is admitted: it may have been, though no answer said so yet.
+            # Also during the admission: the run may be admitted although the bus has not answered
+            # yet.
             if message := await _cancel_run(client, run.id):
                 print(f"\n{message}", file=sys.stderr)
             raise
@@ -340,7 +341,7 @@ async def _cancel_run(client: Client, run_id: str) -> str:
 
 
 def tool_names(run: Run) -> set[str]:
-    """Tools that a model of the run may call: the markup of such a call is not shown as text."""
+    """Return the tools that the run's models may call: call markup is not shown as text."""
     from loopline.agents.tools import tools
     from loopline.agents.tools.handover import HAND_OVER_TOOLS
     from loopline.agents.tools.offered import offered_tools

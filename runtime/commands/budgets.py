@@ -24,16 +24,16 @@ def register(app: typer.Typer) -> None:
 
 
 def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
-    """List limits, and what is spent and reserved.
+    """List limits with their spent and reserved amounts.
 
-    Those of a key are in `runtime keys ls`.
+    `runtime keys ls` shows the limits of keys.
     """
-    from loopline.bus.budgets import limits_set
+    from loopline.bus.budgets import limited_scopes
     from loopline.runtime.on_bus import query_bus
     from loopline.runtime.terminal.safe_text import sanitize
     from loopline.runtime.terminal.tables import align_columns
 
-    states = query_bus(redis_url, limits_set)
+    states = query_bus(redis_url, limited_scopes)
     if as_json:
         typer.echo(json.dumps([_as_json(state) for state in states]))
         return
@@ -69,8 +69,8 @@ def set_(
 ) -> None:
     """Limit what all runs of a scope may spend together.
 
-    The limits stand in place of those before, and hold for runs in flight too. What was spent
-    while there was no limit is not counted.
+    The limits replace the previous ones and also apply to runs in flight. Amounts spent while there
+    was no limit are not counted.
     """
     from loopline.bus.budgets import BadBudget, Limits, set_limits
     from loopline.runtime.errors import InputError
@@ -95,7 +95,7 @@ def set_(
 
 
 def _by_kind(state: BudgetState) -> list[tuple[str, tuple[int, int, int]]]:
-    """Return limit, spent and reserved amount of each kind."""
+    """Return the limit, the spent and the reserved amount of each kind."""
     numbers = zip(state.limits.values, state.spent.values, state.reserved.values, strict=True)
     return list(zip(("tokens", "micro", "ms"), numbers, strict=True))
 

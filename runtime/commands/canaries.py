@@ -1,4 +1,4 @@
-"""`runtime policies canary` and `runtime policies log`: a version on trial, and every change."""
+"""`runtime policies canary` and `runtime policies log`: trials of a version, and all changes."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def canary(
     ] = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """Try a version on some runs; promote it or roll it back by itself.
+    """Try a version on some runs; it is promoted or rolled back automatically.
 
-    The recorder compares it with the version in use: by rewards, outcomes, or the verdicts of a
-    cascade. It is promoted when it is not worse by more than --margin, and cheaper or better;
-    rolled back when it is worse, or undecided after --runs comparisons. `runtime policies log`
-    has the evidence.
+    The recorder compares it with the version in use by rewards, outcomes, or the verdicts of a
+    cascade. The version is promoted if it is at most --margin worse, and cheaper or better. It is
+    rolled back if it is worse, or undecided after --runs comparisons. `runtime policies log` shows
+    the evidence.
     """
     from loopline.bus.policies import split_pin
     from loopline.runtime.client.policy_changes import change_and_report
@@ -91,7 +91,7 @@ def log(
     redis_url: RedisUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List changes of policies, by whom and why, the newest first."""
+    """List changes of policies with their authors and reasons, newest first."""
     from loopline.bus.policy_log import read_log
     from loopline.runtime.client.policy_changes import describe_entry
     from loopline.runtime.on_bus import query_bus
@@ -110,7 +110,7 @@ def log(
 
 
 def share_of(text: str) -> float:
-    """Parse the share from `10%` or `0.1`. Raises `InputError` if it is not above 0 and up to 1."""
+    """Parse a share, `10%` or `0.1`. Raises `InputError` unless it is above 0 and at most 1."""
     from loopline.runtime.errors import InputError
 
     number = text.strip().removesuffix("%")
@@ -128,7 +128,7 @@ def share_of(text: str) -> float:
 def _beginning(
     version: int, share: str | None, shadow: bool, margin: float, delta: float, runs: int
 ) -> Callable[[Policy], Policy]:
-    """Return the trial of a version. Raises `InputError`."""
+    """Return the policy change that starts the trial of a version. Raises `InputError`."""
     import getpass
 
     from pydantic import ValidationError

@@ -21,7 +21,7 @@ def config(
     as_json: AsJson = False,
     keys: Annotated[bool, typer.Option("--keys", help="List every key and its type.")] = False,
 ) -> None:
-    """Print the configuration that `runtime up` would run with."""
+    """Print the configuration that `runtime up` would use."""
     if keys:
         _print_keys()
         return

@@ -19,9 +19,9 @@ def dashboard(
         bool, typer.Option("--open", help="Open the link in this machine's browser.")
     ] = False,
 ) -> None:
-    """Print a link to the live page: runs, workers, policies. It signs in once, for a minute.
+    """Print a link to the live page: runs, workers, policies. Valid once, for a minute.
 
-    The page is served by the gateways of the deployment of this state directory.
+    The gateways of this state directory's deployment serve the page.
     """
     import webbrowser
 

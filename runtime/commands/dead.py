@@ -64,7 +64,7 @@ def ls(
 
 
 def show(letter_id: LetterId, redis_url: RedisUrl = None) -> None:
-    """Show all of one letter: reason, traceback, envelope."""
+    """Show one dead letter in full: reason, traceback, envelope."""
     from loopline.bus import dead_letters
     from loopline.runtime.on_bus import query_bus
     from loopline.runtime.terminal.safe_text import sanitize
@@ -74,7 +74,7 @@ def show(letter_id: LetterId, redis_url: RedisUrl = None) -> None:
 
 
 def replay(letter_id: LetterId, redis_url: RedisUrl = None) -> None:
-    """Send a letter back to its stream and wake its run. Fix its cause first."""
+    """Send a dead letter back to its stream and wake its run. Fix its cause first."""
     from loopline.bus import dead_letters
     from loopline.runtime.on_bus import query_bus
 
@@ -111,7 +111,7 @@ def _as_json(letter: DeadLetter) -> dict[str, object]:
 
 
 def _shorten_reason(reason: str) -> str:
-    """Shorten a reason to one safe line; its words may come from a server."""
+    """Shorten a reason to one safe line: it may contain text from a server."""
     from loopline.runtime.terminal.safe_text import sanitize
 
     return sanitize((reason.splitlines() or [""])[0][:100])

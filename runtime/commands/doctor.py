@@ -26,11 +26,11 @@ def doctor(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check what this machine has for a profile, and what it lacks. Looks at Python, Redis,
-    disk, models, tools, GPU, keys and cost; exit code 1 if something is missing.
+    """Check whether this machine has what a profile needs. Checks Python, Redis, disk, models,
+    tools, GPU, keys and cost; exit code 1 if something is missing.
 
-    Of the running deployment, as it was started; of a profile with --profile, --set or
-    --redis-url, or where none runs.
+    Checks the running deployment as it was started. Checks a profile instead with --profile, --set
+    or --redis-url, or if no deployment runs.
     """
     from loopline.runtime.config.secrets import Redactor, secret_values
     from loopline.runtime.config.settings import DEFAULT_PROFILE, load, load_resolved_file

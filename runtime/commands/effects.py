@@ -51,7 +51,7 @@ def ls(
 ) -> None:
     """List calls whose outcome is unknown, oldest first.
 
-    Exit code 1 if a note can't be read: its call is named, and can be resolved.
+    Exit code 1 if a call's note can't be read; its key is printed, and the call can be resolved.
     """
     from datetime import UTC, datetime
 
@@ -102,7 +102,7 @@ def resolve(
 ) -> None:
     """Settle the outcome of a call. A run that waits for it continues.
 
-    Be sure before you say --again: a worker that was only paused may still carry it out.
+    Be sure before you use --again: a worker that was only paused may still execute the call.
     """
     from loopline.bus.effects import Resolution
     from loopline.runtime.errors import InputError
@@ -130,7 +130,7 @@ def resolve(
 
 
 def _reply(result: str | None, failed: str | None) -> bytes:
-    """Raises `InputError`."""
+    """Build the call's result. Raises `InputError`."""
     from loopline.agents.tools.json_arguments import parse_arguments
     from loopline.runtime.errors import InputError
     from loopline.workers.messages import tool_result
@@ -148,7 +148,7 @@ def _reply(result: str | None, failed: str | None) -> bytes:
 
 
 async def _all_calls(bus: Bus) -> tuple[list[_Listed], list[str]]:
-    """Calls by the time when they began, and why others can't be read."""
+    """Return the calls by start time, and the reasons why others can't be read."""
     from pydantic import ValidationError
 
     from loopline.bus import effects

@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
     jobs.callback()(default)
     jobs.command(
         "add",
-        # All that stands behind the program is for it.
+        # Everything after the program's name is for the program.
         context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     )(add)
     jobs.command("ls")(ls)
@@ -43,9 +43,9 @@ def add(
     loop runs/loop --game sudoku` or `runtime jobs add bench wordproblems --output
     results/monday`.
 
-    It runs in this folder, in the environment of the jobs worker (name data by --data), and
-    outlives the terminal. Where that worker dies the next one begins it again: a training goes
-    on where it was, and so does a benchmark that names its --output.
+    The job runs in this folder, in the environment of the jobs worker (so give data with --data),
+    and outlives the terminal. If that worker dies, the next one restarts the job: a training
+    resumes where it stopped, and so does a benchmark with --output.
     """
     import asyncio
     from pathlib import Path
@@ -69,7 +69,7 @@ def add(
         }
     )
     require_allowed(request, StateDirectory.from_environment())
-    # The job would go on with that benchmark, whatever this command line says.
+    # The job would continue that benchmark and ignore this command line.
     if program == "bench" and output and Path(output, "manifest.json").exists():
         raise InputError(
             f"{output} already holds a benchmark",
@@ -81,9 +81,9 @@ def add(
 
 
 def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
-    """List jobs with their state and where their results are.
+    """List jobs with their states and the places of their results.
 
-    Exit code 1 if one can't be read: it is named.
+    Exit code 1 if a job can't be read; its id is printed.
     """
     _ls(redis_url, as_json=as_json)
 
@@ -94,7 +94,7 @@ def cancel(
     ],
     redis_url: RedisUrl = None,
 ) -> None:
-    """Stop a job, or keep a queued one from starting. What it has written stays."""
+    """Stop a job, or keep a queued job from starting. Its output stays."""
     import asyncio
 
     from loopline.runtime.client.deployment import find
@@ -124,7 +124,7 @@ def log(
 
 
 def _value_of(option: str, arguments: list[str]) -> str:
-    """Value of an option in a command line; empty without it."""
+    """Return the value of an option in a command line; empty without the option."""
     for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
         if word == option:
             return following

@@ -107,7 +107,8 @@ def create(
 def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
     """List the keys with their limits and today's use.
 
-    Exit code 1 if one can't be read: it is named, and no gateway of this version accepts it.
+    Exit code 1 if a key can't be read; its id is printed, and no gateway of this version accepts
+    the key.
     """
     from loopline.runtime.gateway import api_keys
     from loopline.runtime.on_bus import query_bus
@@ -141,7 +142,7 @@ def revoke(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="Key, by its ID in `keys ls`.")],
     redis_url: RedisUrl = None,
 ) -> None:
-    """Revoke a key. Runs that it has started continue."""
+    """Revoke a key. Its runs in progress continue."""
     from loopline.runtime.errors import InputError
     from loopline.runtime.gateway import api_keys
     from loopline.runtime.on_bus import query_bus
@@ -155,7 +156,7 @@ def revoke(
 
 
 def _rights(key: ApiKey) -> str:
-    """Describe a key's tenant, limit of time and rights."""
+    """Describe a key's tenant, time limit and rights."""
     seconds = key.seconds_per_day
     parts = (
         f"tenant {key.tenant}" if key.tenant else "",

@@ -1,4 +1,4 @@
-"""Options that several commands share, spelled and explained once."""
+"""Options that several commands share, defined and explained once."""
 
 from __future__ import annotations
 

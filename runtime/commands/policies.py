@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
     """List policies, their versions, and what each worker serves.
 
-    Exit code 1 if one can't be read: it is named, and nobody serves it again.
+    Exit code 1 if a policy can't be read; its name is printed, and no worker serves it again.
     """
     from loopline.bus import live_workers
     from loopline.bus import policies as on_the_bus
@@ -97,16 +97,16 @@ def publish(
         bool, typer.Option(help="Answer with it now; --no-use: keep it for `canary` or `pin`.")
     ] = True,
 ) -> None:
-    """Answer new requests of a policy with these weights. Those in progress end as they began.
+    """Answer new requests of a policy with these weights. Running ones keep theirs.
 
-    What says to be of another base than the pool's model is refused at once, where the model's
-    files are on this machine; the workers that serve it ask the same."""
+    Weights that name a base other than the pool's model are refused at once if the model's files
+    are on this machine. The workers that serve the policy make the same check."""
     import time
 
     from loopline.runtime.client.policy_changes import change_and_report
     from loopline.runtime.errors import InputError
 
-    # Of an empty name Path makes the folder that one stands in.
+    # Path("") would be the current folder.
     if not weights or not Path(weights).exists():
         raise InputError(f"{weights!r} does not exist", hint="name a folder, or a .gguf file.")
     path = str(Path(weights).resolve())
@@ -139,7 +139,7 @@ def pin(
 
 
 def rollback(name: Name, redis_url: RedisUrl = None, wait: Wait = 30.0) -> None:
-    """Answer new requests of a policy with what was in use before."""
+    """Answer new requests of a policy with the version that was in use before."""
     from loopline.runtime.client.policy_changes import change_and_report
 
     change_and_report(name, redis_url, wait, lambda policy: policy.rolled_back())
@@ -155,7 +155,7 @@ def _require_base(name: str, path: str, redis_url: str | None) -> None:
 
     model = find(redis_url=redis_url).settings.models.get(pool_of(name))
     if model is None:
-        return  # said by `change_and_report`, with the pools that there are
+        return  # `change_and_report` reports it, with the existing pools
     try:
         require_base_on_disk(model, path)
     except EngineError as error:

@@ -22,13 +22,13 @@ def acl(
         bool, typer.Option("--commands", help="Print commands for redis-cli, not an ACL file.")
     ] = False,
 ) -> None:
-    """Print Redis users with the least rights for each process.
+    """Print Redis users with minimal rights for each kind of process.
 
-    Standard output is an access list with hashed passwords: append it to the file that the
-    server's `aclfile` names, then `redis-cli ACL LOAD`; or pipe the --commands into redis-cli.
-    The new passwords go to standard error, once: give each machine's workers their own, as
-    bus.redis_url. `role` is for planner, slm and expert, `client` for ask, bench and train.
-    Then give the user `default` a password of its own, or turn it off.
+    Standard output is an access list with hashed passwords: append it to the file that the server's
+    `aclfile` names and run `redis-cli ACL LOAD`, or pipe the --commands into redis-cli. The new
+    passwords are printed once, on standard error: give each machine's workers their own URL as
+    bus.redis_url. `role` is for planner, slm and expert, `client` for ask, bench and train. Then
+    give the user `default` its own password, or turn it off.
     """
     from pydantic import ValidationError
 

@@ -1,4 +1,4 @@
-"""`runtime runs ls|show|replay|fork|cancel|signal|reward`: runs, from the journal alone."""
+"""`runtime runs ls|show|replay|fork|cancel|signal|reward`: runs, read from the journal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
     runs.command("cancel")(cancel)
     runs.command("signal")(signal)
 
-    # A value may begin with a minus sign, as options do.
+    # A value may start with a minus sign, as options do.
     runs.command("reward", context_settings={"ignore_unknown_options": True})(reward)
 
 
@@ -47,7 +47,7 @@ def ls(
 ) -> None:
     """List the newest runs on the bus.
 
-    Exit code 1 if one that it came by can't be read: it is named.
+    Exit code 1 if one of these runs can't be read; its id is printed.
     """
     from loopline.runtime.observe.run_index import RunQuery, list_runs
     from loopline.runtime.terminal.dialogue import milliseconds
@@ -102,11 +102,11 @@ def show(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run's dialogue, also while it goes on. By its whole id also after `down`.
+    """Show a run's dialogue, also during the run; with its whole id, also after `down`.
 
-    The page needs nothing but a browser: the tree of candidates with the way that was taken,
-    rewards, tool calls, and every token by its log-probability; with --training by its
-    importance ratio, too.
+    The page only needs a browser. It shows the tree of candidates with the chosen path, rewards,
+    tool calls, and every token with its log-probability; with --training, also its importance
+    ratio.
     """
     outcome = (
         _find_known_run(redis_url, run_id) if store is None else _load_recorded_run(store, run_id)
@@ -141,9 +141,10 @@ def show(
 
 
 def replay(run_id: RunId, redis_url: RedisUrl = None) -> None:
-    """Take every step again from the recorded calls. Does today's code still decide so?
+    """Repeat every step from the recorded calls and compare decisions.
 
-    Asks no model. Exit code 1 if something comes out differently.
+    Shows whether today's code makes the same decisions, without asking a model. Exit code 1 if
+    something differs.
     """
     import asyncio
 
@@ -180,7 +181,7 @@ def fork(
     redis_url: RedisUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start a run that keeps this one's journal up to a turn. Watch it go on."""
+    """Start a run from this run's journal up to a turn, and watch it."""
     from loopline.runtime.commands.ask import show_run
     from loopline.runtime.config.key_value_options import policy_options
     from loopline.runtime.config.prompt_files import parse_prompt_files
@@ -195,7 +196,7 @@ def fork(
         new = await client.fork(
             outcome, at, seed=seed, policies=policies, prompt_files=files, question=question
         )
-        # Said now: anyone who stops watching can end it by its id.
+        # Printed now, so that a user who stops watching can cancel the run by its id.
         typer.echo(f"run {new.id}", err=True)
         return await (client.wait(new.id) if as_json else show_run(client, new))
 
@@ -207,7 +208,7 @@ def fork(
 
 
 def cancel(run_id: RunId, redis_url: RedisUrl = None) -> None:
-    """End a run now; its workers drop what they hold of it."""
+    """Cancel a run now; its workers drop their work on it."""
     from loopline.runtime.observe.run_history import resolve
 
     async def cancelled(client: Client, _: Deployment) -> str:
@@ -286,7 +287,7 @@ def reward(
     redis_url: RedisUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a run was worth, also long after it has ended.
+    """Reward a run, also long after it has ended.
 
     The reward is joined to the run when the store is read: `train grpo offline --reward-from
     feedback` learns from it.
@@ -319,7 +320,7 @@ def _waits_for(line: RunLine) -> str:
 
 
 def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:
-    """Return a run of the deployment; where none runs, one that it left in the store of this state
+    """Return a run of the deployment or, if no deployment runs, a run from the store of this state
     directory. Raises `InputError`, `RunUnknown`, or `Unreachable` for a run that isn't there."""
     from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.errors import Unreachable
@@ -338,7 +339,7 @@ def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:
 
 
 def _as_it_began(redis_url: str | None, trajectory: Trajectory) -> Trajectory:
-    """Return the run with its original prompts, read from the bus where a deployment runs, else
+    """Return the run with its original prompts, read from the bus if a deployment runs, or else
     from the store."""
     import asyncio
 
@@ -369,7 +370,7 @@ def _load_recorded_run(store: Path, run_id: str) -> KnownRun:
 def _write_page(
     known_run: KnownRun, path: Path, training: Path | None, tokenizers: list[str]
 ) -> None:
-    """Raises `InputError` for what can't be read or written."""
+    """Write the run's page. Raises `InputError` for a file that can't be read or written."""
     from loopline.runtime.observe.learned_tokens import read_learned
     from loopline.runtime.observe.run_page.page import render
     from loopline.runtime.observe.run_page.tokenizers import Tokenizers, require_tokenizer
@@ -388,7 +389,7 @@ def _write_page(
 
 
 def _models() -> list[str]:
-    """Models of the deployment that runs, or last ran, in this state directory."""
+    """Return the models of the deployment that runs, or last ran, in this state directory."""
     from loopline.runtime.config.settings import load_resolved_file
     from loopline.runtime.config.state import StateDirectory
 

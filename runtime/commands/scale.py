@@ -1,5 +1,5 @@
-"""Changes while everything runs: `runtime scale slm=4 gpu=2` of the number of workers, `runtime
-shards N` of the number of shards."""
+"""Changes to a running deployment: `runtime scale slm=4 gpu=2` sets the number of workers, `runtime
+shards N` the number of shards."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def scale(
         typer.Argument(metavar="KIND=N...", help="Worker kind and number of workers, as in slm=4."),
     ],
 ) -> None:
-    """Start or drain workers of a kind until that many run.
+    """Start or drain workers of a kind until N of them run.
 
-    A worker that was given up as broken is tried again.
+    A worker that was given up as broken is started again.
     """
     from loopline.runtime.client.deployment import local_run_file
     from loopline.runtime.supervise.control import ask_supervisor
@@ -45,9 +45,9 @@ def shards(
     redis_url: RedisUrl = None,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for runs in flight.")] = 600.0,
 ) -> None:
-    """Change the number of shards. New runs are refused until all that is in flight is done.
+    """Change the number of shards. New runs are refused until nothing is in flight.
 
-    Workers join again by themselves; other clients are told to start again.
+    Workers rejoin by themselves; other clients are told to restart.
     """
     from loopline.runtime.config.shards import change_shards
     from loopline.runtime.on_bus import query_bus

@@ -76,7 +76,7 @@ def add(
     redis_url: RedisUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a question at every tick of a cron line. Each tick has one run."""
+    """Ask a question at every tick of a cron line. Each tick starts one run."""
     from loopline.agents.errors import AgentError
     from loopline.agents.workflows import workflows
     from loopline.bus import schedules
@@ -124,7 +124,7 @@ def add(
 def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
     """List the schedules with their next ticks.
 
-    Exit code 1 if one can't be read: it is named, and never begins a run here.
+    Exit code 1 if a schedule can't be read; its name is printed, and it never starts a run here.
     """
     from loopline.bus import schedules
     from loopline.runtime.terminal.safe_text import sanitize
@@ -171,7 +171,7 @@ def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
 
 
 def rm(name: Name, redis_url: RedisUrl = None) -> None:
-    """Remove a schedule. Runs that it has started continue."""
+    """Remove a schedule. Its runs in progress continue."""
     from loopline.bus import schedules
     from loopline.runtime.errors import InputError
 

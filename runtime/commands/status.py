@@ -33,8 +33,8 @@ def status(
 ) -> None:
     """Show workers, lag, leases, runs in flight and versions.
 
-    Exit code 3 if the bus or the supervisor does not answer, 1 if no worker of some kind is
-    ready: what needs one waits.
+    Exit code 3 if the bus or the supervisor does not answer, 1 if a kind of worker has no ready
+    worker, so that work for it waits.
     """
     import asyncio
 

@@ -62,8 +62,8 @@ def stats(store: Store = None, as_json: AsJson = False) -> None:
 def compact(store: Store = None, as_json: AsJson = False) -> None:
     """Merge small files into large ones, also while a recorder writes.
 
-    Rows that stand twice are left once; a damaged file is set aside and named. Ctrl-C ends it
-    after the current step, and the next one continues from there.
+    Duplicate rows are removed; a damaged file is set aside and reported. Ctrl-C stops after the
+    current step, and the next compaction continues from there.
     """
     from dataclasses import asdict
 
@@ -108,7 +108,7 @@ def verify(store: Store = None, as_json: AsJson = False) -> None:
     """Read every byte, and check each record against its hash.
 
     A damaged file goes to `unreadable/`, and its readable rows stay in the table. Exit code 1
-    if anything was damaged or changed. After Ctrl-C the next one goes on.
+    if anything was damaged or changed. After Ctrl-C, the next verification continues.
     """
     from dataclasses import asdict
 
@@ -147,7 +147,7 @@ def sql(
     """Query the store with DuckDB: trajectories, usage, rewards.
 
     Each row counts once, also while files are compacted or a run was recorded again.
-    `trajectories` has the newest end of each run, `generations` has all of them.
+    `trajectories` has the newest end of each run, `generations` has all ends.
     """
     from loopline.runtime.errors import InputError
     from loopline.runtime.observe.store_views import connect
@@ -172,7 +172,7 @@ def sql(
 
 
 def store_folder(store: Path | None) -> Path:
-    """Return the store that a command names, or this deployment's. Raises InputError for none."""
+    """Return the given store, or this deployment's. Raises `InputError` if it does not exist."""
     from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.errors import InputError
 
@@ -187,8 +187,8 @@ def store_folder(store: Path | None) -> Path:
 
 @contextmanager
 def _stoppable() -> Generator[Callable[[], bool]]:
-    """Yield a function that says whether Ctrl-C or SIGTERM came; a second signal ends the program
-    immediately."""
+    """Yield a function that tells whether Ctrl-C or SIGTERM was received. A second signal ends the
+    program immediately."""
     signals: list[int] = []
 
     def note(number: int, _frame: object) -> None:
@@ -205,7 +205,7 @@ def _stoppable() -> Generator[Callable[[], bool]]:
 
 
 def _progress(name: str) -> Callable[[int, int], None]:
-    """Show a line on stderr that counts files, where that is a terminal."""
+    """Show a line on stderr that counts files, if stderr is a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -33,8 +33,8 @@ def up(
     unsafe_exec: UnsafeExec = False,
     overrides: Set = None,
 ) -> None:
-    """Start Redis and the workers; Ctrl-C drains, twice abandons work. No Redis is started
-    where one is named."""
+    """Start Redis and the workers; Ctrl-C drains, twice abandons work. No Redis is started if one
+    is configured."""
     from loopline.runtime.config.settings import DEFAULT_PROFILE, load
     from loopline.runtime.config.sources import absolute_profile
 
@@ -45,7 +45,7 @@ def up(
     if settings.app is not None:
         from loopline.runtime.app.loading import load_app
 
-        load_app(settings.app)  # a broken one is an error now, not of each worker
+        load_app(settings.app)  # a broken app fails here, not in each worker
     if detach:
         from loopline.runtime.supervise.detached import start_detached
 

@@ -34,8 +34,8 @@ def worker(
 ) -> None:
     """Run one worker here until Ctrl-C. It drains; a second Ctrl-C abandons its work.
 
-    Without --redis-url, and when none is configured, it joins the deployment of this state
-    directory with the configuration that one was started with; --set goes before it.
+    Without a --redis-url or a configured one, the worker joins the deployment of this state
+    directory with the configuration that the deployment was started with; --set overrides it.
     """
     from loopline.runtime.client.deployment import find
     from loopline.runtime.config.settings import DEFAULT_PROFILE, load_resolved_file

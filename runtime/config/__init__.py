@@ -6,6 +6,6 @@ PROFILE_DIR = Path(__file__).parents[1] / "profiles"
 
 
 def profile_names() -> list[str]:
-    """Names of the profiles that come with the program; every `--help` shows them, so that nothing
-    may be imported for them."""
+    """Return the names of the shipped profiles. Every `--help` shows them, so this must not import
+    anything heavy."""
     return sorted(path.stem for path in PROFILE_DIR.glob("*.toml"))

@@ -13,7 +13,7 @@ from loopline.runtime.errors import InputError
 
 
 def option_value(value: JsonValue) -> JsonValue:
-    """Parse an option of a workflow that may have been written as text: JSON, or else text."""
+    """Parse a workflow's option that may be text: as JSON, or else as plain text."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:
@@ -21,7 +21,7 @@ def option_value(value: JsonValue) -> JsonValue:
 
 
 def key_value_options(option: str, words: Sequence[str], example: str = "turns=40") -> JsonObject:
-    """Return values by name, each JSON (`4`, `true`) or else text. Raises `InputError`."""
+    """Return values by name: JSON (`4`, `true`) or else text. Raises `InputError`."""
     texts = _pairs(option, words, "NAME=VALUE", example)
     return {name: option_value(text) for name, text in texts.items()}
 
@@ -29,7 +29,7 @@ def key_value_options(option: str, words: Sequence[str], example: str = "turns=4
 def key_value_texts(
     option: str, words: Sequence[str], *, form: str, example: str
 ) -> dict[str, str]:
-    """Return texts by name; the last value of a repeated name counts. A name ends at the first `=`.
+    """Return texts by name; the last value of a repeated name wins. A name ends at the first `=`.
     Raises `InputError` with the `form` (`ROLE=POOL`) and the `example` (`solo=slm`) for a word that
     lacks the name or the text.
     """
@@ -42,14 +42,14 @@ def key_value_texts(
 
 def policy_options(words: Sequence[str], pools: Collection[str]) -> dict[str, str]:
     """Return policies by role, from `--policy ROLE=POOL` or `ROLE=POOL/ADAPTER`. Raises
-    `InputError` for a pool that is not one of the deployment's."""
+    `InputError` for a pool that the deployment does not have."""
     policies = key_value_texts("--policy", words, form="ROLE=POOL", example="solo=slm")
     require_pools(policies, pools)
     return policies
 
 
 def require_pools(policies: Mapping[str, str], pools: Collection[str]) -> None:
-    """Raises `InputError` for a policy whose pool is not one of the deployment's."""
+    """Raises `InputError` for a policy whose pool the deployment does not have."""
     for role, policy in policies.items():
         if pool_of(policy) not in pools:
             raise InputError(

@@ -1,5 +1,5 @@
-"""A command's options are a model: one class makes its command line, its `--config` file and what a
-run records of them.
+"""A command's options are a model: one class defines its command line, its `--config` file and what
+a run records of them.
 
     class GroupOptions(Options):
         panel: ClassVar[str] = "Groups"
@@ -10,10 +10,10 @@ run records of them.
 becomes `--group-size <int>` with this help text, default and range, and `group_size = 4` in a file.
 A field whose type is a model has that model's fields as options, and is a table in the file.
 
-The command line goes before the file, and both before the defaults. pydantic alone checks values,
-wherever they were written, so that a wrong one has the same words everywhere, with its option or
-its file and key. (pydantic-settings' `CliApp` does the like on argparse: without typer's commands
-and panels, and its errors name fields.)
+The command line overrides the file, and both override the defaults. Only pydantic checks values, so
+a wrong value gets the same message wherever it was written, with its option or its file and key.
+(pydantic-settings' `CliApp` does something similar on argparse, but without typer's commands and
+panels, and its errors name fields.)
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from loopline.runtime.errors import InputError
 
 COMMAND_LINE = "command line"
 DEFAULT_PANEL = "Options"
-MOST_SHOWN = 80
-"""Most characters of a wrong value that an error quotes."""
+MAX_SHOWN = 80
+"""Maximum number of characters of a wrong value that an error quotes."""
 
 
 class Options(BaseModel):
-    """Base of the models of a command's options."""
+    """Base class of the models of command options."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
 
     panel: ClassVar[str] = DEFAULT_PANEL
-    """Heading of this class's own fields in the help; a class below it inherits the heading."""
+    """Heading of this class's own fields in the help; subclasses inherit it."""
 
 
 M = TypeVar("M", bound=BaseModel)
@@ -66,7 +66,7 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Option:
-    """Appearance of a field on the command line, where its name and type don't define it."""
+    """How a field appears on the command line, where its name and type don't define it."""
 
     name: str | None = None
     """Name without dashes: `agent` for `--agent`. A flag may name both sides:
@@ -75,13 +75,13 @@ class Option:
     metavar: str | None = None
     """Placeholder for the value in the help: `POLICY=FOLDER`."""
     example: str = "turns=40"
-    """Example of NAME=VALUE, for the error of a value in another form."""
+    """Example of NAME=VALUE, shown in the error for a value in another form."""
     panel: str | None = None
-    """Heading in the help, in place of the one of the field's class."""
+    """Heading in the help, instead of the heading of the field's class."""
     comma: bool = False
-    """Whether a sequence is one word with values separated by commas; else the option repeats."""
+    """Whether a sequence is one word with comma-separated values; otherwise the option repeats."""
     default: str | None = None
-    """Default value that the help shows, where it differs from the field's."""
+    """Default value that the help shows, if it differs from the field's."""
 
 
 @dataclass(frozen=True)
@@ -93,25 +93,24 @@ class Argument:
 
 @dataclass(frozen=True)
 class OnlyWith:
-    """Refuses a value of the field other than its default unless other options are given with
-    it."""
+    """Refuses a non-default value of the field unless other options are given with it."""
 
     needed: str
-    """Needed options as the user writes them: `--weights lora`."""
+    """The required options as the user writes them: `--weights lora`."""
     holds: Callable[[Any], bool]
-    """Whether they are given; takes the whole model."""
+    """Takes the whole model; returns whether the required options are given."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Field that is an option or an argument."""
+    """A field that is an option or an argument."""
 
     path: tuple[str, ...]
     field: FieldInfo
     panel: str
 
     def mark(self, kind: type[M2]) -> M2 | None:
-        """Marker of the given kind in the field's annotation; None without one."""
+        """Return the marker of the given kind in the field's annotation; None if there is none."""
         return next((marker for marker in self.field.metadata if isinstance(marker, kind)), None)
 
     @property
@@ -120,7 +119,7 @@ class Entry:
 
     @property
     def type(self) -> Any:
-        """Type of the field, without None."""
+        """The field's type without None."""
         return _without_none(self.field.annotation)
 
     @property
@@ -140,8 +139,8 @@ M2 = TypeVar("M2", Option, Argument, OnlyWith)
 
 
 def entries(model: type[BaseModel]) -> tuple[Entry, ...]:
-    """Return every field that is an option or an argument, those of nested models too: the class's
-    fields before those of its bases."""
+    """Return every field that is an option or an argument, including those of nested models. The
+    class's own fields come before those of its bases."""
     return tuple(_entries(model, (), None))
 
 
@@ -169,9 +168,9 @@ def _declares(model: type[BaseModel], name: str) -> type:
 
 
 def resolved(model: type[M], arguments: Mapping[str, object], file: Path | None = None) -> M:
-    """Build the model from a command line and, below it, a file. `arguments` are the parameters
-    that the user wrote, as texts, lists of texts, and switches. Raises `InputError`, naming option,
-    or file and key."""
+    """Build the model from a command line, which overrides a file. `arguments` are the parameters
+    that the user wrote, as texts, lists of texts, and switches. Raises `InputError` with the
+    option, or the file and key."""
     config_entries = entries(model)
     layers: list[Layer] = []
     if file is not None:
@@ -192,8 +191,8 @@ def resolved(model: type[M], arguments: Mapping[str, object], file: Path | None 
 
 
 def validated(model: type[M], values: Mapping[str, Any], layers: list[Layer] | None = None) -> M:
-    """Build a model from the values of these layers; None means options, or values that follow from
-    them. Raises `InputError`, with the words of every command's errors."""
+    """Build a model from the values of these layers. Without `layers`, the values are options, or
+    values that follow from options. Raises `InputError`, worded as for every command."""
     config_entries = entries(model)
     flags = {".".join(entry.path): entry.flag for entry in config_entries}
     layers = layers or [Layer(COMMAND_LINE, dict(values), flags)]
@@ -227,7 +226,7 @@ def _command_line(config_entries: Iterable[Entry], arguments: Mapping[str, objec
 
 
 def _value(entry: Entry, value: object) -> object:
-    """Convert what the user has written to the value that pydantic gets."""
+    """Convert the user's text to the value that pydantic receives."""
     origin, option = get_origin(entry.type), entry.option
     if origin is dict:
         words = cast(list[str], value)
@@ -258,7 +257,7 @@ def _has(tree: Tree, path: tuple[str, ...]) -> bool:
 
 
 def _place(entry: Entry, layers: list[Layer]) -> str:
-    """Name the place where the user wrote a value: the option, or file and key."""
+    """Return the place where the user wrote a value: the option, or the file and key."""
     layer = next(
         (candidate for candidate in reversed(layers) if _has(candidate.data, entry.path)),
         layers[-1],
@@ -279,7 +278,7 @@ def _worded(error: ErrorDetails, config_entries: Iterable[Entry], layers: list[L
         None,
     )
     if entry is None:
-        # A rule about several options names them itself.
+        # The message of a rule about several options names them itself.
         place = "" if layers[0].origin == COMMAND_LINE else f"{layers[0].origin}: "
         return f"{place}{'.'.join(where)}: {message}" if where else message
     if error["type"] == "missing":
@@ -287,19 +286,19 @@ def _worded(error: ErrorDetails, config_entries: Iterable[Entry], layers: list[L
         return f"{entry.flag} is missing: give it, or `{key} = …` in the file of --config"
     within = "".join(f" {part}" for part in where[len(entry.path) :])
     value = error["input"]
-    excerpt = "" if isinstance(value, dict) else f" {str(value)[:MOST_SHOWN]}"
+    excerpt = "" if isinstance(value, dict) else f" {str(value)[:MAX_SHOWN]}"
     return f"{_place(entry, layers)}{within}{excerpt}: {message}"
 
 
 def toml_of(options: BaseModel) -> list[str]:
-    """Return the whole model as a file that `--config` reads. A None value gets a comment in place
-    of a line, since TOML has no word for it. Passwords are hidden."""
+    """Return the lines of a `--config` file with the whole model. A None value becomes a comment,
+    since TOML can't express it. Passwords are hidden."""
     return toml_lines(Redactor().value(options.model_dump(mode="json")))
 
 
 def signature_of(model: type[BaseModel], *, dry_run: bool) -> inspect.Signature:
-    """Return the parameters by which typer reads the command line of a model. Without a value each
-    is None (or an empty list): pydantic reports missing and wrong values."""
+    """Return the parameters with which typer reads the command line of a model. A parameter without
+    a value is None (or an empty list): pydantic reports missing and wrong values."""
     parameters = [_parameter(entry) for entry in entries(model)]
     names = [parameter.name for parameter in parameters]
     config = typer.Option(
@@ -343,7 +342,7 @@ def _parameter(entry: Entry) -> inspect.Parameter:
     written = [entry.flag, *([option.short] if option.short else [])]
     if kind is bool:
         side = (option.name or "").partition("/")[2] or f"--no-{entry.flag[2:]}"
-        # A switch that is off needs no option that turns it off.
+        # A switch that is off by default needs no option to turn it off.
         if entry.field.default is not False or "/" in (option.name or ""):
             written[0] = f"{written[0]}/{side}"
         annotation, metavar = bool | None, None
@@ -370,7 +369,7 @@ def _metavar(kind: Any) -> str:
 
 
 def _notes(entry: Entry) -> str:
-    """Return default and range as the help shows them."""
+    """Return the default and the range for the help text."""
     field, option = entry.field, entry.option
     notes: list[str] = []
     default = option.default if option.default is not None else _default(entry)
@@ -385,7 +384,7 @@ def _notes(entry: Entry) -> str:
                 low = f"{below}<"
             case Le(le=most):
                 high = f"<={most}"
-            case Lt(lt=above) if above != 2**63:  # The range of seeds is not worth a line of help.
+            case Lt(lt=above) if above != 2**63:  # not for the range of seeds
                 high = f"<{above}"
             case _:
                 pass
@@ -411,7 +410,7 @@ def call(
     preview: Callable[[Any], Iterable[str]] | None,
     arguments: dict[str, Any],
 ) -> None:
-    """Run a command with what typer read, or print what it would do."""
+    """Run a command with the arguments that typer read, or print what it would do."""
     file, dry_run = arguments.pop("config"), arguments.pop("dry_run", None)
     options = resolved(model, arguments, None if file is None else Path(file))
     if not dry_run or preview is None:

@@ -1,7 +1,7 @@
-"""Users' prompt files in place of shipped prompts: of a profile (`[prompts]`), of one run (`runtime
-ask --prompt`), or tried by `train prompts`.
+"""Users' prompt files that replace shipped prompts: in a profile (`[prompts]`), for one run
+(`runtime ask --prompt`), or tried by `train prompts`.
 
-A file is read here, and checked by `loopline.agents.prompts.parse_replacement_prompt`.
+This module reads a file; `loopline.agents.prompts.parse_replacement_prompt` checks it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ MAX_BYTES_PER_CHAR = 4
 
 
 def prompt_content(path: Path) -> str:
-    """Read the text of a file. Raises `InvalidPrompt`, a ValueError, for one that is missing, is
-    not UTF-8 or is longer than any prompt may be; a huge file is not read to its end."""
+    """Read the text of a file. Raises `InvalidPrompt`, a ValueError, if the file is missing, is not
+    UTF-8 or exceeds the maximum length of a prompt. A huge file is not read to its end."""
     limit = MAX_PROMPT_FILE_CHARS * MAX_BYTES_PER_CHAR
     try:
         raw = read_bounded_file(path, limit)
@@ -39,7 +39,7 @@ def prompt_content(path: Path) -> str:
 
 
 def shipped_prompt(name: str) -> Prompt:
-    """Raises `UnknownName` with the nearest name."""
+    """Raises `UnknownName` with the closest name."""
     # Imported here, since it loads every role, which few processes need.
     from loopline.agents.roles import all_prompts
 

@@ -18,8 +18,8 @@ SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 """Names whose values are never shown. `api_key_env` holds a variable's *name* and stays readable,
-as do all values of a table such as `headers_env`, and counts such as `max_tokens`, whose plural is
-excepted below."""
+as do all values of a table such as `headers_env`, and counts such as `max_tokens`: the next pattern
+excludes their plural."""
 
 _NOT_SECRET = re.compile(rf"{_WORD_BEGINS}tokens$", re.IGNORECASE)
 
@@ -27,7 +27,7 @@ _SECRET_WORD = (
     r"(?:password|passwd|passphrase|secret|token|api[_-]?key|apikey|access[_-]?key|account[_-]?key"
     r"|private[_-]?key|authorization|credential)s?"
 )
-# In parts with separators, or in one: `clientSecret`, `PGPASSWORD`.
+# Words with separators, or written together: `clientSecret`, `PGPASSWORD`.
 _NAME_IN_TEXT = (
     r"(?<![A-Za-z0-9])(?!(?:[A-Za-z0-9]{1,32}[_-]){0,4}[A-Za-z0-9]{0,32}tokens\b)"
     rf"(?:[A-Za-z0-9]{{1,32}}[_-]){{0,4}}[A-Za-z0-9]{{0,32}}?{_SECRET_WORD}"
@@ -45,15 +45,15 @@ _HEADER = (
 _IN_TEXT = tuple(
     (re.compile(pattern), hidden)
     for pattern, hidden in (
-        # A URL's user and password.
+        # The user and password of a URL.
         (r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s:/@]{0,256}):[^\s/]{0,1024}@", rf"\1:{HIDDEN}@"),
-        # … or its token alone, and those that are its path.
+        # … or only a token, and tokens in the path of a URL.
         (r"(\b[a-z][a-z0-9+.-]{0,30}://)[^\s:/@?#]{20,256}@", rf"\1{HIDDEN}@"),
         (r"(\bhooks\.slack\.com/services/)[A-Za-z0-9/_-]{8,}", rf"\1{HIDDEN}"),
         # `--token=…`, `?api_key=…`, `OPENAI_API_KEY=…`
         (rf"(?i)({_NAME_IN_TEXT}=)[\"']?{_SCHEME}[^\s&\"',;)}}\]]+", rf"\1{HIDDEN}"),
         (r"(?i)([?&](?:key|(?:[a-z]{1,9}-){0,3}sig(?:nature)?|auth)=)[^\s&\"'#]+", rf"\1{HIDDEN}"),
-        # `token = …` and `password: …`, where what follows looks like one and not like a word.
+        # `token = …` and `password: …`, if the value looks like a secret and not like a word.
         (
             rf"(?i)({_NAME_IN_TEXT}(?:\s{{1,3}}=\s{{0,3}}|:\s{{1,3}}))"
             r"(?=[^\s\"',;]{0,99}[0-9])[^\s\"',;]{8,}",
@@ -75,7 +75,7 @@ _IN_TEXT = tuple(
         (r"(?i)(\bapi[ _-]key\s{1,3}[\"'])[^\s\"']{8,}", rf"\1{HIDDEN}"),
         (r"(?i)(\btoken\s)[0-9a-f]{40}\b", rf"\1{HIDDEN}"),
         (r"(?i)\b(bearer\s{1,3})[A-Za-z0-9._~+/=-]{8,}", rf"\1{HIDDEN}"),
-        # Keys by their look: of OpenAI and others, of hubs and forges, of clouds, and JWTs.
+        # Keys by their format: of OpenAI and others, of hubs and forges, of clouds, and JWTs.
         (rf"\b{_KEY_PREFIX}[A-Za-z0-9_-]{{12,}}", HIDDEN),
         (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[0-9A-Za-z_-]{30,}", HIDDEN),
         (
@@ -91,13 +91,13 @@ _IN_TEXT = tuple(
         (r"\beyJ[\w-]{8,4096}\.[\w-]{8,4096}\.[\w-]{8,}", HIDDEN),
     )
 )
-"""Bound of every repetition that something must follow: a foreign text may be a megabyte of what
-begins like a secret."""
+"""Patterns of secrets in a text, with their replacements. A repetition that something must follow
+is bounded: a foreign text may be a megabyte that starts like a secret."""
 _PERHAPS = re.compile(rf"[=:\s/]|\b{_KEY_PREFIX}|AKIA|ASIA|AIza|eyJ|ya29|SG\.|dapi|SK")
-"""What each of these patterns has something of: most texts of a log (ids, names, levels) have
-nothing, and need not be searched ten times."""
+"""Finds a text that one of these patterns could match. Most texts of a log (ids, names, levels)
+don't match, and need not be searched ten times."""
 MIN_SECRET_CHARS = 6
-"""Least characters of a hidden value: a shorter one (an empty variable, `test`) would hide half of
+"""Minimum length of a hidden value: a shorter one (an empty variable, `test`) would hide half of
 every log line."""
 
 
@@ -107,7 +107,7 @@ def is_secret_name(name: str) -> bool:
 
 
 class Redactor:
-    """Hides the given values, and whatever looks like a key, in any text."""
+    """Hides the given values, and everything that looks like a key, in any text."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         longest_first = sorted(
@@ -129,8 +129,8 @@ class Redactor:
         return text
 
     def value(self, value: Any, name: str = "") -> Any:
-        """Return a JSON-like value with every secret hidden, recognized by its key's name or by its
-        form."""
+        """Return a JSON-like value with every secret hidden, recognized by its key's name or its
+        format."""
         if name and is_secret_name(name) and value not in (None, ""):
             return HIDDEN
         if isinstance(value, str):

@@ -1,7 +1,7 @@
 """The typed configuration of one deployment. `load` resolves it; `runtime config` prints it.
 
-Every process of a deployment gets the same resolved values: the supervisor resolves them once
-and hands them to its workers as a file, so that a worker never reads a profile of its own.
+Every process of a deployment gets the same resolved values: the supervisor resolves them once and
+passes them to its workers as a file, so that a worker never reads a profile itself.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ DEFAULT_PROFILE = "micro"
 SINGLE_KINDS = ("tool", "judge", "recorder", "jobs", "improve", "gateway")
 """Worker kinds that need neither roles nor models."""
 _checked: ContextVar[bool] = ContextVar("checked", default=False)
-"""Whether a supervisor has already checked the options. `BaseSettings` does not pass on the context
-of a validation."""
+"""Whether a supervisor has already checked the options. A context variable, since `BaseSettings`
+does not pass on the context of a validation."""
 
 
 def _concurrency_substitute(kind: str, worker: WorkerSettings) -> str:
-    """Name the setting that limits the concurrent work of a worker kind whose `concurrency` was set
-    without effect; empty for others."""
+    """Name the setting that limits the concurrent work of a worker kind whose `concurrency` setting
+    has no effect; empty for other kinds."""
     if worker.concurrency == WorkerSettings.model_fields["concurrency"].default:
         return ""
     if worker.models:
@@ -86,22 +86,22 @@ class Settings(BaseSettings):
     redis: RedisServerSettings = RedisServerSettings()
     """The Redis server that `runtime up` starts when `bus.redis_url` is not set."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)
-    """Pools of models by name."""
+    """Model pools by name."""
     policies: dict[str, str] = Field(default_factory=dict)
     """Role → policy that serves its completions: a pool, or pool/adapter."""
     tools: dict[SourceName, ToolSourceSettings] = Field(default_factory=dict)
-    """MCP servers and HTTP APIs whose tools the tool workers call."""
+    """MCP servers and HTTP APIs with tools that the tool workers call."""
     app: AppFile | None = None
-    """An app of one file, whose tools the tool workers run."""
+    """A one-file app whose tools the tool workers run."""
     sandbox: SandboxSettings = SandboxSettings()
-    """Settings by which the judge runs programs that models write."""
+    """Settings with which the judge runs programs that models write."""
     workers: dict[str, WorkerSettings] = Field(default_factory=dict)
     """Worker processes by kind."""
     workflow: str = "delegate"
     """Workflow of `runtime ask` when `--workflow` is not given."""
     options: dict[str, JsonObject] = Field(default_factory=dict)
-    """Workflow → options of its runs that do not choose them themselves. A text is JSON (`4`,
-    `true`) or else text, as in `runtime ask --option`."""
+    """Workflow → default options of its runs. A text is parsed as JSON (`4`, `true`) or else kept
+    as text, as in `runtime ask --option`."""
     prompts: dict[str, PromptFile] = Field(default_factory=dict)
     """Prompt → Markdown file that replaces it, as in `umi_planner = "planner.md"`."""
     supervisor: SupervisorSettings = SupervisorSettings()
@@ -119,10 +119,10 @@ class Settings(BaseSettings):
     improve: dict[str, ImproveOption] = Field(default_factory=dict)
     """Options of `train improve` by name, as in `max_usd = 5`, for the worker kind `improve`."""
     tenants: dict[str, TenantSettings] = Field(default_factory=dict)
-    """Tenants by name. A run's tenant is that of its key (`runtime keys create --tenant`), or of
-    its tag `tenant`, or else the id of its key."""
+    """Tenants by name. A run's tenant comes from its key (`runtime keys create --tenant`), or from
+    its tag `tenant`, or else is the id of its key."""
     gateway: GatewaySettings = GatewaySettings()
-    """OpenAI's API and this project's own over HTTP."""
+    """OpenAI's API and this project's own API over HTTP."""
 
     @classmethod
     def settings_customise_sources(
@@ -133,14 +133,14 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Ignore pydantic's own sources: `load` has read and merged every layer, and constructing
-        never looks at the environment."""
+        """Ignore pydantic's own sources: `load` has read and merged every layer, and the
+        constructor never reads the environment."""
         return (init_settings,)
 
     @field_validator("options", mode="after")
     @classmethod
     def _parse_text_options(cls, options: dict[str, JsonObject]) -> dict[str, JsonObject]:
-        """Parse options that come from a variable or from `--set`, which are always texts."""
+        """Parse options from a variable or from `--set`, which are always texts."""
         return {
             workflow: {name: option_value(value) for name, value in workflow_options.items()}
             for workflow, workflow_options in options.items()
@@ -219,14 +219,14 @@ class Settings(BaseSettings):
 
     @property
     def ready_seconds(self) -> float:
-        """Seconds that workers may take to be ready; a worker that starts a server has the server's
-        time."""
+        """Seconds that workers may take to be ready; a worker that starts a server may take the
+        server's start time."""
         servers = [model.serving.start_seconds for model in self.models.values() if model.managed]
         return max([self.supervisor.ready_seconds, *servers])
 
     @property
     def own_redis(self) -> bool:
-        """Whether the runtime starts the server itself."""
+        """Whether the runtime starts the Redis server itself."""
         return "redis_url" not in self.bus.model_fields_set
 
     def with_redis_url(self, url: str) -> Settings:
@@ -237,13 +237,12 @@ class Settings(BaseSettings):
         return self.model_copy(update={"bus": bus})
 
     def naming(self, keys: set[str]) -> Settings:
-        """Return the same values, with these settings of the bus marked as set."""
+        """Return the same settings, with the given bus settings marked as set."""
         bus = self.bus.naming(keys)
         return self.model_copy(update={"bus": bus})
 
     def to_json(self) -> str:
-        """Return all settings as JSON, secrets included: only ever written to files of mode
-        0600."""
+        """Return all settings as JSON, including secrets: write it only to files of mode 0600."""
         return self.model_dump_json(exclude_unset=False)
 
 
@@ -260,7 +259,7 @@ def _check_options(options: Mapping[str, JsonObject]) -> None:
 
 
 def chosen_profile(profile: str | None, environ: Mapping[str, str] | None = None) -> str:
-    """Return the given profile, else the environment's, else the default one."""
+    """Return the given profile, or else the environment's, or else the default profile."""
     environ = os.environ if environ is None else environ
     return profile or environ.get("LOOPLINE_PROFILE") or DEFAULT_PROFILE
 
@@ -299,7 +298,7 @@ def load_for_remote_deployment(
     redis_url: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """The settings of a deployment on another machine, overridden by those that this machine names.
+    """Load a remote deployment's settings, overridden by the settings of this machine.
 
     Raises `ConfigError` as `load` does.
     """
@@ -320,8 +319,8 @@ def load_for_running_deployment(
     overrides: Iterable[str] = (),
 ) -> Settings:
     """Load the settings that a deployment was started with, or another profile on its bus, with the
-    overrides on top. Neither that profile nor the environment changes where the bus is: a process
-    with another prefix would miss the deployment without notice, and a shared value that differs is
+    overrides on top. Neither that profile nor the environment changes the bus's address and prefix:
+    a process with another prefix would silently miss the deployment. A shared value that differs is
     refused at the join.
 
     Raises `ConfigError` as `load` does.
@@ -344,8 +343,8 @@ def load_for_running_deployment(
 
 
 def configured_redis_url(profile: str | None, overrides: Iterable[str]) -> str | None:
-    """Return the bus that a profile, the environment or an override names; `None` if none does.
-    Raises `ConfigError` when one of them can't be read.
+    """Return the URL of the bus from a profile, the environment or an override; `None` if none sets
+    it. Raises `ConfigError` if one of them can't be read.
     """
     layers = [
         *(profile_layers(profile) if profile else ()),
@@ -357,7 +356,7 @@ def configured_redis_url(profile: str | None, overrides: Iterable[str]) -> str |
 
 
 def environment_names_bus() -> bool:
-    """Whether a variable sets a value of the bus."""
+    """Whether an environment variable sets a value of the bus."""
     return bool(environment_layer(Settings, os.environ).data.get("bus"))
 
 
@@ -387,8 +386,8 @@ def parse(text: str) -> Settings:
 
 
 def load_resolved_file(path: Path) -> Settings:
-    """Read settings from a file that the supervisor wrote. The user did not choose them: the
-    deployment's later agreements override them. Raises `ConfigError`."""
+    """Read settings from a file that the supervisor wrote. They don't count as chosen by the user,
+    so the deployment's later agreements override them. Raises `ConfigError`."""
     try:
         return parse(path.read_text()).naming(set())
     except OSError as error:

@@ -1,8 +1,8 @@
 """Changes the number of shards of a running deployment.
 
-A run lives in one shard for good, so nothing may be on the bus when their number changes: admission
-is closed, what is in flight is waited for, and only then another number is agreed on. The workers
-join again by themselves; a client that runs on is told to start again at its next run.
+A run stays in one shard, so the bus must be empty when the number of shards changes:
+`change_shards` closes admission, waits for everything in flight, and then agrees on the new number.
+The workers rejoin by themselves. A client that keeps running is told to restart at its next run.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from loopline.bus.keys import Keys
 from loopline.runtime.errors import UserError
 
 LOOK_SECONDS = 0.5
-"""Seconds between two looks; each look keeps admission closed for much longer."""
+"""Seconds between two checks; each check keeps admission closed for much longer."""
 
 
 async def change_shards(
     bus: Bus, wanted: int, *, wait: float, say: Callable[[str], None]
 ) -> tuple[int, int]:
-    """Change the number of shards, and return the numbers before and after. Raises `UserError` when
-    the messages on the bus are not done in `wait` seconds; then admission opens again and nothing
-    was changed. A process that is killed here leaves admission closed for ten seconds and changes
-    nothing, or has changed everything.
+    """Change the number of shards, and return the old and the new number. Raises `UserError` if the
+    messages on the bus are not done within `wait` seconds; then admission opens again and nothing
+    has changed. If this process is killed, admission stays closed for ten seconds, and either
+    nothing or everything has changed.
     """
     before = bus.settings.shards
     if before == wanted:
@@ -46,13 +46,15 @@ async def change_shards(
                 )
             await asyncio.sleep(LOOK_SECONDS)
         shared = {**bus.agreement.shared, "shards": wanted}
-        if not await replace(bus.redis, bus.keys, bus.agreement.epoch, shared, beside_workers=True):
+        if not await replace(
+            bus.redis, bus.keys, bus.agreement.epoch, shared, with_workers_present=True
+        ):
             raise UserError(
                 "somebody else has changed the settings of this deployment meanwhile",
                 hint="look with `runtime status`, then ask again.",
             )
         before_keys = Keys(bus.settings.prefix, before)
-        await budgets.split_anew(bus.redis, before_keys, Keys(bus.settings.prefix, wanted))
+        await budgets.redistribute(bus.redis, before_keys, Keys(bus.settings.prefix, wanted))
         agreed = await read(bus.redis, bus.keys)
         if agreed is not None:
             await publish_epoch(bus.redis, keys.all_shards(), agreed.epoch)
@@ -63,7 +65,7 @@ async def change_shards(
 
 
 async def _close_admission(bus: Bus, keys: Keys, shards: int) -> InFlight:
-    """Keep admission closed; return what is still on the bus."""
+    """Keep admission closed; return the work that is still on the bus."""
     for shard in keys.all_shards():
         await bus.redis.set(shard.closed, b"", px=CLOSED_MS)
     return await in_flight(bus.redis, keys.prefix, shards)

@@ -1,10 +1,10 @@
-"""The settings of a deployment that are shared on its bus: a worker on another machine has the
-same, or is refused.
+"""The settings that a deployment shares on its bus: a worker on another machine must have the same
+settings, or is refused.
 
-Written by the first that joins (`loopline.bus.agreement`): the profile's name and all that its
-workers must have in common, without a secret. What concerns a machine alone (threads, devices, how
-much at once, logs) is each machine's own. Local files are named by their whole path: a relative one
-would be another file elsewhere.
+The first process that joins writes them (`loopline.bus.agreement`): the profile's name and
+everything that the workers must have in common, without secrets. Each machine has its own settings
+for threads, devices, concurrency and logs. Local files have absolute paths: a relative path would
+name another file elsewhere.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OF_ONE_MACHINE = {
     "workers": frozenset({"count", "concurrency"}),
     "prompts": frozenset({"path"}),
 }
-"""Keys of each table of a section that may differ."""
+"""Keys, by section, that may differ between machines in each of the section's tables."""
 
 Tree = dict[str, Any]
 
@@ -61,9 +61,10 @@ class SharedConfiguration:
     """Digest of the settings that must not differ and are not the defaults."""
     values: Tree
     """Sections of the configuration that differ from the defaults; paths are absolute, secrets
-    hidden. A program that does not know a setting yet can read them as long as nobody sets it."""
+    hidden. A program that does not know a new setting yet can read the sections unless that setting
+    is set."""
     defaults: Tree = field(default_factory=dict[str, Any])
-    """Default values of whole sections, since two programs may have different defaults."""
+    """The sections with their defaults, since two programs may have different defaults."""
 
     def text(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
@@ -80,7 +81,7 @@ def shared_configuration(settings: Settings, profile: str) -> SharedConfiguratio
 
 
 def _public(dump: Tree) -> Tree:
-    """Return the shared sections of a dump, whole or only the chosen values."""
+    """Return the shared sections of a dump, with absolute paths and without passwords."""
     values = {name: value for name, value in dump.items() if name in _SECTIONS}
     for model in values.get("models", {}).values():
         if model["engine"] in ("torch", "llama_cpp", "vllm", "sglang"):
@@ -101,7 +102,7 @@ def _public(dump: Tree) -> Tree:
 
 
 def _absolute_path(name: str) -> str:
-    """Return the absolute path of a file or folder that exists here; anything else unchanged."""
+    """Return the absolute path of a file or folder that exists here; other names unchanged."""
     return str(Path(name).resolve()) if Path(name).exists() else name
 
 
@@ -125,8 +126,8 @@ def _drop_local_keys(values: Tree) -> Tree:
 
 
 def differences(here: SharedConfiguration, there: SharedConfiguration) -> Iterator[str]:
-    """Yield one sentence for each key that differs. A key that the other program does not know
-    does not count, as long as it has its own program's default."""
+    """Yield one sentence for each key that differs. A key that the other program does not know is
+    ignored as long as it has the default of its own program."""
     local_values, deployment_values = _comparable(here, there), _comparable(there, here)
     for key in sorted({*local_values, *deployment_values}):
         if local_values.get(key, _ABSENT) != deployment_values.get(key, _ABSENT):
@@ -138,7 +139,7 @@ def differences(here: SharedConfiguration, there: SharedConfiguration) -> Iterat
 
 
 def _comparable(mine: SharedConfiguration, other: SharedConfiguration) -> dict[str, object]:
-    """Settings to compare by key: all chosen ones, and the defaults that both programs know."""
+    """Return the settings to compare: all chosen ones, and the defaults that both programs know."""
     named_values = dict(_leaves(_drop_local_keys(mine.values)))
     known_there = {key for key, _ in _leaves(_drop_local_keys(other.defaults or other.values))}
     defaults = _leaves(_drop_local_keys(mine.defaults))
@@ -163,7 +164,7 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def configuration_of(agreement: Agreement) -> SharedConfiguration | None:
-    """Return the shared settings of a deployment; None if nobody has written them yet."""
+    """Return the shared settings of a deployment; None if no process has written them yet."""
     text = agreement.fields.get(CONFIGURATION)
     if text is None:
         return None
@@ -173,8 +174,8 @@ def configuration_of(agreement: Agreement) -> SharedConfiguration | None:
 
 
 def read_from(bus: BusSettings) -> SharedConfiguration | None:
-    """Read the configuration of the deployment behind a bus; None where it has published none, or
-    can't be reached: the join then says why."""
+    """Read the configuration of the deployment behind a bus; None if it has published none or can't
+    be reached, in which case the join reports the reason."""
     agreements: list[Agreement | None] = []
 
     def ask() -> None:
@@ -183,7 +184,7 @@ def read_from(bus: BusSettings) -> SharedConfiguration | None:
         except (RedisError, OSError):
             agreements.append(None)
 
-    # In a thread: the caller may be in an event loop of its own.
+    # In a thread, because the caller may be in an event loop.
     asking = threading.Thread(target=ask)
     asking.start()
     asking.join()
@@ -191,7 +192,7 @@ def read_from(bus: BusSettings) -> SharedConfiguration | None:
 
 
 def require_same(here: SharedConfiguration, there: SharedConfiguration) -> None:
-    """Raises `UserError` naming every key that differs, with both values."""
+    """Raises `UserError` that lists every key that differs, with both values."""
     if (here.digest, here.defaults) == (there.digest, there.defaults):
         return
     mismatches = list(differences(here, there))
@@ -206,7 +207,7 @@ def require_same(here: SharedConfiguration, there: SharedConfiguration) -> None:
 
 
 def require_passwords(settings: Settings) -> None:
-    """Raises `UserError` for an address whose password is neither on the bus nor here."""
+    """Raises `UserError` for a URL whose password is neither on the bus nor here."""
     for pool, model in settings.models.items():
         if model.base_url and f"{HIDDEN}@" in model.base_url:
             raise UserError(
@@ -223,14 +224,14 @@ def store_identity(store: Path) -> str:
     if not file.exists():
         mine = file.with_name(f".identity.{os.getpid()}")
         write_atomic(mine, uuid.uuid4().hex)
-        with suppress(FileExistsError):  # another recorder of the same folder was quicker
+        with suppress(FileExistsError):  # another recorder of the same folder was faster
             os.link(mine, file)
         mine.unlink()
     return f"{file.read_text().strip()} {socket.gethostname()}:{store.resolve()}"
 
 
 def require_same_store(agreement: Agreement, store: str) -> None:
-    """Raises `UserError` where the deployment's runs are recorded in another store."""
+    """Raises `UserError` if the deployment's runs are recorded in another store."""
     recorded_store = agreement.fields.get(STORE, store)
     if recorded_store.partition(" ")[0] != store.partition(" ")[0]:
         raise UserError(
@@ -244,8 +245,8 @@ def require_same_store(agreement: Agreement, store: str) -> None:
 
 
 def claims_of(settings: Settings, profile: str, state: StateDirectory | None) -> Mapping[str, str]:
-    """Return the entries that the first process writes about the deployment; with `state`, also
-    where its recorder writes."""
+    """Return the entries that the first process writes about the deployment; with `state`, also its
+    recorder's store."""
     claims = {CONFIGURATION: shared_configuration(settings, profile).text()}
     if state is not None:
         claims[STORE] = store_identity(state.store)

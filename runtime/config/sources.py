@@ -1,9 +1,9 @@
-"""Reads the configuration layer by layer, and records where each key was written.
+"""Reads the configuration layer by layer, and records the source of each key.
 
 Lowest first: the defaults in the code, the profile (and what it `extends`), the environment
-(`LOOPLINE_BUS__LEASE_SECONDS=5`), `--set bus.lease_seconds=5`. Each layer is checked for
-unknown keys on its own, *before* the layers are merged: only then can an error say which file,
-variable or option holds the typo.
+(`LOOPLINE_BUS__LEASE_SECONDS=5`), `--set bus.lease_seconds=5`. Each layer is checked for unknown
+keys *before* the layers are merged, so that an error can name the file, variable or option with the
+typo.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ ENV_OUTSIDE_CONFIG = frozenset(
         PARENT_VARIABLE,
     }
 )
-"""Variables with our prefix that are not configuration keys: where state and data sets are, which
-profile to use, what `compose.yaml` reads, and what a supervisor passes to its workers."""
+"""Variables with our prefix that are not configuration keys: the places of state and data sets, the
+profile, variables of `compose.yaml`, and values that a supervisor passes to its workers."""
 
 MAX_EXTENDS = 8
 MAX_CONFIG_BYTES = 1 << 20
@@ -58,7 +58,7 @@ class Layer:
     origin: str
     data: Tree
     names: Mapping[str, str] | None = None
-    """How the user spelled each dotted key, where that differs (environment variables)."""
+    """The user's spelling of each dotted key, if it differs (environment variables)."""
 
     def spell_key(self, path: tuple[str, ...]) -> str:
         dotted = ".".join(path)
@@ -72,9 +72,9 @@ class Layer:
 
 
 def profile_layers(profile: str) -> list[Layer]:
-    """A profile by name, or a TOML file by path, below it what it `extends`; lowest first.
+    """Return a profile (a name or a TOML file) and the profiles that it `extends`, lowest first.
 
-    Raises `ConfigError` when it can't be found, isn't TOML, or extends itself.
+    Raises `ConfigError` if a profile can't be found, isn't TOML, or extends itself.
     """
     layers: list[Layer] = []
     wanted: str | None = profile
@@ -98,7 +98,7 @@ def profile_layers(profile: str) -> list[Layer]:
 
 
 def _resolve_prompt_paths(data: Tree, folder: Path) -> None:
-    """Resolve prompt files relative to the profile's folder, since both travel together."""
+    """Resolve prompt files relative to the profile's folder, since they are copied together."""
     prompts = data.get("prompts")
     if isinstance(prompts, dict):
         for name, file in cast(Tree, prompts).items():
@@ -138,7 +138,7 @@ def _profile_path(wanted: str, folder: Path) -> Path:
 
 
 def read_toml(path: Path) -> Tree:
-    """Raises `ConfigError` for what isn't TOML, and `OSError`."""
+    """Read a TOML file. Raises `ConfigError` if it isn't TOML, and `OSError`."""
     raw = path.read_bytes()
     if len(raw) > MAX_CONFIG_BYTES:
         raise ConfigError(f"{path}: {len(raw)} bytes is too long for a configuration file")
@@ -155,8 +155,8 @@ def _display_path(path: Path) -> str:
 
 
 def environment_layer(settings: type[BaseSettings], environ: Mapping[str, str]) -> Layer:
-    """Every `LOOPLINE_*` variable. One that belongs to no key of the configuration is kept, so
-    that the check for unknown keys finds it."""
+    """Return the layer of all `LOOPLINE_*` variables. A variable that doesn't match a configuration
+    key is kept, so that the check for unknown keys finds it."""
     names: dict[str, str] = {}
     stray: Tree = {}
     for name in environ:
@@ -193,8 +193,8 @@ class _Environment(EnvSettingsSource):
 
 
 def override_layer(assignments: Iterable[str]) -> Layer:
-    """`--set key=value` options. A value that begins with `[` or `{` is JSON; `null` is None; the
-    rest is text that the key's type parses."""
+    """Return the layer of the `--set key=value` options. A value that starts with `[` or `{` is
+    JSON, `null` is None, and everything else is text that the key's type parses."""
     data: Tree = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
@@ -260,7 +260,7 @@ def _unknown_in_field(
 
 
 def _nested_model(annotation: Any) -> tuple[str, type[BaseModel] | None]:
-    """Whether a field holds a model, or a table of models, and which."""
+    """Return whether a field contains a model or a table of models, and which model."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "model", annotation
     if get_origin(annotation) is dict:
@@ -278,7 +278,7 @@ def _nested_model(annotation: Any) -> tuple[str, type[BaseModel] | None]:
 def _nearest_key(
     root: type[BaseModel], model: type[BaseModel], path: tuple[str, ...]
 ) -> str | None:
-    """Return the nearest valid key of the same table, else the nearest of any table."""
+    """Return the closest valid key of the same table, or else the closest of any table."""
     same_table = difflib.get_close_matches(path[-1], list(model.model_fields), n=1, cutoff=0.6)
     if same_table:
         return ".".join((*path[:-1], same_table[0]))
@@ -289,7 +289,7 @@ def _nearest_key(
 
 
 def key_paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yield every dotted key; the names in a table of models are written `<name>`."""
+    """Yield every dotted key; names in a table of models are written `<name>`."""
     for name, field in model.model_fields.items():
         dotted = f"{prefix}{name}"
         kind, inner = _nested_model(field.annotation)
@@ -312,7 +312,7 @@ def key_descriptions(model: type[BaseModel], prefix: str = "") -> Iterator[tuple
 
 
 def _type_text(annotation: Any) -> str:
-    """Return a type as an annotation writes it, without its validators."""
+    """Return a type as written in an annotation, without its validators."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _type_text(arguments[0])
@@ -327,7 +327,7 @@ def _type_text(annotation: Any) -> str:
 
 
 def merge_layers(layers: Iterable[Layer]) -> Tree:
-    """Merge layers: later ones win, key by key; lists are replaced whole."""
+    """Merge layers key by key: later layers win, and lists are replaced as a whole."""
     result: Tree = {}
     for layer in layers:
         _merge_into(result, layer.data)
@@ -362,8 +362,8 @@ def origin_of(layers: Iterable[Layer], path: tuple[str, ...]) -> str:
 
 
 def toml_lines(table: Tree, path: tuple[str, ...] = ()) -> list[str]:
-    """Write a tree of JSON values as TOML. A comment replaces None, which TOML lacks, and says that
-    the key is not set."""
+    """Write a tree of JSON values as TOML. A comment that the key is not set replaces None, which
+    TOML lacks."""
     plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
     lines: list[str] = []
     if path and (plain or not table):
@@ -389,5 +389,5 @@ def _toml_value(value: Any) -> str:
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml_value, cast(list[Any], value)))}]"
-    # A JSON text is also a TOML text, but for the surrogates of its escapes and a bare DEL.
+    # A JSON text is also a TOML text, except for escaped surrogates and a bare DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,10 +1,10 @@
-"""The state directory of one deployment on this machine, and who owns it.
+"""The state directory of one deployment on this machine, and its owner.
 
 `.loopline/` in the working directory, or `LOOPLINE_STATE`. Layout: `redis/` (append-only
-file, configuration), `logs/`, `store/` (Parquet), `jobs/`, `problems/` (what the judge knows),
-`resolved.json` (the configuration in force), `gateway.key` (a caller's key),
-`metrics-targets.json` (where the workers serve their metrics), `run.json` (who runs
-it), `lock` (held by that process for as long as it lives).
+file, configuration), `logs/`, `store/` (Parquet), `jobs/`, `problems/` (the judge's problems),
+`resolved.json` (the configuration in force), `gateway.key` (a caller's key), `metrics-targets.json`
+(addresses of the workers' metrics), `run.json` (the process that runs it), `lock` (that process
+holds it as long as it lives).
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ MAX_SOCKET_PATH = 100
 """Linux allows 107 bytes in `sun_path` and macOS 103; a path beyond this goes to a short
 directory instead."""
 _LOOK_PAUSE = 0.001
-"""Seconds that others may look at the lock; more than a look takes."""
+"""Seconds between two attempts, longer than another process's check of the lock takes."""
 LOOK_SECONDS = 5.0
-"""Most seconds to wait for other processes that check the lock."""
+"""Maximum seconds to wait for other processes that check the lock."""
 
 
 class RunFile(BaseModel):
-    """Written when a deployment starts, removed when it has stopped. Mode 0600: the URL carries
-    the password."""
+    """The file that a deployment writes at its start and removes at its end. Mode 0600: the URL
+    contains the password."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     pid: int
     """Process id of the supervisor."""
     started: float
-    """Start in Unix seconds."""
+    """Start time in Unix seconds."""
     profile: str
     """Name of the profile, or the absolute path of its file."""
     redis_url: str
@@ -52,28 +52,30 @@ class RunFile(BaseModel):
     """Path of the supervisor's control socket."""
     version: str
     gateway: str | None = None
-    """Base URL of its gateways; None where it has none."""
+    """Base URL of the deployment's gateways; None without gateways."""
 
 
 class StateDirectory:
-    """Paths of the directory, and the lock that makes a single supervisor its owner."""
+    """The paths of the directory."""
 
     def __init__(self, path: Path) -> None:
-        # One name for one directory, whatever links lead to it: what a process says of its own
-        # working directory has none in it.
+        # One name per directory, even if symlinks lead to it: the working directory that a process
+        # reports contains no symlinks.
         self.path = Path(os.path.realpath(path))
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Raises `UserError` for a directory of another user."""
+        """Return the directory from the environment. Raises `UserError` if it belongs to another
+        user."""
         state = cls(Path(os.environ.get("LOOPLINE_STATE") or DEFAULT_STATE))
         state.require_own()
         return state
 
     def require_own(self) -> None:
-        """Raises `UserError` where the directory, or a file of it that commands go by, is another
-        user's: it names the process to end, the server to ask and the password to send, so anyone
-        who wrote it would have us do that. Root is asked no less: it has more to lose."""
+        """Raises `UserError` if the directory, or a file in it that commands rely on, belongs to
+        another user. These files name the process to stop, the server to ask and the password to
+        send, so another user's files could misdirect a command. The check applies to root too: root
+        has more to lose."""
         for path in (
             self.path, self.run_file, self.resolved, self.lock_file, self.gateway_key
         ):  # fmt: skip
@@ -126,7 +128,7 @@ class StateDirectory:
         return self.path / "resolved.json"
 
     def resolved_settings_file_of(self, kind: str) -> Path:
-        """The same for one kind of worker, with a separate user on the bus."""
+        """The resolved settings for one kind of worker, which has its own user on the bus."""
         return self.path / f"resolved-{kind}.json"
 
     @property
@@ -142,7 +144,7 @@ class StateDirectory:
         return self.logs / "supervisor.log"
 
     def create(self) -> None:
-        """Raises `UserError` when the directory can't be made or written to."""
+        """Create the directory. Raises `UserError` if it can't be created or written to."""
         try:
             for folder in (self.path, self.redis, self.logs, self.store, self.jobs):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -157,8 +159,9 @@ class StateDirectory:
             ) from error
 
     def socket(self, name: str) -> Path:
-        """Path to bind a unix socket of this deployment to: inside the directory, or, when that
-        path is too long for a socket, in a private directory under the system's temporary one."""
+        """Return the path for a Unix socket of this deployment: inside the directory, or, if that
+        path is too long for a socket, in a private directory under the system's temporary
+        directory."""
         inside = self.path / name
         if len(os.fsencode(inside)) <= MAX_SOCKET_PATH:
             return inside
@@ -173,14 +176,14 @@ class StateDirectory:
         return short / name
 
     def running(self) -> RunFile | None:
-        """Return the process that runs this deployment; `None` if there is none (a stale file does
-        not count)."""
+        """Return the run file of the process that runs this deployment; `None` if there is none (a
+        stale file does not count)."""
         run_info = self._read_run_file()
         return run_info if run_info is not None and self._is_locked() else None
 
     def holder(self) -> str | None:
-        """Return the pid of the supervisor that has the lock, also before it runs; `None` when
-        nobody has it."""
+        """Return the pid of the supervisor that holds the lock, also before it is running; `None`
+        if the lock is free."""
         return (self.lock_file.read_text().strip() or "unknown") if self._is_locked() else None
 
     def _read_run_file(self) -> RunFile | None:
@@ -213,11 +216,11 @@ def _user(number: int) -> str:
 
 
 class StateLock:
-    """Held by the supervisor. The kernel releases it when the process dies, however it dies, so
-    it can't become stale; a pid file could."""
+    """The supervisor's lock. The kernel releases it when the process dies for any reason, so it
+    can't become stale; a pid file could."""
 
     def __init__(self, state: StateDirectory) -> None:
-        """Raises `UserError` where another deployment runs in the directory."""
+        """Take the lock. Raises `UserError` if another deployment runs in the directory."""
         self._state = state
         self._lock = FileLock(state.lock_file, mode=0o600)
         if not _try_lock(self._lock):
@@ -227,7 +230,7 @@ class StateLock:
                 hint="`runtime status` shows it and `runtime down` stops it; for a second one"
                 " set LOOPLINE_STATE to another directory.",
             )
-        # The file of a killed supervisor: from now on the lock is held, and would vouch for it.
+        # Remove the run file of a killed supervisor: under our lock, it would look valid.
         state.run_file.unlink(missing_ok=True)
         state.lock_file.write_text(str(os.getpid()))
 
@@ -241,9 +244,9 @@ class StateLock:
 
 
 def _try_lock(lock: FileLock) -> bool:
-    """False where another supervisor has the lock. Anyone who only looks (`running`, `holder`)
-    shares it for an instant, which must not be taken for a supervisor. Raises `UserError` where
-    such a process stands still."""
+    """Take the lock; return False if another supervisor holds it. A process that only checks
+    (`running`, `holder`) shares the lock for an instant and must not be mistaken for a supervisor.
+    Raises `UserError` if such a process hangs."""
     give_up = time.monotonic() + LOOK_SECONDS
     while True:
         try:
@@ -261,7 +264,7 @@ def _try_lock(lock: FileLock) -> bool:
 
 
 def read_json(path: Path) -> object:
-    """Read a small JSON file; `None` when it does not exist."""
+    """Read a small JSON file; `None` if it does not exist."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:

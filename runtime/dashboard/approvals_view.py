@@ -20,7 +20,7 @@ _TIME = "%Y-%m-%d %H:%M"
 
 @dataclass(frozen=True)
 class ApprovalRow:
-    """A request as the page shows it."""
+    """A request as shown on the page."""
 
     id: str
     run_id: str
@@ -61,7 +61,7 @@ class ApprovalsView:
         return [approval_row(approval) for approval in await self._frame.client.approvals()]
 
     async def _decide(self, request: Request, viewer: Viewer, form: dict[str, str]) -> Response:
-        """Decide on the request that the page has shown, identified by its digest."""
+        """Decide on the request that the page showed, identified by its digest."""
         require_change(viewer)
         decision = {"approve": "approved", "deny": "denied"}.get(form.get("decision", ""))
         if decision is None:
@@ -78,13 +78,13 @@ class ApprovalsView:
             by=f"{name} ({key})" if name else key,
             reason=form.get("reason", "").strip(),
         )
-        # Back to the page with the form: the list, or the run's page.
+        # Return to the page with the form: the list, or the run's page.
         is_of_run = form.get("place") == "run"
         return self._frame.go_to(f"/runs/{approval.waiting.run_id}" if is_of_run else "/approvals")
 
 
 def approval_row(approval: PendingApproval) -> ApprovalRow:
-    """Row of the page for an approval."""
+    """Return the page's row for an approval."""
     request, wait = approval.request, approval.waiting.wait
     return ApprovalRow(
         id=approval.id,

@@ -1,4 +1,4 @@
-"""Benchmarks of the folder of results: the list, their course over time, and comparisons of two."""
+"""Benchmarks of the results folder: the list, their history, and comparisons of two."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from loopline.workers.isolated_python import OWN_PYTHON
 MAX_SHOWN = 200
 COMPARE_SECONDS = 120.0
 _COMPARISONS = 32
-"""Most comparisons that are cached: the same two folders give the same figures."""
+"""Maximum number of cached comparisons: the same two folders always yield the same numbers."""
 _DAY_SECONDS = 86_400
-# Headers of another program's page: it may run its own script, under its own policy, and has no
-# access to this site.
+# Headers of a page from another program: the page may run its own script under its own policy,
+# without access to this site.
 _REPORT_HEADERS = {
     **HEADERS,
     "content-security-policy": "sandbox allow-scripts allow-popups; frame-ancestors 'none'",
@@ -93,7 +93,7 @@ class BenchmarksView:
             return folders, await asyncio.to_thread(self._reader.read, folders.benchmarks)
 
     async def _known(self, folder: str) -> BenchmarkResult:
-        """Return the benchmark of that folder, which must be on the list. Raises `InputError`."""
+        """Return the benchmark of a folder, which must be on the list. Raises `InputError`."""
         _, results = await self._results()
         for result in results:
             if result.folder == folder:
@@ -131,7 +131,7 @@ class BenchmarksView:
     async def _comparison(
         self, first: BenchmarkResult, second: BenchmarkResult
     ) -> list[dict[str, Any]]:
-        """Compare two folders with `bench compare`, in a separate process: it belongs to a higher
+        """Compare two folders with `bench compare` in a separate process: it belongs to a higher
         layer than the dashboard, and keeps a processor busy for a while."""
         pair = [str(self._root / result.folder) for result in (first, second)]
         stamp = tuple((path, (Path(path) / "items.jsonl").stat().st_mtime_ns) for path in pair)
@@ -160,7 +160,7 @@ async def _bench_compare(pair: Sequence[str]) -> list[dict[str, Any]]:
     except TimeoutError:
         raise UserError(f"the comparison took more than {COMPARE_SECONDS:g} s") from None
     finally:
-        # Also when the viewer has left the page.
+        # Also if the viewer has left the page.
         if process.returncode is None:
             process.kill()
             await process.wait()
@@ -171,7 +171,7 @@ async def _bench_compare(pair: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def courses(results: Sequence[BenchmarkResult]) -> list[Course]:
-    """Plot the accuracy of each arm over time, for each benchmark that was run more than once."""
+    """Plot the accuracy of each arm over time for each benchmark that was run more than once."""
     groups: dict[tuple[str, str], list[BenchmarkResult]] = {}
     for result in reversed(results):
         if result.arms:

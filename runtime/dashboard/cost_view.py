@@ -40,13 +40,13 @@ _NAMES: Mapping[Grouping, str] = {
     "tag": "without a tag",
     "key": "without a key",
 }
-"""Titles of lines without a name."""
+"""Titles for lines without a name."""
 _HEIGHT, _LEFT, _BOTTOM, _TOP = 210.0, 62.0, 44.0, 12.0
 
 
 @dataclass(frozen=True)
 class CostRow:
-    """A line as the table shows it."""
+    """A line as shown in the table."""
 
     name: str
     dollars: str
@@ -64,7 +64,7 @@ class CostView:
         self._frame = frame
         self._store = state.store
         self._turn = asyncio.Lock()
-        """Lock that allows one query at a time: each may take the memory that it is allowed."""
+        """Allows one query at a time: each may use its full memory limit."""
 
     def routes(self) -> list[Route]:
         return [Route("/cost", self._frame.page(self._page), methods=["GET"])]
@@ -112,8 +112,8 @@ class CostView:
 
 
 def period(fields: Mapping[str, str], now: float) -> tuple[float, float]:
-    """Return the first and the last day that a form asks for, as the Unix seconds of their
-    beginnings. Raises `InputError`."""
+    """Return the first and the last day of a form, as the Unix seconds of their starts. Raises
+    `InputError`."""
     today = now - now % DAY_SECONDS
     last = _day(fields, "until", today)
     first = _day(fields, "since", last - (DEFAULT_DAYS - 1) * DAY_SECONDS)
@@ -135,7 +135,7 @@ def _day(fields: Mapping[str, str], name: str, default: float) -> float:
 
 
 def grouping(fields: Mapping[str, str]) -> Grouping:
-    """Grouping of the table's sums. Raises `InputError`."""
+    """Return the grouping of the table's sums. Raises `InputError`."""
     name = fields.get("by") or "model"
     for known_grouping in GROUPINGS:
         if name == known_grouping:
@@ -177,7 +177,7 @@ def _axis_dollars(dollars: float) -> str:
 
 
 def days_plot(days: Sequence[CostLine], first: float, last: float) -> str:
-    """Plot the dollars of each day; tokens where nothing has a price. Empty without a call."""
+    """Plot the dollars of each day, or tokens if nothing has a price. Empty without calls."""
     if not days:
         return ""
     priced = any(line.micro_dollars for line in days)

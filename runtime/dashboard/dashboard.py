@@ -52,13 +52,13 @@ def dashboard(client: Client, settings: Settings, state: StateDirectory) -> Moun
         CostView(frame, state),
     ):
         routes += view.routes()
-    # Behind all others: who is signed in finds the way back.
+    # After all other routes: a signed-in viewer finds the way back.
     routes.append(Route("/{place:path}", frame.page(doors.nowhere), methods=["GET"]))
     return Mount(PATH, routes=routes)
 
 
 class Doors:
-    """Routes to sign in and out, and for the files that pages load."""
+    """Routes for signing in and out, and for the files that pages load."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
@@ -75,14 +75,14 @@ class Doors:
         return RedirectResponse(f"{PATH}/runs", 303, headers=HEADERS)
 
     async def nowhere(self, request: Request, viewer: Viewer) -> Response:
-        """Answer for a path that no other route has."""
+        """Answer requests for a path without another route."""
         place: str = request.path_params["place"]
         if place.rstrip("/") != place:
             return self._frame.go_to(f"/{place.strip('/')}")
         return self._frame.error(request, viewer, 404, f"there is no page {place[:200]!r} here")
 
     async def _sign_in(self, request: Request) -> Response:
-        """Sign in by a key, or by a ticket of `runtime dashboard`."""
+        """Sign in with a key, or with a ticket of `runtime dashboard`."""
         key_digest: str | None = None
         message = ""
         if request.method == "POST":
@@ -113,7 +113,7 @@ class Doors:
             path=PATH,
             secure=request.url.scheme == "https",
             httponly=True,
-            # Not `strict`: the link of `runtime dashboard` may be followed from a terminal's page.
+            # Not `strict`: the link of `runtime dashboard` may be opened from a web-based terminal.
             samesite="lax",
         )
         return answer

@@ -1,7 +1,7 @@
-"""The frame of all pages: the viewer, the forms' guard, errors, and the parts around a page.
+"""The frame of all pages: the viewer, protection of forms, errors, and the parts around a page.
 
-Pages are HTML from templates and forms are plain forms: all of it works without a script, which
-only keeps what is on the screen up to date.
+Pages are HTML from templates, and forms are plain forms: everything works without the script, which
+only keeps the page up to date.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from loopline.runtime.terminal.pages.templates import render
 PATH = "/dashboard"
 _PACKAGE = "loopline.runtime.dashboard"
 MAX_FIELDS = 100
-"""Most fields of a form."""
+"""Maximum number of fields in a form."""
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none';"
     " frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
-    # Not `no-referrer`: a browser would then send `null` as the origin of a form.
+    # Not `no-referrer`: browsers would then send `null` as the origin of a form.
     "referrer-policy": "same-origin",
     "cache-control": "no-store",
 }
@@ -44,7 +44,7 @@ FormView = Callable[[Request, Viewer, dict[str, str]], Awaitable[Response]]
 
 
 class Frame:
-    """State that all views share: the bus, the viewer, a page's frame."""
+    """State that all views share: the client, the settings and the page frame."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self.client = client
@@ -67,7 +67,7 @@ class Frame:
         return handle
 
     def form(self, view: FormView) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler of a form that belongs to this session, from one of our pages."""
+        """Return a handler for forms of the viewer's session that come from our pages."""
 
         async def handle(request: Request) -> Response:
             try:
@@ -88,7 +88,7 @@ class Frame:
     async def _answered(
         self, request: Request, viewer: Viewer, answer: Awaitable[Response]
     ) -> Response:
-        """Return the answer with the time that it took here, or a page that explains the error."""
+        """Return the answer with its server time, or a page that explains the error."""
         began = time.perf_counter()
         response = await self._with_error_pages(request, viewer, answer)
         seconds = time.perf_counter() - began
@@ -138,15 +138,15 @@ class Frame:
         return render(_PACKAGE, f"templates/{template}", **values)
 
     def fragment(self, template: str, **values: object) -> Response:
-        """Return a part of a page as a separate answer, which the script inserts in its place."""
+        """Return a part of a page as a separate answer, which the script inserts into the page."""
         return HTMLResponse(str(self.part(template, path=PATH, **values)), headers=HEADERS)
 
     def go_to(self, place: str) -> Response:
-        """Redirect after a form to the page that shows its result."""
+        """Redirect to the page that shows the result of a form."""
         return RedirectResponse(PATH + place, 303, headers=HEADERS)
 
     def error(self, request: Request, viewer: Viewer, status: int, message: str) -> Response:
-        """Return a page that says what was not done, and why."""
+        """Return a page that states what was not done, and why."""
         return self.render(
             request, viewer, "error.html.j2", title="Not done", status=status, message=message
         )
@@ -157,7 +157,7 @@ class Frame:
         return RedirectResponse(f"{PATH}/sign-in", 303, headers=HEADERS)
 
     async def read_form(self, request: Request) -> dict[str, str]:
-        """Return the fields of a form; the last of several with the same name. Raises
+        """Return the fields of a form; of several fields with the same name, the last. Raises
         `InputError`."""
         body = bytearray()
         async for piece in request.stream():
@@ -172,7 +172,7 @@ class Frame:
 
 
 def number_of(form: Mapping[str, Any], name: str) -> float | None:
-    """Parse a number of a form or an address; None where it is empty. Raises `InputError`."""
+    """Parse a number from a form or a URL; None if it is empty. Raises `InputError`."""
     text = str(form.get(name, "")).strip()
     if not text:
         return None
@@ -186,5 +186,5 @@ def number_of(form: Mapping[str, Any], name: str) -> float | None:
 
 
 def new_form_id() -> str:
-    """Return a new id for a form, so that it counts once however often it is sent."""
+    """Return a new id for a form, so that a form that is sent several times counts once."""
     return secrets.token_hex(16)

@@ -1,5 +1,4 @@
-"""The weights that answer: versions, the workers that serve them, canaries, and the log of all
-changes."""
+"""Policies in use: versions, the workers that serve them, canaries, and the log of all changes."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ from loopline.runtime.errors import InputError
 
 LOG_ROWS = 30
 WAIT_SECONDS = 5.0
-"""Seconds that the page waits for the workers' results of a change; afterwards it reports what it
-has."""
+"""Seconds that the page waits for the workers' reports on a change; then it shows the reports that
+it has."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class PolicyRow:
     policy: Policy
     served_by: dict[str, str]
     trial: str
-    """Description of its canary and the canary's result so far; empty without one."""
+    """Description of the policy's canary and the canary's result so far; empty without a canary."""
 
 
 class PoliciesView:

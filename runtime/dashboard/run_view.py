@@ -1,4 +1,4 @@
-"""One run: live, afterwards, next to another one; and the actions on it."""
+"""One run, live or ended or next to another run, and the actions on it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from loopline.runtime.terminal.dialogue import decision_of, milliseconds
 from loopline.workers.json_bytes import json_bytes
 
 EDITED_CHARS = 50_000
-"""Most characters of a question that can be edited: a form is bounded."""
+"""Maximum characters of a question that can be edited, since forms are limited."""
 COMPARED_CHARS = 4_000
-"""Most characters of one step's text in the comparison of two runs."""
+"""Maximum characters of one step's text in the comparison of two runs."""
 
 
 @dataclass(frozen=True)
 class ComparedStep:
-    """A step as shown next to one of another run."""
+    """A step as shown next to a step of another run."""
 
     place: str
     agent: str
@@ -65,7 +65,7 @@ class RunView:
         ]
 
     async def _find(self, run_id: str) -> KnownRun:
-        """Find a run. Raises `UserError` for a run that neither the bus nor the store has."""
+        """Find a run. Raises `UserError` if neither the bus nor the store has it."""
         return await find_run(self._frame.bus, run_id, self._store)
 
     async def _page(self, request: Request, viewer: Viewer) -> Response:
@@ -87,7 +87,7 @@ class RunView:
         )
 
     async def _record(self, request: Request, viewer: Viewer) -> Response:
-        """Send the whole run as JSON, including what the page had no room for."""
+        """Send the whole run as JSON, including the parts that the page leaves out."""
         known_run = await self._find(request.path_params["id"])
         record = known_run.ended or {
             "run": known_run.run.model_dump(mode="json"),
@@ -116,12 +116,12 @@ class RunView:
         }
 
     async def _events(self, request: Request, viewer: Viewer) -> Response:
-        """Stream what the models write while they do: texts by agent, steps, the end."""
+        """Stream the models' output live: texts by agent, steps, the end."""
         run_id = request.path_params["id"]
         after = request.headers.get("last-event-id", "0-0")
         if not all(part.isdecimal() for part in after.split("-")) or len(after) > 40:
             raise InputError(f"{after[:40]!r} is not the id of an event")
-        # After a failure the browser comes back with the last id that it has.
+        # After a failure, the browser reconnects with the last id that it has.
         lost = event(orjson.dumps({"kind": "lost", "agent": "", "text": ""}))
         return event_stream(self._follow(run_id, after), lambda _: lost, HEADERS)
 
@@ -141,7 +141,7 @@ class RunView:
         return self._frame.go_to(f"/runs/{run_id}")
 
     async def _fork(self, request: Request, viewer: Viewer, form: dict[str, str]) -> Response:
-        """Take a turn again, with the form's changes, and show both runs side by side."""
+        """Repeat a turn with the form's changes, and show both runs side by side."""
         require_change(viewer)
         known_run = await self._find(request.path_params["id"])
         at_turn = number_of(form, "at_turn")
@@ -199,7 +199,7 @@ class RunView:
 def _side_by_side(
     first: Sequence[Step], second: Sequence[Step]
 ) -> list[tuple[ComparedStep | None, ComparedStep | None]]:
-    """Pair steps of one turn and branch, which are shown next to each other."""
+    """Pair the steps of the same turn and branch, which are shown next to each other."""
     sides = [
         {(step.turn, step.branch): _compared(step) for step in steps} for steps in (first, second)
     ]

@@ -45,7 +45,7 @@ _TIME = "%Y-%m-%dT%H:%M"
 
 @dataclass(frozen=True)
 class Row:
-    """A run as the table shows it."""
+    """A run as shown in the table."""
 
     id: str
     state: str
@@ -69,7 +69,7 @@ class RunsView:
         self._priced = frozenset(frame.settings.priced_pools)
         self._passed = PassedRuns()
         self._turn = asyncio.Lock()
-        """One page of the store at a time: they have one memory of its files."""
+        """Allows one page of the store at a time, since pages share one cache of its files."""
 
     def routes(self) -> list[Route]:
         page = self._frame.page
@@ -79,7 +79,7 @@ class RunsView:
         ]
 
     async def _page(self, request: Request, viewer: Viewer) -> Response:
-        """List the runs on the bus first, and the runs of the store after the last of them."""
+        """List the runs on the bus first, then the runs of the store."""
         fields = {name: value for name, value in request.query_params.items() if value}
         query, now = query_of(fields), self._frame.bus.clock.now()
         place = fields.pop("recorded", None)
@@ -121,7 +121,7 @@ class RunsView:
     async def _recorded(
         self, query: RunQuery, count: int, place: str
     ) -> tuple[Sequence[RunLine], str | None]:
-        """Return runs of the store from a place on, and where the next page begins."""
+        """Return the store's runs after a place, and the place where the next page starts."""
         if count <= 0:
             return (), place
         async with self._turn:
@@ -190,11 +190,11 @@ def _waits(line: RunLine) -> str:
 
 
 def dollars_of(line: RunLine, priced: Collection[str]) -> str:
-    """Cost of a run, by the pools of its policies; empty before its first call."""
+    """Return the cost of a run, given the pools of its policies; empty before its first call."""
     if not line.tokens:
         return ""
     unpriced = any(pool_of(policy) not in priced for policy in line.policies)
-    # A run that names no policy says nothing about prices.
+    # A run without policies doesn't show whether its pools have prices.
     has_all = not unpriced if line.policies else bool(line.micro_dollars)
     return spent_words(line.micro_dollars, all_known=has_all, none_known=not line.micro_dollars)
 

@@ -1,8 +1,8 @@
 """Sign-in to the dashboard: the owner of an API key signs in with the key or with a ticket.
 
-A browser keeps a random cookie; the bus keeps its digest, the key's digest and the token that forms
-carry. A key that is revoked ends its sessions with it. A ticket is a link that works once, for a
-minute: `runtime dashboard` prints one to who can read the deployment's files anyway.
+A browser has a random cookie; the bus stores the cookie's digest, the key's digest and the token of
+the session's forms. Revoking a key ends its sessions. A ticket is a link that works once, within a
+minute: `runtime dashboard` prints one for a user who can read the deployment's files anyway.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MAX_FORM_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Viewer:
-    """Person who is signed in."""
+    """A person who is signed in."""
 
     key: ApiKey
     form_token: str
-    """Token that a form of this session carries, so that no other page can send one."""
+    """Token in the forms of this session, so that no other page can send them."""
 
     @property
     def may_change(self) -> bool:
@@ -43,26 +43,26 @@ class NotSignedIn(Exception):
 
 
 class Refused(Exception):
-    """The viewer may look, but not do this; the message says why."""
+    """The viewer may not do this; the message states why."""
 
 
 async def make_ticket(bus: Bus, key_digest: str) -> str:
-    """Return a ticket for the owner of a key: it works once, for a minute."""
+    """Return a ticket for the owner of a key. It works once, within a minute."""
     ticket = secrets.token_urlsafe(32)
     await bus.redis.set(bus.keys.dashboard("ticket", _sha(ticket)), key_digest, ex=TICKET_SECONDS)
     return ticket
 
 
 async def use_ticket(bus: Bus, ticket: str) -> str | None:
-    """Return the digest of the ticket's key, once."""
+    """Return the digest of the ticket's key; this works once per ticket."""
     key = bus.keys.dashboard("ticket", _sha(ticket))
     stored: bytes | None = await bus.redis.get(key)
-    # If two use it at the same time, only one of them deletes it.
+    # If two requests use it at the same time, only one deletes it.
     return stored.decode() if stored and await bus.redis.delete(key) else None
 
 
 async def sign_in(bus: Bus, key_digest: str) -> str | None:
-    """Return the cookie of a new session; None if the key may not look."""
+    """Return the cookie of a new session; None if the key has no access to the dashboard."""
     key = await by_digest(bus, key_digest)
     if key is None or key.revoked or key.dashboard == "none":
         return None
@@ -77,7 +77,7 @@ async def sign_out(bus: Bus, request: Request) -> None:
 
 
 async def viewer_of(bus: Bus, request: Request) -> Viewer:
-    """Raises `NotSignedIn`."""
+    """Return the viewer of a request. Raises `NotSignedIn`."""
     cookie = request.cookies.get(COOKIE, "")
     if not cookie or len(cookie) > 100:
         raise NotSignedIn
@@ -92,7 +92,7 @@ async def viewer_of(bus: Bus, request: Request) -> Viewer:
 
 
 def require_same_origin(request: Request) -> None:
-    """Raises `Refused` for a request that a page of another site makes the browser send."""
+    """Raises `Refused` for a request that another site's page made the browser send."""
     site = request.headers.get("sec-fetch-site", "same-origin")
     origin = request.headers.get("origin")
     host = request.headers.get("host", "")
@@ -101,13 +101,13 @@ def require_same_origin(request: Request) -> None:
 
 
 def require_form_token(viewer: Viewer, form: dict[str, str]) -> None:
-    """Raises `Refused` for a form that this session was not given."""
+    """Raises `Refused` for a form that does not belong to this session."""
     if not hmac.compare_digest(form.get("form_token", "").encode(), viewer.form_token.encode()):
         raise Refused("this form is too old: go back, load the page again, and send it again")
 
 
 def require_change(viewer: Viewer) -> None:
-    """Raises `Refused` for a viewer who may only look."""
+    """Raises `Refused` for a viewer with read-only access."""
     if not viewer.may_change:
         raise Refused(
             "this key is read-only: `runtime keys create NAME --dashboard write` makes one that"

@@ -1,4 +1,4 @@
-"""Trainings of the folder of results: their overlaid curves, and their samples."""
+"""Trainings of the results folder: their overlaid curves and their samples."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from loopline.runtime.observe.training_curves import (
 from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
 
 MAX_TRAININGS = 200
-"""Most trainings in the list; it shows the newest ones."""
+"""Maximum number of trainings in the list, which shows the newest."""
 MAX_CHOSEN = 12
 MAX_PLOTS = 40
 MAX_SAMPLED_GROUPS = 5
@@ -44,16 +44,16 @@ SMOOTHINGS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.97)
 GOING_ON_SECONDS = 900.0
 """Seconds without a new point after which a training is polled less often."""
 OFTEN_SECONDS, SELDOM_SECONDS = 2, 30
-"""Seconds between two looks at whether the curves have grown."""
+"""Seconds between two polls for new points, while a training is active and afterwards."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """A line of the list."""
+    """One line of the list."""
 
     folder: str
     changed: float
-    """Unix seconds."""
+    """Time of the last new point in Unix seconds."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ class Plot:
 
     @property
     def id(self) -> str:
-        """Id of its element, without spaces."""
+        """Id of the plot's element, without spaces."""
         return "curve-" + "-".join(self.name.split())
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One candidate, as it is extremes."""
+    """One candidate with an extreme reward."""
 
     member: Member
     text: str
@@ -96,9 +96,9 @@ class TrainingsView:
         self._root = Path(frame.settings.gateway.results).resolve()
         self._turn = asyncio.Lock()
         self._listed: frozenset[str] = frozenset()
-        """Folders of the last list. Pages that refresh themselves search no folders."""
+        """Folders of the last list. Refreshes of a page don't search for folders."""
         self._readers: dict[str, CurveReader] = {}
-        """Curve readers by folder: reading many points takes a while, so that only new ones are
+        """Curve readers by folder. Reading many points takes a while, so only new points are
         read."""
 
     def routes(self) -> list[Route]:
@@ -140,7 +140,7 @@ class TrainingsView:
         )
 
     async def _curves(self, request: Request, viewer: Viewer) -> Response:
-        """Return the curves alone, or nothing where the page already has them."""
+        """Return only the curves, or nothing if the page already has them."""
         fields = request.query_params
         weight = _weight(number_of(fields, "smoothing"))
         async with self._turn:
@@ -153,7 +153,7 @@ class TrainingsView:
         return self._frame.fragment("training_curves.html.j2", **drawn)
 
     def _stamp(self, selected: Sequence[str]) -> str:
-        """Stamp of a page's content: the curves, and how often the page polls them."""
+        """Return a stamp of a page's content: the curves and the polling interval."""
         folders = [self._root / folder for folder in selected]
         return f"{stamp_of(folders)}-{_seconds(folders)}"
 
@@ -195,13 +195,13 @@ class TrainingsView:
 
     def _curves_of(self, folder: str) -> dict[str, Series]:
         reader = self._readers.pop(folder, None) or CurveReader(self._root / folder)
-        self._readers[folder] = reader  # the last that was requested
+        self._readers[folder] = reader  # now the most recently used
         while len(self._readers) > MAX_CHOSEN:
             del self._readers[next(iter(self._readers))]
         return reader.read()
 
     async def _samples(self, folder: str, number: int) -> list[SampledGroup]:
-        """Return the groups whose rewards differ most: they show what is learned."""
+        """Return the groups whose rewards differ most: they show what the training learns."""
         groups = await asyncio.to_thread(groups_of, self._root / folder, number)
         groups = [group for group in groups if group.members]
         groups.sort(key=_reward_range, reverse=True)
@@ -230,7 +230,7 @@ class TrainingsView:
 
 
 def _text(known_run: KnownRun, member: Member) -> str | None:
-    """Text of a candidate; None where the run has no such candidate."""
+    """Return the text of a candidate; None if the run doesn't have the candidate."""
     for step in known_run.steps:
         if (step.turn, step.branch) == (member.turn, member.branch) and member.candidate < len(
             step.candidates
@@ -252,13 +252,13 @@ def _label(folder: str, part: str, *, alone: bool) -> str:
 
 
 def _seconds(trainings: Sequence[Path]) -> int:
-    """Seconds until a page polls the curves of these trainings again."""
+    """Return the seconds until a page polls the curves of these trainings again."""
     newest = max((last_change(training) for training in trainings), default=0.0)
     return OFTEN_SECONDS if time.time() - newest < GOING_ON_SECONDS else SELDOM_SECONDS
 
 
 def _chosen(folders_of_form: Sequence[str], folders: Sequence[str]) -> list[str]:
-    """Return the folders to draw; without a choice the first. Raises `InputError`."""
+    """Return the folders to draw; without a choice, the first folder. Raises `InputError`."""
     for folder in folders_of_form:
         if folder not in folders:
             raise InputError(f"{folder[:200]!r} is not the folder of a training")
@@ -274,7 +274,7 @@ def _weight(value: float | None) -> float:
 
 
 def _round(value: float | None, rounds: Sequence[int]) -> int | None:
-    """Return the requested round, else the newest. Raises `InputError`."""
+    """Return the requested round, or else the newest. Raises `InputError`."""
     if value is None:
         return rounds[-1] if rounds else None
     if value not in rounds:

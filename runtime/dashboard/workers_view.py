@@ -1,4 +1,4 @@
-"""Workers with the versions that they run, and the messages that wait."""
+"""Workers with the versions that they run, and waiting messages."""
 
 from __future__ import annotations
 

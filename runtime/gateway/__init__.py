@@ -1,1 +1,1 @@
-"""The HTTP interface: OpenAI's chat API, and this project's own, on the runs of one deployment."""
+"""The HTTP interface to the runs of one deployment: OpenAI's chat API and this project's own."""

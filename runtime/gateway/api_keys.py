@@ -1,5 +1,5 @@
-"""Keys of the gateway's callers. Only a key's SHA-256 is stored: the key has 256 random bits, so
-nobody can find it from the digest, and a look-up by digest compares nothing of the key itself."""
+"""Keys of the gateway's callers. Only a key's SHA-256 is stored. A key has 256 random bits, so it
+can't be derived from the digest, and a lookup by digest compares no part of the key itself."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from loopline.workers.atomic_files import write_atomic
 
 PREFIX = "sk-loopline-"
 MEMORY_SECONDS = 1.0
-"""A gateway may accept a key for this long after it was revoked."""
+"""Seconds for which a gateway may still accept a key after it was revoked."""
 MAX_REMEMBERED = 4_096
-"""Keys that a gateway does not look up again for a moment."""
+"""Maximum number of keys in a gateway's cache of valid keys."""
 
 
 class ApiKey(BaseModel):
@@ -36,32 +36,32 @@ class ApiKey(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     id: str = Field(pattern=r"^[a-z0-9]{12}$")
-    """Id that names it in `runtime keys` and in the tags of runs."""
+    """Id of the key in `runtime keys` and in the tags of runs."""
     name: str = Field(default="", max_length=64)
     created: float
-    """Unix seconds."""
+    """Time of creation in Unix seconds."""
     models: tuple[str, ...] = ("*",)
-    """Patterns of the models that it may name, such as `slm/*` and `workflow/*`."""
+    """Patterns of the models that the caller may use, such as `slm/*` and `workflow/*`."""
 
     tokens_per_day: int | None = Field(default=None, ge=1)
     """Tokens of prompts and completions since midnight UTC; None means no limit."""
     micro_dollars_per_day: int | None = Field(default=None, ge=1)
     seconds_per_day: float | None = Field(default=None, gt=0)
-    """Seconds of its runs, from admission to their end, together."""
+    """Total seconds of the caller's runs, each from admission to end."""
     tenant: str = Field(default="", max_length=64)
-    """Tenant of the key; keys of one tenant share its budgets."""
+    """Tenant of the key; all keys of a tenant share its budgets."""
     dashboard: Literal["none", "read", "write"] = "none"
-    """Whether its owner may look at the dashboard, which shows everybody's runs, or change things
-    there as well."""
+    """Whether the caller may see the dashboard, which shows all runs, or also make changes
+    there."""
     approves: bool = False
-    """Whether its owner may see and decide what waits for approval, of everybody's runs."""
+    """Whether the caller may see and decide pending approvals of all runs."""
     revoked: bool = False
     webhook_secret: str = Field(default_factory=lambda: new_webhook_secret(), max_length=100)
-    """Secret that signs messages to the caller's webhooks."""
+    """Secret for signing messages to the caller's webhooks."""
 
     @property
     def limits(self) -> Limits:
-        """Limits of its day."""
+        """Daily limits of the key."""
         return Limits(
             self.tokens_per_day or 0,
             self.micro_dollars_per_day or 0,
@@ -70,11 +70,11 @@ class ApiKey(BaseModel):
 
     @property
     def tags(self) -> dict[str, str]:
-        """Tags of its runs."""
+        """Tags of the key's runs."""
         return {TENANT_TAG: self.tenant} if self.tenant else {}
 
     def allows(self, model: str) -> bool:
-        """Whether it may use a model. A key for a policy also allows each of its versions."""
+        """Whether the key allows a model. A key for a policy also allows each of its versions."""
         if "*" in self.models:
             return True
         names = (model, split_pin(model)[0])
@@ -86,7 +86,7 @@ def new_key() -> str:
 
 
 def new_webhook_secret() -> str:
-    """Return a new secret in the form of the Standard Webhooks scheme."""
+    """Return a new secret in the format of the Standard Webhooks scheme."""
     return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
@@ -95,17 +95,17 @@ def digest(key: str) -> str:
 
 
 async def add(bus: Bus, key: str, record: ApiKey) -> None:
-    """Register a key. An existing key stays as it is."""
+    """Register a key. An existing key stays unchanged."""
     await bus.redis.hsetnx(bus.keys.api_keys, digest(key), record.model_dump_json())  # pyright: ignore
 
 
 class Authentication:
-    """Authenticates callers by their keys. A valid key is not looked up again for a moment."""
+    """Authenticates callers by their keys. Valid keys are cached for `MEMORY_SECONDS`."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._known: Remembered[str, tuple[float, ApiKey]] = Remembered(MAX_REMEMBERED)
-        """Valid keys by digest, with the times (monotonic seconds) at which trust in them ends."""
+        """Valid keys by digest, with the times (monotonic seconds) at which they expire here."""
 
     async def caller(self, authorization: str | None) -> ApiKey:
         """Return the key of the caller. Raises `ApiError` 401."""
@@ -132,8 +132,8 @@ class Authentication:
 
 
 async def revoke(bus: Bus, key_id: str) -> bool:
-    """Refuse a key from now on; return False if no key has that id. Its record stays, so that the
-    next gateway of a state directory does not register its key again."""
+    """Refuse a key from now on; return False if no key has this id. The key's record stays, so that
+    the next gateway of a state directory does not register the key again."""
     for field, record in await _records(bus):
         if record.id == key_id:
             body = record.model_copy(update={"revoked": True}).model_dump_json()
@@ -149,15 +149,15 @@ async def by_id(bus: Bus, key_id: str) -> ApiKey | None:
 
 @dataclass(frozen=True)
 class KeyUse:
-    """A key, and what its runs have used since midnight (UTC)."""
+    """A key and the usage of its runs since midnight (UTC)."""
 
     key: ApiKey
     spent: Spent
 
 
 async def uses(bus: Bus) -> tuple[list[KeyUse], list[str]]:
-    """Return all keys that can be read, the oldest first, and the ids of the others, which no
-    gateway of this version accepts."""
+    """Return all readable keys, oldest first, and the ids of the others, which no gateway of this
+    version accepts."""
     bodies: dict[bytes, bytes] = await bus.redis.hgetall(bus.keys.api_keys)  # pyright: ignore
     records = [(field.decode(errors="replace"), _read(body)) for field, body in bodies.items()]
     readable = sorted((key for _, key in records if key is not None), key=lambda key: key.created)
@@ -188,8 +188,8 @@ async def by_digest(bus: Bus, key_digest: str) -> ApiKey | None:
 
 
 async def own_key(bus: Bus, state: StateDirectory) -> str:
-    """Return the key of this state directory, which its first gateway makes for the operator.
-    Outlasts outages: a gateway may start while Redis restarts."""
+    """Return the key of this state directory, which its first gateway creates for the operator.
+    Retries during outages: a gateway may start while Redis restarts."""
     key = key_file(state)
     record = ApiKey(
         id=digest(key)[:12],
@@ -203,13 +203,13 @@ async def own_key(bus: Bus, state: StateDirectory) -> str:
 
 
 def key_file(state: StateDirectory) -> str:
-    """Return the key in the state directory; make it where there is none. Raises OSError."""
+    """Return the key in the state directory; create it if it doesn't exist. Raises OSError."""
     path = state.gateway_key
     if not path.exists():
         state.path.mkdir(parents=True, exist_ok=True)
         mine = path.with_name(f".{path.name}.{os.getpid()}")
         write_atomic(mine, new_key() + "\n", private=True)
-        # If several start together, one creates the file, and all read what it wrote.
+        # If several gateways start together, one creates the file, and all read it.
         with contextlib.suppress(FileExistsError):
             os.link(mine, path)
         mine.unlink()

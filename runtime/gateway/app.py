@@ -1,4 +1,4 @@
-"""The routes."""
+"""The gateway's routes."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ from loopline.runtime.gateway.waiting_api import WaitingApi
 from loopline.workers.tracing.outbox import SpanOutbox
 
 METRICS = "metrics"
-"""Name in a key's list of models that allows it to read `/metrics`, and nothing else by itself."""
+"""Name in a key's list of models that only allows reading `/metrics`."""
 HEADERS_SECONDS = 2.0
-"""Seconds to wait for the first chunk of a stream, so that a refusal has its own status. After that
-the stream begins, and a refusal is an event of it."""
+"""Seconds to wait for the first chunk of a stream, so that a refusal gets its own HTTP status.
+After that the stream starts, and a refusal is one of its events."""
 
 
 def gateway_app(
     service: Service, state: StateDirectory, outbox: SpanOutbox | None = None, worker: str = ""
 ) -> ASGIApp:
-    """Return the application of one gateway; with an outbox it puts the spans of its requests
-    there, as those of `worker`."""
+    """Return the application of one gateway. With an outbox, it puts its requests' spans there as
+    spans of `worker`."""
     http = Http(service)
     gateway, embeddings = Gateway(service, http), EmbeddingsApi(service, http)
     routes: list[BaseRoute] = []
@@ -159,12 +159,13 @@ class Gateway:
         )
 
     async def get_chat(self, request: Request) -> Response:
-        """Return a completion that was requested before: whole, or its stream from an event on."""
+        """Return an earlier completion: the whole, or its stream after an event."""
         caller = await self._http.caller(request)
         run_id = request.path_params["id"].removeprefix("chatcmpl-")
         admitted = await self._service.find(run_id, caller)
         if RESPONSE_TAG in admitted.run.tags or admitted.run.workflow == "embeddings":
-            # Its own route knows whether it was stored, or deleted; vectors are not a completion.
+            # Only the responses route knows whether a response was stored or deleted; vectors are
+            # not a completion.
             raise ApiError(404, f"{run_id[:64]!r} is not a completion", code="run_not_found")
         model = self._service.model_of(admitted.run)
         if request.query_params.get("stream") in ("true", "1"):
@@ -196,11 +197,11 @@ class Gateway:
         return json_response(_model(name))
 
     async def openapi(self, request: Request) -> Response:
-        """Return the OpenAPI document. Needs no key."""
+        """Return the OpenAPI document. This route needs no key."""
         return json_response(openapi_document())
 
     async def health(self, request: Request) -> Response:
-        """Answer load balancers whether this process reaches its bus. Needs no key."""
+        """Tell load balancers whether this process reaches its bus. This route needs no key."""
         try:
             await self._service.client.bus.redis.ping()  # pyright: ignore
         except OUTAGE as error:
@@ -208,7 +209,7 @@ class Gateway:
         return json_response({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:
-        """Return the metrics of the whole deployment for Prometheus; every gateway gives the same
+        """Return the metrics of the whole deployment for Prometheus; every gateway returns the same
         answer."""
         caller = await self._http.caller(request)
         if not caller.allows(METRICS):
@@ -239,7 +240,7 @@ class Gateway:
             return json_response(body, headers=run_headers(admitted))
 
         response = await while_connected(request, self._service.wait(admitted, response_of))
-        return Response(status_code=499) if response is None else response  # 499: to nobody
+        return Response(status_code=499) if response is None else response  # 499: client gone
 
     async def _stream(self, admitted: Admitted, shape: StreamShape, after: str | None) -> Response:
         chunks = self._service.stream(admitted, shape, after)
@@ -268,7 +269,7 @@ async def _on_api_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_outage(request: Request, error: Exception) -> Response:
-    """Answer a request after Redis went away during a command that is not repeated here: the client
+    """Answer a request whose Redis command failed in an outage and is not repeated here: the client
     may retry."""
     return await _on_api_error(
         request, unavailable(f"Redis does not answer: {type(error).__name__}")
@@ -287,7 +288,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 def _advice(path: str) -> str:
-    """Return where a request may have been meant to go: clients join base URL and path by hand."""
+    """Suggest the intended path of a request: clients join base URL and path by hand."""
     tail = path.rstrip("/").rpartition("/v1/")[2].strip("/")
     if tail in ("completions", "messages", "chat", "api/chat", "api/generate"):
         tail = "chat/completions"
@@ -302,5 +303,5 @@ async def _on_client_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:
-    """Answer after a defect; the server writes the traceback into its log."""
+    """Answer a request that hit a defect; the server logs the traceback."""
     return json_response(defect().body, 500)

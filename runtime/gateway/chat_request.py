@@ -1,5 +1,5 @@
-"""The body of `POST /v1/chat/completions` in the form of OpenAI's API, and the run that it
-becomes."""
+"""The body of `POST /v1/chat/completions` in the format of OpenAI's API, and the run made from
+it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_MESSAGES = 10_000
 
 class _Part(WireModel):
     cache_control: JsonValue = None
-    """A provider's mark of where a prompt's cache ends. Caches here find it by themselves."""
+    """A provider's marker for the end of a prompt's cached part. Caches here find it themselves."""
 
 
 class TextPart(_Part):
@@ -54,7 +54,7 @@ class ImagePart(_Part):
 
 
 class OtherPart(BaseModel):
-    """Part with a sound or a file, which no model here takes."""
+    """Part with audio or a file, which no model here accepts."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -83,13 +83,13 @@ class ToolCallPart(WireModel):
     type: Literal["function"] = "function"
     function: FunctionCall
     index: int | None = None
-    """Index of the call in a stream, which some clients send back."""
+    """Index of the call in a stream; some clients send it back."""
     extra_content: JsonValue = None
     provider_specific_fields: JsonValue = None
 
 
 class ChatMessage(WireModel):
-    """One message. Fields that servers add to an answer and clients send back are accepted."""
+    """One message. Accepts fields that servers add to an answer and clients send back."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Content = None
@@ -146,7 +146,7 @@ class AllowedTools(WireModel):
 
 
 class AllowedToolsChoice(WireModel):
-    """Choice among some of the tools. The full list stays unchanged, to keep the prompt's cache
+    """Choice among some of the tools. The full list stays unchanged, to keep the prompt cache
     valid."""
 
     type: Literal["allowed_tools"]
@@ -190,12 +190,12 @@ _CHOICES = frozenset(
         "presence_penalty",
     }
 )  # fmt: skip
-"""Fields that generation options are made of."""
+"""Fields that become generation options."""
 
 
 class ChatRequest(WireModel):
-    """Body of a request. A field that is not listed here is refused by name: nothing is ignored
-    that would change the answer."""
+    """Body of a request. An unknown field is refused by name, so that no field that would change
+    the answer is ignored."""
 
     model: str = Field(min_length=1, max_length=256)
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
@@ -217,11 +217,10 @@ class ChatRequest(WireModel):
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     return_token_ids: bool | None = None
-    """Whether to return the ids of prompt and output for training, as in vLLM."""
+    """Whether to return the token ids of prompt and output for training, as in vLLM."""
     metadata: dict[str, str] | None = Field(default=None, max_length=16)
     """Tags of the run."""
-    # What names the caller, or a choice that our server does not offer: no answer
-    # depends on it.
+    # Fields that identify the caller, or options that our server lacks; none changes an answer.
     user: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
@@ -257,7 +256,7 @@ class ChatRequest(WireModel):
         return self
 
     def _chosen_names(self) -> tuple[str, ...]:
-        """Return the names of the tools that the choice names."""
+        """Return the names of the tools in `tool_choice`."""
         match self.tool_choice:
             case NamedTool(function=function):
                 return (function.name,)
@@ -268,7 +267,7 @@ class ChatRequest(WireModel):
 
     @property
     def offered_tools(self) -> tuple[ToolSpec, ...]:
-        """Return the tools that the model is offered."""
+        """Return the tools that are offered to the model."""
         tools = tuple(tool_spec(tool.function) for tool in self.tools or ())
         if isinstance(self.tool_choice, AllowedToolsChoice):
             return tuple(tool for tool in tools if tool.name in self._chosen_names())
@@ -276,7 +275,7 @@ class ChatRequest(WireModel):
 
     @property
     def conversation(self) -> tuple[Message, ...]:
-        """Raises `ApiError` for a part that no model here takes."""
+        """Raises `ApiError` for a part that no model here accepts."""
         return tuple(
             message_of(message, f"messages[{index}].content")
             for index, message in enumerate(self.messages)
@@ -294,8 +293,8 @@ class ChatRequest(WireModel):
 
     @property
     def generation(self) -> GenerationOptions:
-        """Sampling of an answer, by a model or a team. Raises `ApiError` for options that neither
-        supports."""
+        """Return the sampling options for a model or a team. Raises `ApiError` for options that
+        neither supports."""
         if self.model_fields_set.isdisjoint(_CHOICES):
             return NOTHING_CHOSEN
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
@@ -353,7 +352,7 @@ def tool_spec(function: Function) -> ToolSpec:
 
 
 def message_of(message: ChatMessage, where: str) -> Message:
-    """One message as records have it. Raises `ApiError` for a part that no model here takes."""
+    """Return the record of one message. Raises `ApiError` for a part that no model here accepts."""
     content = message.content or message.refusal
     fields: dict[str, Any] = {
         "role": "system" if message.role == "developer" else message.role,

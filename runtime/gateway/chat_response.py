@@ -14,7 +14,7 @@ from loopline.runtime.gateway.errors import ApiError, failure_error, outcome_err
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One answer: of a model's call, or the text of a whole team."""
+    """One answer: from a model's call, or the text of a whole team."""
 
     message: Message
     finish_reason: str
@@ -24,7 +24,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Answer:
-    """All content of a response."""
+    """The complete content of a response."""
 
     id: str
     """Id of the run."""
@@ -63,7 +63,7 @@ def require_answer(trajectory: Trajectory) -> None:
 
 
 def _finish_reason(trajectory: Trajectory) -> str:
-    """Finish reason of a team: `stop`, unless the text that it answered with was cut off."""
+    """Return a team's finish reason: `stop`, unless the text of its answer was truncated."""
     last = trajectory.steps[-1] if trajectory.steps else None
     if last is None or "cut_off" not in last.decision.data or not last.calls:
         return "stop"
@@ -77,7 +77,7 @@ def choice_of(call: Call) -> Choice:
 
 
 def fingerprint_of(calls: Sequence[Call]) -> str:
-    """Return the weights that answered: base, adapter and version of each, once."""
+    """Return the weights that answered, each once: base, adapter and version."""
     names = [
         "/".join(filter(None, (call.policy.base, call.policy.adapter)))
         + (f"@{call.policy.version}" if call.policy.version else "")
@@ -87,7 +87,7 @@ def fingerprint_of(calls: Sequence[Call]) -> str:
 
 
 def usage_of(usages: Sequence[Usage]) -> dict[str, Any]:
-    """Sum up all calls, in the form of OpenAI's API."""
+    """Sum up the usage of all calls in the format of OpenAI's API."""
     prompt = sum(usage.prompt for usage in usages)
     completion = sum(usage.completion for usage in usages)
     return {
@@ -159,7 +159,7 @@ def tool_call_body(call: ToolCall) -> dict[str, Any]:
 
 
 def logprobs_of(call: Call | None) -> dict[str, Any] | None:
-    """Return the log-probabilities; None where the engine has none, or no text for each token."""
+    """Return the log-probabilities; None if the engine returned none, or no text per token."""
     if call is None or not call.logprobs or len(call.tokens) != len(call.logprobs):
         return None
     return {

@@ -1,9 +1,9 @@
-"""A run's log as the chunks of a streamed chat completion.
+"""Renders a run's log as the chunks of a streamed chat completion.
 
-The chunks and their ids follow from the log alone. So a client that comes back, to this gateway or
-to another, gets what it has not seen: the chunks are made again from the log's beginning, and those
-up to its last id are left out. An id is the log entry's, and the chunk's number among those that
-the entry gave: `1764144000000-0/1`.
+The chunks and their ids only depend on the log. A client that reconnects, to this gateway or
+another, therefore gets the chunks that it has not seen: they are built again from the start of the
+log, and those up to the client's last id are left out. A chunk's id is the log entry's id and the
+number of the chunk within the entry: `1764144000000-0/1`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from loopline.runtime.gateway.chat_response import (
 from loopline.runtime.gateway.errors import ApiError
 
 BEGIN = "0-0"
-"""Id in place of a log entry for chunks that come before any entry."""
+"""Entry id of chunks that come before any log entry."""
 
 _FIELDS: dict[str, Literal["content", "reasoning_content"]] = {
     "content": "content",
@@ -46,7 +46,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class StreamShape:
-    """Form of the stream that the caller requested."""
+    """Format of the stream as the caller requested it."""
 
     model: str
     """Model as the caller named it."""
@@ -59,8 +59,8 @@ class StreamShape:
 
 
 class Diverged(ApiError):
-    """Raised when a model was asked again after its worker had died, and wrote another text than
-    the beginning that the client already has."""
+    """Raised when a model was asked again after its worker died, and its new text differs from the
+    beginning that the client already has."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -73,7 +73,7 @@ class Diverged(ApiError):
 
 @dataclass
 class GrowingText:
-    """One field of an answer: the emitted text, and the present state of the whole text."""
+    """One field of an answer: the emitted text and the current state of the whole text."""
 
     path: str
     """Path of the field in the whole answer."""
@@ -97,13 +97,13 @@ class GrowingText:
 
 @dataclass
 class ChatStream:
-    """The chunks of one run. Feed it the entries of the log in their order, then the trajectory."""
+    """Builds the chunks of one run. Feed it the log entries in order, then the trajectory."""
 
     run_id: str
     shape: StreamShape
     streams_text: bool
-    """Whether the run's tokens are the answer's, which holds for the workflow `chat`. A team's are
-    not."""
+    """Whether the run's tokens are those of the answer: true for the workflow `chat`, false for a
+    team."""
     _entry: str = BEGIN
     _number: int = 0
     _text: VisibleText | None = None
@@ -130,8 +130,8 @@ class ChatStream:
         return list(self._deltas(self._text.feed(event["text"])))
 
     def finish(self, trajectory: Trajectory) -> list[Chunk]:
-        """Return the chunks after the end of the run: the rest of the text, tool calls, the reason
-        of the end, the usage. Raises `ApiError` for a run without an answer."""
+        """Return the chunks after the end of the run: the rest of the text, tool calls, the finish
+        reason, the usage. Raises `ApiError` for a run without an answer."""
         answer = answer_of(trajectory, self.shape.model)
         chunks = list(self._rest(answer.choices[0]))
         for index, choice in enumerate(answer.choices):
@@ -149,11 +149,11 @@ class ChatStream:
         return chunks
 
     def _rest(self, choice: Choice) -> Iterator[Chunk]:
-        """Yield the record's content beyond the published tokens; all of it where none were
+        """Yield the record's content beyond the published tokens; all of it if none were
         published."""
         whole = {"reasoning": choice.reasoning, "content": content_of(choice.message) or ""}
         if self._text is not None and self._text.corrected:
-            # Text that was shown turned out to be a thought. It stays; the answer follows it.
+            # Text that was already shown turned out to be a thought. It stays; the answer follows.
             yield from self._deltas(self._text.finish())
             if self._fields["content"].emitted.endswith(whole["content"]):
                 return
@@ -161,7 +161,7 @@ class ChatStream:
             part = self._fields[kind]
             part.restart()
             if kind == "reasoning" and self._fields["content"].emitted:
-                continue  # thoughts in a separate field, which no delta had: too late for them
+                continue  # thoughts from a separate field that no delta had: too late
             if new := part.grow(text):
                 yield self._chunk({_FIELDS[kind]: new})
 
@@ -223,7 +223,7 @@ _EVENT_ID = re.compile(r"([0-9]{1,20})-([0-9]{1,20})/([0-9]{1,9})")
 
 
 def place_of(event_id: str) -> tuple[int, int, int]:
-    """Return an event's place in its stream, to compare by. Raises ValueError for an invalid id."""
+    """Return an event's place in its stream, to compare. Raises ValueError for an invalid id."""
     match = _EVENT_ID.fullmatch(event_id)
     if match is None:
         raise ValueError(f"{event_id[:64]!r} is not the id of an event")

@@ -1,9 +1,9 @@
-"""`POST /v1/responses/compact`: a long conversation becomes a short one, as in OpenAI's API: the
-user's messages, and one item that stands for everything else.
+"""`POST /v1/responses/compact` shortens a long conversation, as in OpenAI's API: the user's
+messages stay, and one item replaces everything else.
 
-The model that is asked writes a summary. The item holds its text, so that any gateway reads it, and
-nothing has to be kept: it is encoded, not encrypted, since it says nothing that its caller has not
-sent or got. In a request the item is what the assistant said at its place.
+The requested model writes a summary. The item contains its text, so that any gateway can read it
+and no state has to be kept. The text is encoded, not encrypted, since it contains nothing that its
+caller has not sent or received. In a request, the item becomes an assistant message at its place.
 """
 
 from __future__ import annotations
@@ -31,21 +31,20 @@ _MARK = "loopline-summary-1."
 
 
 class CompactRequest(WireModel):
-    """Body of a request. A field that is not listed here is refused by name."""
+    """Body of a request. An unknown field is refused by name."""
 
     model: str = Field(min_length=1, max_length=256)
     input: Input | None = None
     instructions: str | None = None
     previous_response_id: Annotated[str, Field(max_length=256)] | None = None
-    # As in `ResponseRequest`: no answer depends on it.
+    # As in `ResponseRequest`: no answer depends on these fields.
     prompt_cache_key: Label | None = None
     prompt_cache_retention: Label | None = None
     service_tier: Label | None = None
 
 
 def summary_request(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the conversation with the question for its summary. Raises `ApiError` for an empty
-    one."""
+    """Return the conversation with a request for its summary. Raises `ApiError` if it is empty."""
     if not any(message.role != "system" for message in messages):
         raise invalid("there is no conversation to compact: give 'input' or 'previous_response_id'")
     return (*messages, Message(role="user", content=REQUEST))
@@ -54,7 +53,7 @@ def summary_request(messages: Sequence[Message]) -> tuple[Message, ...]:
 def compacted(
     run_id: str, created: int, messages: Sequence[Message], summary: str, usage: Any
 ) -> dict[str, Any]:
-    """Return the body of the answer; its `output` is the input that continues the conversation."""
+    """Return the answer's body; its `output` is the input that continues the conversation."""
     user_messages = [message for message in messages if message.role == "user"]
     output: list[dict[str, Any]] = [
         {
@@ -78,8 +77,8 @@ def compacted(
 
 
 def summary_text(encoded: str, where: str) -> str:
-    """Return the text that the model reads for an item. Raises `ApiError` for an item of another
-    server."""
+    """Return the text that the model reads for an item. Raises `ApiError` for another server's
+    item."""
     try:
         if not encoded.startswith(_MARK):
             raise ValueError(encoded)

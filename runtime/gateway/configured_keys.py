@@ -1,5 +1,5 @@
-"""Keys that the configuration names: `[gateway.keys.NAME]`, whose values are in environment
-variables, as secrets of containers are."""
+"""Keys from the configuration, `[gateway.keys.NAME]`. Their values are in environment variables,
+like the secrets of containers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from loopline.runtime.gateway.api_keys import ApiKey, by_digest, digest
 log = structlog.get_logger("loopline.runtime.gateway")
 
 MIN_CHARS = 24
-"""Least characters of a key. A shorter one could be guessed, since attempts are not slowed down."""
+"""Minimum length of a key. A shorter key could be guessed, since attempts are not rate-limited."""
 _MICRO = 1_000_000
 
 
 async def register(bus: Bus, keys: Mapping[str, GatewayKey], environ: Mapping[str, str]) -> None:
-    """Register these callers with the present configuration. A revoked key stays revoked. A key
-    whose variable is missing, or too short, is logged and not accepted."""
+    """Register these callers with the current configuration. A revoked key stays revoked. A key
+    whose variable is missing or too short is logged and not accepted."""
     for name, configured in keys.items():
         key = environ.get(configured.env, "").strip()
         if len(key) < MIN_CHARS:
@@ -63,7 +63,7 @@ def record_of(name: str, key: str, configured: GatewayKey, created: float) -> Ap
 
 
 def webhook_secret_of(key: str) -> str:
-    """Secret that signs the key's webhooks, which its owner can compute as well: `whsec_` and the
-    base64 of SHA-256(`webhooks of ` + key)."""
+    """Return the secret for signing the key's webhooks, which its owner can compute as well:
+    `whsec_` and the base64 of SHA-256(`webhooks of ` + key)."""
     body = hashlib.sha256(f"webhooks of {key}".encode()).digest()
     return "whsec_" + base64.b64encode(body).decode()

@@ -1,7 +1,7 @@
-"""Bounds on what a connection may cost before it has sent a request.
+"""Limits on the resources of a connection before it has sent a request.
 
-uvicorn waits for the first request of a connection as long as the client likes, and reads headers
-of any size: ten thousand silent clients would hold ten thousand places.
+uvicorn waits for a connection's first request without a limit and reads headers of any size: ten
+thousand silent clients would occupy ten thousand connections.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ log = structlog.get_logger("loopline.runtime.gateway")
 
 MAX_HEADER_BYTES = 65_536
 SPARE_FILES = 256
-"""Descriptors for everything but clients: the bus, logs, libraries."""
+"""File descriptors for everything except clients: the bus, logs, libraries."""
 
 
 class WholeAnswers:
-    """A transport that writes the head and the body of a whole answer at once, which uvicorn writes
-    one after the other: each write is a packet, and wakes the client. The head of a stream, whose
-    length nobody knows, is not held back.
+    """A transport that writes the head and the body of a complete answer together. uvicorn writes
+    them separately, and each write is a packet that wakes the client. The head of a stream, whose
+    length is unknown, is not held back.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -39,7 +39,7 @@ class WholeAnswers:
         self._transport.write(data)
 
     def close(self) -> None:
-        """Close, after the head of an answer whose body never came."""
+        """Close the transport, after writing the head of an answer whose body never came."""
         if self._head:
             self._transport.write(self._head)
             self._head = b""
@@ -50,7 +50,7 @@ class WholeAnswers:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Closes a connection whose headers are late, or too large."""
+    """Closes a connection whose headers are late or too large."""
 
     header_seconds: float
     """Seconds from a connection's start, or the start of a request, to the end of the request's
@@ -70,7 +70,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._late is not None:
             self._header_bytes += len(data)
         super().data_received(data)
-        # Still none: all data so far was headers. After them, the body's own limit applies.
+        # The headers are not complete, so all data so far was headers. The body has its own limit.
         if self._late is not None and self._header_bytes > MAX_HEADER_BYTES:
             self.transport.close()
 
@@ -82,7 +82,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._have_headers()
         super().on_headers_complete()
-        if self.scope["method"] == "POST":  # whose answers all have a body
+        if self.scope["method"] == "POST":  # all its answers have a body
             self.cycle.transport = WholeAnswers(self.transport)  # type: ignore[assignment]
 
     def _expect_headers(self) -> None:
@@ -100,7 +100,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def bounded_protocol(seconds: float) -> type[BoundedProtocol]:
-    """Return the protocol with that time for headers."""
+    """Return the protocol with a limit of `seconds` for headers."""
 
     class Protocol(BoundedProtocol):
         header_seconds = seconds

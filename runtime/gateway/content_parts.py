@@ -1,4 +1,4 @@
-"""Images in a user's message: read from either API, and returned."""
+"""Images in a user's message: reads them from both APIs, and returns them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from loopline.runtime.gateway.errors import ApiError, invalid
 
 _SCHEMES = ("https://", "http://", "data:image/")
 _MAX_URL_CHARS = 8_192
-"""Most characters of a URL to an image elsewhere; an embedded image is bounded by the body's
-limit."""
+"""Maximum length of an image's external URL; the body's limit applies to embedded images."""
 
 
 def image_part(url: str, detail: str | None, where: str) -> ContentPart:
-    """Return the part for an image. Raises `ApiError` for an invalid address."""
+    """Return the part for an image. Raises `ApiError` for an invalid URL."""
     if not url.startswith(_SCHEMES):
         raise invalid(
             "the address of an image begins with https://, http:// or data:image/",
@@ -37,7 +36,7 @@ def image_part(url: str, detail: str | None, where: str) -> ContentPart:
 
 
 def user_message(parts: Sequence[ContentPart], where: str, **fields: Any) -> Message:
-    """Return a message of these parts; one without an image is its text. Raises `ApiError` for an
+    """Return a message of these parts; without an image, only its text. Raises `ApiError` for an
     image in a message that is not a user's."""
     text = "\n".join(part.text for part in parts if part.type == "text")
     images = [index for index, part in enumerate(parts) if part.type == "image"]
@@ -53,7 +52,7 @@ def user_message(parts: Sequence[ContentPart], where: str, **fields: Any) -> Mes
 
 
 def input_parts(message: Message) -> list[dict[str, Any]]:
-    """Return a message's content in the form of the Responses API."""
+    """Return a message's content in the format of the Responses API."""
     if not message.parts:
         return [{"type": "input_text", "text": message.content}]
     return [
@@ -65,7 +64,7 @@ def input_parts(message: Message) -> list[dict[str, Any]]:
 
 
 def text_alone(what: str, param: str) -> ApiError:
-    """Error for an image in a request that takes none."""
+    """Return the error for an image in a request that accepts none."""
     return invalid(
         f"{what} takes text alone. A model of an endpoint takes images if its settings say so: "
         "models.NAME.images = true",

@@ -1,5 +1,5 @@
-"""`POST /v1/embeddings`, as OpenAI's API has it. A request is a run of one step, which holds its
-vectors, so it is admitted, limited, paid for and answered once as any call is."""
+"""`POST /v1/embeddings`, as in OpenAI's API. A request is a run of one step, which contains its
+vectors, so it is admitted, limited, paid for and answered once, like any other call."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class EmbeddingsRequest(BaseModel):
-    """What is not listed here is refused by name."""
+    """Body of a request. An unknown field is refused by name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,11 +46,11 @@ class EmbeddingsRequest(BaseModel):
         | Annotated[list[TokenId], Field(min_length=1)]
         | Annotated[list[list[TokenId]], Field(min_length=1)]
     )
-    """A text, or the token ids of one, or a list of either."""
+    """A text, the token ids of a text, or a list of either."""
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Annotated[int, Field(ge=1, le=MAX_DIMENSIONS)] | None = None
     user: str | None = None
-    """No answer depends on it."""
+    """Id of the caller's end user; no answer depends on it."""
 
     @model_validator(mode="after")
     def _check_input(self) -> Self:
@@ -62,7 +62,7 @@ class EmbeddingsRequest(BaseModel):
 
     @property
     def inputs(self) -> tuple[str, ...] | tuple[tuple[int, ...], ...]:
-        """One for each vector."""
+        """Return the inputs, one per vector."""
         if isinstance(self.input, str):
             return (self.input,)
         texts = tuple(item for item in self.input if isinstance(item, str))
@@ -73,7 +73,7 @@ class EmbeddingsRequest(BaseModel):
 
 
 class EmbeddingsApi:
-    """The handler."""
+    """Handler of the route."""
 
     def __init__(self, service: Service, http: Http) -> None:
         self._service = service
@@ -121,7 +121,7 @@ class EmbeddingsApi:
             )
 
         response = await while_connected(request, self._service.wait(admitted, response_of))
-        return Response(status_code=499) if response is None else response  # 499: to nobody
+        return Response(status_code=499) if response is None else response  # 499: client gone
 
 
 def embeddings_body(trajectory: Trajectory, model: str, *, in_base64: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Errors in the form of OpenAI's API: `{"error": {message, type, param, code}}` and a status."""
+"""Errors in the format of OpenAI's API: `{"error": {message, type, param, code}}` and a status."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from loopline.runtime.errors import InputError, UserError
 Model = TypeVar("Model", bound=BaseModel)
 
 RETRY_SECONDS = 1
-"""Default of `retry-after` in seconds: admission frees up run by run."""
+"""Default of `retry-after` in seconds: places become free whenever a run ends."""
 _DAY_SECONDS = 86_400
 _NO_RETRY = {"x-should-retry": "false"}
 """Header that keeps OpenAI's clients from repeating a 429 immediately."""
 
 
 class ApiError(Exception):
-    """Error that answers a request in place of a result."""
+    """Error that answers a request instead of a result."""
 
     def __init__(
         self,
@@ -76,21 +76,21 @@ _TYPES = {
 
 
 def defect() -> ApiError:
-    """The gateway itself has failed: the traceback is in its log."""
+    """Return the error for a failure of the gateway itself: the traceback is in its log."""
     return ApiError(500, "the gateway failed; its log says why", code="internal_error")
 
 
 def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
-    """The request can't be answered in this form."""
+    """Return the error for a request that can't be answered in this form."""
     return ApiError(400, message, param=param, code=code)
 
 
 _PARAMETERS = {"token_texts": "logprobs"}
-"""Names of `GenerationOptions` fields in OpenAI's API, where they differ."""
+"""Names of `GenerationOptions` fields in OpenAI's API, if they differ."""
 
 
 def unusable(error: InputError, within: str = "") -> ApiError:
-    """Return the error for a request that no run can be made of; fields of the request are below
+    """Return the error for a request that can't become a run; fields of the request are below
     `within`."""
     cause = error.__cause__
     if not isinstance(cause, UnsupportedGeneration):
@@ -100,7 +100,7 @@ def unusable(error: InputError, within: str = "") -> ApiError:
 
 
 def not_allowed(model: str) -> ApiError:
-    """The caller's key does not name this model."""
+    """Return the error for a model that the caller's key does not allow."""
     message = f"this API key may not use the model '{model[:256]}'"
     return ApiError(403, message, code="model_not_allowed")
 
@@ -121,13 +121,13 @@ def unavailable(message: str) -> ApiError:
 
 
 def lost(message: str) -> ApiError:
-    """A run that was on the bus, and no longer is: Redis lost its last acknowledged data in a
-    restart. A caller that asks again starts it again."""
+    """Return the error for a run that is no longer on the bus: Redis lost its last acknowledged
+    data in a restart. A repeated request starts it again."""
     return unavailable(f"{message}; Redis has lost it: ask again")
 
 
 def translated(error: Exception) -> ApiError | None:
-    """Return the error of an HTTP caller for an error of the client; None for a defect."""
+    """Translate an error of `Client` to the HTTP caller's error; None for a defect."""
     match error:
         case Overloaded():
             return overloaded(str(error))
@@ -162,8 +162,8 @@ def too_large(message: str) -> ApiError:
 def validated(
     model: type[Model], value: object, within: str = "", *, strict: bool | None = None
 ) -> Model:
-    """Read a body, or the part of it at `within`. Raises `ApiError` with the field that is wrong.
-    `strict`: no text is taken for a number."""
+    """Read a body, or the part of it at `within`. Raises `ApiError` with the wrong field. `strict`:
+    a text is not accepted as a number."""
     try:
         return model.model_validate(value, strict=strict)
     except ValidationError as error:
@@ -174,8 +174,8 @@ def _validation_error(error: ValidationError, body: object, within: str) -> ApiE
     """Return the first error in a body, or in the part of it at `within`, with the field's path."""
     errors = error.errors(include_url=False, include_input=False)
     paths = [_path_of(body, fault) for fault in errors]
-    # If a field may have several forms, each form reports an error. The one that matched furthest
-    # into the field is the form that was meant.
+    # If a field may have several forms, each form reports an error. The form that matched furthest
+    # into the field is the intended one.
     alternatives = [at for at, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
     furthest = max(alternatives, key=lambda at: len(paths[at]))
     fault, path = errors[furthest], _written_path(paths[furthest], within)
@@ -194,8 +194,8 @@ def field_error(param: str, reason: str) -> PydanticCustomError:
 
 
 def _path_of(body: object, fault: ErrorDetails) -> tuple[int | str, ...]:
-    """Path of a fault, without the names of the alternative forms of a field that were tried, since
-    the body has none of these. The body does not have a missing field either."""
+    """Return the path of a fault, without the names of alternative forms that pydantic tried, since
+    the body does not contain them. The body does not contain a missing field either."""
     if fault["type"] == "field_error":
         return (*fault["loc"], fault.get("ctx", {})["param"])
     location = fault["loc"]
@@ -233,12 +233,12 @@ _STATUS = {
     "timeout": (504, "timeout"),
     "deadline": (504, "timeout"),
 }
-"""Status and code by the kind of an engine's error."""
+"""Status and code by kind of engine error."""
 
 
 def quota_exceeded(error: BudgetExceeded) -> ApiError:
-    """A budget has nothing left; daily budgets begin again at midnight UTC. OpenAI's clients don't
-    retry this error."""
+    """Return the error for a used-up budget; daily budgets restart at midnight UTC. OpenAI's
+    clients don't retry this error."""
     if not error.by_day:
         return ApiError(429, str(error), code="insufficient_quota", headers=_NO_RETRY)
     message = f"{error}; the day ends at midnight UTC"
@@ -251,7 +251,7 @@ def _next_day() -> dict[str, str]:
 
 
 def failure_error(kind: str, message: str) -> ApiError:
-    """Return the error for a call that the model's engine refused, or failed in."""
+    """Return the error for a call that the model's engine refused or failed to answer."""
     status, code = _STATUS.get(kind, (500, "internal_error"))
     headers = {"retry-after": str(RETRY_SECONDS)} if status in (429, 503) else None
     return ApiError(status, message, code=code, headers=headers)

@@ -1,5 +1,4 @@
-"""Server-sent events: how each API's stream is sent over HTTP, and how it ends when it can't
-continue."""
+"""Server-sent events: sends each API's stream over HTTP, and ends a stream that can't continue."""
 
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ from loopline.runtime.errors import UserError
 from loopline.runtime.gateway.errors import ApiError, translated, unavailable
 
 PING_SECONDS = 15
-"""Seconds between two comments of a silent stream: proxies end silent connections."""
+"""Seconds between two comments on a silent stream: proxies close silent connections."""
 
 
 T = TypeVar("T")
 
 
 def event(data: bytes, *, id: str = "", name: str = "") -> bytes:
-    """Encode one event. A client that comes back names the last `id` that it has."""
+    """Encode one event. A client that reconnects sends the last `id` that it has."""
     head = f"id: {id}\n" if id else ""
     if name:
         head += f"event: {name}\n"
@@ -37,16 +36,16 @@ def event_stream(
     last_words: Callable[[ApiError], bytes],
     headers: Mapping[str, str] | None = None,
 ) -> EventSourceResponse:
-    """Return the response with these events, each encoded by `event`. A stream that fails has sent
-    its status already: `last_words` makes the event that gives the reason."""
+    """Return the response with these events, each encoded by `event`. A stream that fails has
+    already sent its status: `last_words` builds an event with the reason."""
     return EventSourceResponse(
         _until_end(events, last_words), ping=PING_SECONDS, sep="\n", headers=headers
     )
 
 
 async def start_stream(items: AsyncGenerator[T], seconds: float) -> AsyncGenerator[T]:
-    """Return all items after waiting at most `seconds` for the first: an error before it is raised
-    here."""
+    """Return the stream of all items after waiting at most `seconds` for the first item: an error
+    before the first item is raised here."""
     first = asyncio.create_task(_first(items))
     try:
         await asyncio.wait({first}, timeout=seconds)
@@ -75,7 +74,7 @@ async def _from_first(first: asyncio.Task[list[T]], items: AsyncGenerator[T]) ->
 
 
 async def _close(first: asyncio.Task[list[T]], items: AsyncGenerator[T]) -> None:
-    """Close a generator after its pending first item: a generator that runs can't be closed."""
+    """Close a generator after its pending first item: a running generator can't be closed."""
     await end([first])
     await items.aclose()
 
@@ -90,7 +89,7 @@ async def _until_end(
         except ApiError as error:
             yield last_words(error)
         except OUTAGE as error:
-            # The client comes back with the last id that it has.
+            # The client reconnects with the last id that it has.
             yield last_words(unavailable(f"Redis does not answer: {type(error).__name__}"))
         except (AgentError, BusError, UserError) as error:
             api_error = translated(error)

@@ -1,5 +1,5 @@
 """The gateway's process: an HTTP server, the steps of the role `chat` for its requests, and the
-calls of endpoints for those."""
+endpoint calls of these steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from loopline.workers.tracing.outbox import SpanOutbox, flushing
 log = structlog.get_logger("loopline.runtime.gateway")
 
 DRAIN_SHARE = 0.8
-"""Share of `supervisor.drain_seconds` for answers in progress; the rest is for their steps."""
+"""Share of `supervisor.drain_seconds` for answers in progress; the rest is for the steps."""
 
 
 class GatewayFront:
@@ -52,8 +52,8 @@ class GatewayFront:
 
 
 class GatewayServer:
-    """All parts of the gateway. A request in progress while it drains still gets its step executed,
-    and the step gets its answer."""
+    """All parts of the gateway. While the gateway drains, it still executes the steps of requests
+    in progress, and these steps still get their answers."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class GatewayServer:
         settings = service.settings
         traces = settings.tracing.endpoint is not None
         self._outbox = SpanOutbox(service.client.bus, settings.tracing) if traces else None
-        # A consumer's name is its worker's, with a random part.
+        # A consumer's name is its worker's name with a random part.
         worker = consumers[0].name.rpartition("-")[0] if consumers else ""
         self._http = _Server(
             uvicorn.Config(
@@ -77,7 +77,7 @@ class GatewayServer:
                 http=bounded_protocol(settings.gateway.header_seconds),
                 ws="websockets-sansio",
                 ws_max_size=settings.gateway.max_body_bytes,
-                # A few bytes of anyone could unfold into the whole limit.
+                # A few compressed bytes could expand to the whole limit.
                 ws_per_message_deflate=False,
                 lifespan="off",
                 access_log=False,
@@ -126,7 +126,7 @@ class GatewayServer:
 
 
 class _Server(uvicorn.Server):
-    """Install no signal handlers: the worker has the signals."""
+    """A server that installs no signal handlers: the worker handles signals."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -1,4 +1,4 @@
-"""Shared parts of all routes: the caller, the body within its limit, an answer as JSON."""
+"""Code that all routes share: the caller, the body within its limit, an answer as JSON."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ T = TypeVar("T")
 REQUEST_ID = "x-request-id"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UNWATCHED_SECONDS = 0.05
-"""Delay before a task starts to watch whether a call's client is still connected; short calls end
-before it and need no such task."""
+"""Delay before a task starts to watch whether a request's client is still connected; short requests
+end earlier and need no task."""
 
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Errors have an `x-request-id` as results do."""
+    """Return a JSON response. Errors have an `x-request-id`, as results do."""
     named = headers or {}
     if REQUEST_ID not in named:
         named = {REQUEST_ID: str(uuid4()), **named}
@@ -36,7 +36,7 @@ def json_response(body: Any, status: int = 200, headers: dict[str, str] | None =
 
 
 def header(request: HTTPConnection, name: str) -> str | None:
-    """Return a header by its lower-case name. `Request.headers` reads all of them each time."""
+    """Return a header by its lower-case name. `Request.headers` reads all headers each time."""
     wanted = name.encode()
     for key, value in request.scope["headers"]:
         if key == wanted:
@@ -49,7 +49,7 @@ def run_headers(admitted: Admitted) -> dict[str, str]:
 
 
 def number_in(text: str, name: str, least: int, most: int) -> int:
-    """Return a parameter of a query. Raises `ApiError`."""
+    """Parse a query parameter as a number. Raises `ApiError`."""
     digits = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
     if not digits or not least <= int(text) <= most:
         raise invalid(
@@ -59,8 +59,8 @@ def number_in(text: str, name: str, least: int, most: int) -> int:
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
-    """What `work` returns; None, and `work` is cancelled, once the client has gone (which is seen
-    after `UNWATCHED_SECONDS` at the earliest)."""
+    """Return the result of `work`. If the client disconnects (detected after `UNWATCHED_SECONDS` at
+    the earliest), cancel `work` and return None."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
     over = has_left = False
@@ -92,7 +92,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T |
 
 
 async def _disconnected(request: Request) -> None:
-    """Return once the client has gone."""
+    """Return once the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -103,7 +103,7 @@ def read_object(raw: bytes | bytearray) -> dict[str, Any]:
         value = orjson.loads(raw.removeprefix(_BYTE_ORDER_MARK))
     except orjson.JSONDecodeError as error:
         raise invalid(f"the body is not JSON: {error}", code="invalid_json") from error
-    # Brackets are counted first: this is enough for most bodies.
+    # Counting brackets first is enough for most bodies.
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and is_deeper_than(value, MAX_DEPTH):
         raise invalid(f"the body nests more than {MAX_DEPTH} levels deep", code="invalid_json")
     if not isinstance(value, dict):

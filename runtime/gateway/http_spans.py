@@ -1,7 +1,7 @@
-"""A span of each HTTP request that admits a run, between the client's span and the run's; and of
-any other request whose client brought a trace that it records.
+"""A span for each HTTP request that admits a run, between the client's span and the run's, and for
+any other request whose client sent a trace that it records.
 
-What came of a request is known when its answer is whole: of a stream, with its last byte.
+The result of a request is known when its answer is complete; for a stream, after its last byte.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class RequestSpan:
     client: TraceContext | None
     """Trace context that the client sent."""
     run_id: str = ""
-    """Run that was admitted, or joined."""
+    """Run that the request admitted or joined."""
     is_parent: bool = False
     """Whether this request admitted the run, whose span is then a child of this one."""
 
     def tags(self, run_id: str) -> dict[str, str]:
-        """Tags of a run that this request admits."""
+        """Return the tags of a run that this request admits."""
         self.run_id, self.is_parent = run_id, True
         return {TRACEPARENT_TAG: str(self._context(run_id))}
 
@@ -47,7 +47,7 @@ class RequestSpan:
 
     @property
     def context(self) -> TraceContext | None:
-        """Context of the span in its trace; None for a trace that nobody records."""
+        """Context of the span in its trace; None for a trace that is not recorded."""
         if self.client is None and not self.is_parent:
             return None
         context = self._context(self.run_id)
@@ -103,22 +103,21 @@ class HttpSpans:
                 attributes=attributes,
                 kind="server",
                 worker=self._worker,
-                # By the conventions, a client's error is not an error of the
-                # server's.
+                # Per the conventions, a client error is not a server error.
                 error=f"status {status}" if status >= 500 else "",
             ),
         )
 
 
 def span_of(request: HTTPConnection) -> RequestSpan | None:
-    """Span of a request, where this gateway traces."""
+    """Return the span of a request if this gateway traces."""
     return request.scope.get(_KEY)
 
 
 def trace_tags(request: HTTPConnection, run_id: str) -> dict[str, str]:
-    """Return the tag that makes a run a part of a trace: of this request's span, else of the
-    client's, where it sends a valid W3C `traceparent`. Any other header is not an error, as the
-    standard says."""
+    """Return the tag that adds a run to a trace: to this request's span, or else to the client's
+    span if the client sends a valid W3C `traceparent`. An invalid header is not an error, as the
+    standard requires."""
     if (span := span_of(request)) is not None:
         return span.tags(run_id)
     context = TraceContext.parse(header(request, TRACEPARENT_HEADER) or "")
@@ -126,7 +125,7 @@ def trace_tags(request: HTTPConnection, run_id: str) -> dict[str, str]:
 
 
 def note_joined(request: HTTPConnection, run_id: str) -> None:
-    """Note that a request joined an existing run."""
+    """Record that a request joined an existing run."""
     if (span := span_of(request)) is not None and not span.run_id:
         span.run_id = run_id
 
@@ -136,8 +135,8 @@ def _is_api(path: str) -> bool:
 
 
 def _route(scope: Scope) -> str:
-    """Return the path with the names of its parameters in their place, so that it has few
-    values."""
+    """Return the path with parameter names instead of values, so that there are few different
+    routes."""
     if "endpoint" not in scope:
         return "/"  # no route matches
     route = scope["path"]

@@ -1,9 +1,10 @@
-"""`Idempotency-Key`: the same request, sent any number of times, is one run.
+"""`Idempotency-Key`: a request that is sent several times is one run.
 
-The key leads to its run before the run is admitted, and lives as long as the run's own record: it
-is in the run's shard, whose scripts give both the same life whenever the run waits, goes on or
-ends. So anyone who sends it again, to this gateway or another, joins the run or reads its result. A
-gateway that dies between the two leaves a key whose run the next sender admits.
+The key is stored with its run's id before the run is admitted, and lives as long as the run's
+record: it is in the run's shard, whose scripts give both the same lifetime whenever the run waits,
+continues or ends. A caller that sends the key again, to this gateway or another, therefore joins
+the run or reads its result. If a gateway dies between storing the key and admitting the run, the
+next request with the key admits the run.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ MAX_KEY = 255
 
 
 def digest_of(route: str, body: Mapping[str, Any]) -> str:
-    """Digest of a request, independent of the order of its body's fields. `route`: what the body is
-    sent to. The same fields may ask one route for an answer, and another for something else."""
+    """Return the digest of a request, independent of the order of its body's fields. It includes
+    the `route`, since the same fields may mean different requests on different routes."""
     fields = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(route.encode() + b"\0" + fields).hexdigest()
 
@@ -36,15 +37,15 @@ class ClaimedRun:
 
     id: str
     digest: str
-    """Digest of caller and key, with which the run is admitted."""
+    """Digest of caller and key; the run is admitted with it."""
 
 
 async def run_of_key(
     bus: Bus, caller: str, key: str, body_digest: str, delay: float = 0.0
 ) -> ClaimedRun:
     """Return the run that belongs to this key, with a new id if the caller uses the key for the
-    first time. `delay`: seconds until the run begins. Raises `ApiError` 409 if the caller has used
-    it for another request.
+    first time. `delay`: seconds until the run starts. Raises `ApiError` 409 if the caller has used
+    the key for another request.
     """
     if not key or len(key) > MAX_KEY or not key.isprintable():
         raise invalid(

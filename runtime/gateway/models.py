@@ -1,4 +1,4 @@
-"""The models that a caller may name: a pool, a policy with its adapter, or a workflow."""
+"""The models that a caller may request: a pool, a policy with its adapter, or a workflow."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from loopline.runtime.gateway.errors import ApiError
 
 WORKFLOW = "workflow/"
 _NOT_TEAMS = ("chat", "completion", "embeddings")
-"""Workflows of one call: their policies are named themselves."""
+"""Workflows of one call: callers name their policies directly."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Workflow that answers a request, and its policies."""
+    """The workflow that answers a request, and its policies."""
 
     workflow: str
     policies: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class ModelCatalogue:
-    """The models of a deployment, as they are now."""
+    """The current models of a deployment."""
 
     def __init__(self, bus: Bus, settings: Settings) -> None:
         self._bus = bus
@@ -34,7 +34,7 @@ class ModelCatalogue:
 
     @property
     def embedding(self) -> tuple[str, ...]:
-        """Pools that make vectors of texts, and answer nothing."""
+        """Pools that compute embeddings and don't answer questions."""
         return tuple(name for name, model in self._settings.models.items() if model.embeddings)
 
     async def names(self) -> list[str]:
@@ -42,7 +42,7 @@ class ModelCatalogue:
         return list(dict.fromkeys([*self._settings.models, *versions, *self._workflows()]))
 
     async def resolve(self, model: str) -> Target:
-        """Raises `ApiError` 404, which names those that are near."""
+        """Return the target of a model's name. Raises `ApiError` 404, which lists similar names."""
         if model in self.embedding:
             return Target("embeddings", {"embeddings": model})
         if model in self._settings.models:
@@ -60,8 +60,8 @@ class ModelCatalogue:
         raise _unknown(model, await self.names())
 
     async def _versions(self) -> dict[str, tuple[int, ...]]:
-        """Versions by policy: the one in use, and one on trial; 0 is the pool's own model, which
-        answers for some policies until they are published."""
+        """Return versions by policy: the version in use, and one on trial. 0 is the pool's own
+        model, which answers for some policies until they are published."""
         unpublished = {
             f"{pool}/{adapter}": (0,)
             for pool, settings in self._settings.models.items()
@@ -74,7 +74,7 @@ class ModelCatalogue:
         }
 
     def _workflows(self) -> list[str]:
-        """Workflows whose policies are all served here."""
+        """Return the workflows whose policies are all served here."""
         names: list[str] = []
         for name in workflows.names():
             if name in _NOT_TEAMS:
@@ -93,8 +93,9 @@ class ModelCatalogue:
 
 
 def _not_in_use(name: str, version: int | None, current: int) -> ApiError:
-    """Error for a version that is not in use, since a policy serves only one at a time. That may
-    change before the model is asked: then the gpu worker gives the same error."""
+    """Return the error for a version that is not in use, since a policy serves only one version at
+    a time. The version may change before the model is asked; the gpu worker then raises the same
+    error."""
     return ApiError(
         404,
         f"Version {version} of the model '{name}' is not served: version {current}"

@@ -156,7 +156,7 @@ _OPERATIONS = (
 
 
 def openapi_document() -> dict[str, Any]:
-    """Return the document, in OpenAPI 3.1."""
+    """Return the document in OpenAPI 3.1 format."""
     models = [op.body for op in _OPERATIONS if op.body is not None] + [ListedRun]
     _, definitions = models_json_schema(
         [(model, "validation") for model in dict.fromkeys(models)],
@@ -218,7 +218,7 @@ def _described(operation: _Operation) -> dict[str, Any]:
 
 
 def _resolved(schema: Any) -> Any:
-    """Return the schema with the names of models replaced by references."""
+    """Return the schema with model names replaced by references."""
     if isinstance(schema, dict):
         return {
             key: f"#/components/schemas/{value}" if key == "$ref" else _resolved(value)

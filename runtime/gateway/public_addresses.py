@@ -1,7 +1,8 @@
-"""Requests to hosts that callers name: to public addresses alone, and to none but the checked ones.
+"""Requests to hosts that callers specify: they only go to checked, public addresses.
 
-A name that is resolved for a check, and again for the request, may lead elsewhere the second time
-(DNS rebinding). So the request goes to an address that was checked, under the name of its host.
+A host name that is resolved for the check and again for the request may resolve to another address
+the second time (DNS rebinding). The request therefore goes to the checked address, with the host's
+name.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from collections.abc import Mapping, Sequence
 import httpx2
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-"""IPv4 addresses as an IPv6 network reaches them (RFC 6052)."""
+"""Prefix of IPv4 addresses in an IPv6 network (RFC 6052)."""
 
 
 async def resolve(host: str) -> list[str]:
-    """Return the addresses of a host, the preferred one first. Raises OSError."""
+    """Return the addresses of a host, preferred address first. Raises OSError."""
     entries = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is on the Internet, with the IPv4 one that it may stand for."""
+    """Whether an address is public, including the IPv4 address that it may embed."""
     ip = ipaddress.ip_address(address)
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
@@ -37,8 +38,8 @@ def is_public(address: str) -> bool:
 
 
 def client(verify: ssl.SSLContext | bool = True) -> httpx2.AsyncClient:
-    """A client for `post`. It keeps no connection: one that was opened for a host would serve
-    another at the same address, whose certificate nobody has checked."""
+    """Return a client for `post`. It keeps no connections: a connection opened for one host would
+    be reused for another host at the same address without a check of that host's certificate."""
     limits = httpx2.Limits(max_keepalive_connections=0)
     return httpx2.AsyncClient(verify=verify, follow_redirects=False, limits=limits)
 
@@ -51,9 +52,9 @@ async def post(
     headers: Mapping[str, str],
     seconds: float,
 ) -> httpx2.Response:
-    """Post to the first of these addresses that takes a connection, whatever the host's name leads
-    to by now: `Host` and the certificate are the name's. Raises what httpx2 raises; TimeoutError
-    after `seconds`."""
+    """Post to the first of these addresses that accepts a connection, without resolving the host's
+    name again: `Host` and the certificate are for the name. Raises httpx2's errors, and
+    TimeoutError after `seconds`."""
     target = httpx2.URL(url)
     timeout = httpx2.Timeout(seconds, connect=seconds / max(1, len(addresses)))
     host = target.raw_host.decode("ascii")

@@ -1,7 +1,7 @@
 """`/v1/responses`: OpenAI's Responses API, as Open Responses specifies it. Each response is a run.
 
-A response that its caller has deleted, or asked not to store, is on the bus as long as any run,
-since it is journalled; but this API returns it to nobody, and no response continues it.
+A response that its caller deleted, or asked not to store, stays on the bus as long as any run,
+since it is journalled. But this API no longer returns it, and no response can continue it.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ from loopline.runtime.gateway.service import (
 
 CANCELLED = "its caller cancelled the response"
 MAX_REFERENCES = 64
-"""Most items of one input that are looked up: each is read from the bus with its run."""
+"""Maximum references in one input: each item is read from the bus with its run."""
 MAX_PAGE = 100
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A response that was admitted."""
+    """An admitted response."""
 
     admitted: Admitted
     view: ResponseView
@@ -118,11 +118,11 @@ class ResponsesApi:
             return await self._present(admitted, view)
 
         def response_of(trajectory: Trajectory) -> Response:
-            answer_of(trajectory, view.model)  # without an answer: an error of its own status
+            answer_of(trajectory, view.model)  # raises if there is no answer
             return json_response(view.ended(trajectory), headers=run_headers(admitted))
 
         response = await while_connected(request, self._service.wait(admitted, response_of))
-        return Response(status_code=499) if response is None else response  # 499: to nobody
+        return Response(status_code=499) if response is None else response  # 499: client gone
 
     async def admit(
         self,
@@ -133,7 +133,7 @@ class ResponsesApi:
         key: str | None = None,
         unstored: frozenset[str] = frozenset(),
     ) -> Asked:
-        """Admit a response. `unstored`: ids of responses that the caller may continue though they
+        """Admit a response. `unstored`: ids of responses that the caller may continue although they
         are not stored. Raises `ApiError`."""
         params = validated(ResponseRequest, body)
         _check(params)
@@ -158,12 +158,12 @@ class ResponsesApi:
         return Asked(admitted, self._view(admitted, params.record), params)
 
     def events(self, admitted: Admitted, view: ResponseView) -> AsyncGenerator[Event]:
-        """Events of a response from its beginning. Raises `ApiError`."""
+        """Yield the events of a response from its start. Raises `ApiError`."""
         return self._service.render(admitted, ResponseStream(view))
 
     async def compact(self, request: Request) -> Response:
-        """Replace everything in a conversation but its user's messages by a model's summary. This
-        is a run like any other, but not a response: nothing continues from its id."""
+        """Replace everything in a conversation except its user's messages with a model's summary.
+        This is a normal run but not a response: no response can continue from its id."""
         caller = await self._http.caller(request)
         body = await self._http.body(request)
         params = validated(CompactRequest, body)
@@ -199,17 +199,17 @@ class ResponsesApi:
             )
 
         response = await while_connected(request, self._service.wait(admitted, response_of))
-        return Response(status_code=499) if response is None else response  # 499: to nobody
+        return Response(status_code=499) if response is None else response  # 499: client gone
 
     async def get(self, request: Request) -> Response:
-        """Return a response in its present state, or its events after a given one."""
+        """Return a response in its current state, or its events after a given event."""
         admitted, view = await self._stored(request)
         if request.query_params.get("stream") in ("true", "1"):
             return self._stream(admitted, view, _last_seen(request))
         return await self._present(admitted, view)
 
     async def delete(self, request: Request) -> Response:
-        """End the response if it is in progress, and return it to nobody from now on."""
+        """Cancel the response if it is in progress, and never return it again."""
         admitted, view = await self._stored(request)
         bus, run_id = self._service.client.bus, view.run.id
         life = int(bus.settings.retention_seconds * 1000)
@@ -221,14 +221,14 @@ class ResponsesApi:
         )
 
     async def cancel(self, request: Request) -> Response:
-        """Return the response, which is over now, whether by this or before."""
+        """Cancel the response if it is in progress, and return it."""
         admitted, view = await self._stored(request)
         await self._service.client.cancel(admitted.run.id, CANCELLED)
         return await self._present(admitted, view)
 
     async def list_input(self, request: Request) -> Response:
-        """Return the conversation that the model was given, without the instructions; the last item
-        first unless the order is `asc`."""
+        """Return the model's input conversation without the instructions; last item first unless
+        the order is `asc`."""
         _, view = await self._stored(request)
         items = input_items(view.run.id, _without_instructions(view))
         query = request.query_params
@@ -265,7 +265,7 @@ class ResponsesApi:
         caller: ApiKey,
         unstored: frozenset[str] = frozenset(),
     ) -> tuple[tuple[Message, ...], Call | None]:
-        """Return the messages, and the call before them whose ids they continue."""
+        """Return the messages, and the previous call whose token ids they continue."""
         items = await self._with_references(items_of(params.input or []), caller)
         instructions = (
             (Message(role="system", content=params.instructions),) if params.instructions else ()
@@ -285,7 +285,7 @@ class ResponsesApi:
     async def _earlier(
         self, earlier_id: str, caller: ApiKey, unstored: frozenset[str]
     ) -> tuple[ResponseView, Message, Call | None]:
-        """A response that another continues: the response, its answer, and the call that gave
+        """Return the response that another one continues, its answer, and the call that produced
         it."""
         param = "previous_response_id"
         missing = ApiError(
@@ -312,8 +312,7 @@ class ResponsesApi:
         return view, choice.message, choice.call
 
     async def _with_references(self, items: list[Item], caller: ApiKey) -> list[Item]:
-        """Return the items, with references replaced by the items that they name. Raises
-        `ApiError`."""
+        """Return the items with references replaced by the referenced items. Raises `ApiError`."""
         names = [item.id for item in items if isinstance(item, ItemReference)]
         if len(names) > MAX_REFERENCES:
             raise invalid(f"input has {len(names)} references; the limit is {MAX_REFERENCES}")
@@ -329,7 +328,7 @@ class ResponsesApi:
         ]
 
     async def _items_of(self, run_id: str, caller: ApiKey) -> Sequence[dict[str, Any]]:
-        """Return a response's input and output; empty if it is not this caller's, or not stored."""
+        """Return a response's input and output; empty if it is not this caller's or not stored."""
         try:
             admitted, view = await self._find(response_id(run_id), caller)
         except ApiError as error:
@@ -349,8 +348,8 @@ class ResponsesApi:
     async def _find(
         self, name: str, caller: ApiKey, unstored: frozenset[str] = frozenset()
     ) -> tuple[Admitted, ResponseView]:
-        """Return a stored response of this caller, or one of these. Raises `ApiError` 404 for
-        another."""
+        """Return a response of this caller that is stored or in `unstored`. Raises `ApiError` 404
+        for any other."""
         missing = ApiError(
             404, f"Response with id '{name[:256]}' not found.", code="response_not_found"
         )
@@ -378,7 +377,7 @@ class ResponsesApi:
         return await self._service.client.bus.run_state(admitted.run.id)
 
     async def _present(self, admitted: Admitted, view: ResponseView) -> Response:
-        """Return the response in its present state."""
+        """Return the response in its current state."""
         state = await self._state(admitted)
         run_of(state)
         if not state.active:
@@ -399,7 +398,7 @@ class ResponsesApi:
 
 
 class _Frames:
-    """Yield the events after a given one, encoded."""
+    """Encodes the events after a given event."""
 
     def __init__(self, events: AsyncGenerator[Event], after: int) -> None:
         self._events = events
@@ -420,7 +419,7 @@ class _Frames:
 
 
 def _last_seen(request: Request) -> int:
-    """Return the number of the last event that the client has; -1 if it has none."""
+    """Return the number of the last event that the client has; -1 if the client has none."""
     text = request.headers.get("last-event-id") or request.query_params.get("starting_after")
     if not text:
         return -1

@@ -1,4 +1,4 @@
-"""A run as the `response` object of the Responses API."""
+"""Renders a run as the `response` object of the Responses API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ERROR_CODES = {
     "context_length_exceeded": "invalid_prompt",
     "content_filter": "invalid_prompt",
 }
-"""Our codes → those that the API has for a response; the others are `server_error`."""
+"""Our error codes → those of the API for a response; all others are `server_error`."""
 
 
 def response_id(run_id: str) -> str:
@@ -31,36 +31,36 @@ def response_id(run_id: str) -> str:
 
 
 def record_of(run: Run) -> ResponseRecord | None:
-    """Return the run's record of its request; None if it was not requested as a response."""
+    """Return the run's record of its request; None if the run was not requested as a response."""
     text = run.tags.get(RESPONSE_TAG)
     return None if text is None else ResponseRecord.model_validate_json(text)
 
 
 @dataclass(frozen=True)
 class ResponseView:
-    """One run, with the parts of its response that come from elsewhere."""
+    """One run, with the parts of its response that come from other sources."""
 
     run: Run
     record: ResponseRecord
     model: str
     """Model as the caller named it."""
     temperature: float
-    """Temperature of the pool where neither the caller nor a call sets another."""
+    """The pool's temperature, unless the caller or a call sets another."""
     top_p: float
 
     @property
     def streams_text(self) -> bool:
-        """Whether the run's tokens are the answer's, which holds for the workflow `chat`. A team's
-        are not."""
+        """Whether the run's tokens are those of the answer: true for the workflow `chat`, false for
+        a team."""
         return self.run.workflow == "chat"
 
     @cached_property
     def options(self) -> ChatOptions:
-        """Options of the workflow `chat`; a team has none of these."""
+        """Options of the workflow `chat`; the defaults for a team."""
         return ChatOptions.model_validate(self.run.options) if self.streams_text else ChatOptions()
 
     def body(self, status: str, **fields: Any) -> dict[str, Any]:
-        """Return the response, with an answer's `fields` where there is one."""
+        """Return the response, with the `fields` of an answer if there is one."""
         run, record = self.run, self.record
         temperature, top_p = record.temperature, record.top_p
         return {
@@ -109,8 +109,8 @@ class ResponseView:
     def ended(
         self, trajectory: Trajectory, order: Sequence[ItemKind] | None = None
     ) -> dict[str, Any]:
-        """Return the response of a run that is over. `order` is the order of the items that a
-        stream has already shown."""
+        """Return the response of an ended run. `order` is the order of the items that a stream has
+        already shown."""
         common = {"usage": response_usage(trajectory), "completed_at": int(trajectory.ended)}
         if trajectory.outcome is Outcome.CANCELLED:
             return self.body("cancelled", **common | {"completed_at": None})

@@ -1,7 +1,7 @@
-"""Items of the Responses API, and the messages that runs have of them.
+"""Items of the Responses API, and their conversion to and from the messages of runs.
 
-An answer of a model is up to three kinds of items, which lie side by side: its thoughts, its
-message, its calls. In a conversation they are one message of the assistant.
+A model's answer consists of up to three kinds of separate items: its thoughts, its message, its
+calls. In a conversation they are one message of the assistant.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from loopline.runtime.gateway.content_parts import image_part, input_parts, user
 from loopline.runtime.gateway.errors import ApiError, invalid, validated
 
 ItemKind = Literal["reasoning", "content"]
-"""Kind of an output item that a model's text streams into, named as in `TextPiece.kind`."""
+"""Kind of an output item that receives a model's streamed text, named as in `TextPiece.kind`."""
 
 
 _Status = Literal["in_progress", "completed", "incomplete"] | None
@@ -30,7 +30,7 @@ _Id = Annotated[str, Field(max_length=256)]
 
 
 class _Item(BaseModel):
-    """Item that a client sends; it may come from a server, with the fields of that server."""
+    """Item that a client sends; it may come from a server and contain that server's fields."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -58,14 +58,14 @@ class FunctionCallOutputItem(_Item):
 
 
 class ReasoningItem(_Item):
-    """Thoughts, which are not sent back to a model: a response that continues another uses the
-    model's own text, and its chat template decides which thoughts it keeps."""
+    """Thoughts, which are not sent back to a model: a response that continues another one uses the
+    model's own text, and the model's chat template decides which thoughts to keep."""
 
     type: Literal["reasoning"]
 
 
 class CompactionItem(_Item):
-    """Result of `POST /v1/responses/compact` for a conversation."""
+    """Item that `POST /v1/responses/compact` returned for a conversation."""
 
     type: Literal["compaction"]
     encrypted_content: str
@@ -86,7 +86,7 @@ class _TextPart(BaseModel):
 
 
 class _ImagePart(BaseModel):
-    """Image by its address, since files are not stored here."""
+    """Image given by its URL, since files are not stored here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -123,7 +123,7 @@ _ITEMS: dict[str, type[Item]] = {
 
 
 def items_of(body: str | list[Any]) -> list[Item]:
-    """Parse a request's input. Raises `ApiError`, which names the item."""
+    """Parse a request's input. Raises `ApiError` with the position of the wrong item."""
     if isinstance(body, str):
         return [MessageItem(role="user", content=body)]
     if len(body) > MAX_MESSAGES:
@@ -150,7 +150,7 @@ def _item(value: Any, where: str) -> Item:
 
 
 def messages_of(items: Sequence[Item]) -> tuple[Message, ...]:
-    """Return the conversation. Raises `ApiError` for a part that no model here takes."""
+    """Return the conversation. Raises `ApiError` for a part that no model here accepts."""
     messages: list[Message] = []
     for index, item in enumerate(items):
         where = f"input[{index}]"
@@ -186,8 +186,8 @@ def messages_of(items: Sequence[Item]) -> tuple[Message, ...]:
 
 
 def check_calls(messages: Sequence[Message]) -> None:
-    """Check that every tool call is answered once, before any other message, and that every answer
-    has its call. Raises `ApiError`."""
+    """Check that each tool call is answered once, before any other message, and that each answer
+    belongs to a call. Raises `ApiError`."""
     waiting: dict[str, None] = {}
     for message in messages:
         if message.role == "tool":
@@ -263,7 +263,7 @@ def call_id(run_id: str, position: int) -> str:
 
 
 def run_of_item(item_id: str) -> str | None:
-    """Return the id of the run that gave an item."""
+    """Return the id of the run that produced an item."""
     kind, _, rest = item_id.partition("_")
     return rest.partition("_")[0] if kind in ("msg", "rs", "fc", "in") else None
 
@@ -305,10 +305,10 @@ def call_item(run_id: str, position: int, call: ToolCall) -> dict[str, Any]:
 
 
 def text_order(choice: Choice, *, streamed: bool) -> list[ItemKind]:
-    """Return the items that a choice's text becomes, in order.
+    """Return the kinds of items for a choice's text, in order.
 
-    A stream shows a model's text as it comes; what an endpoint says of the model's thoughts in a
-    field of their own is known once all is there, so that it stands last where there was a stream.
+    A stream shows a model's text as it arrives. Thoughts that an endpoint returns in a separate
+    field are only known at the end, so they come last if there was a stream.
     """
     kinds: list[ItemKind] = ["reasoning"] if choice.reasoning else []
     if choice.message.content or not choice.message.tool_calls:
@@ -345,7 +345,7 @@ def output_items(
 
 
 def input_items(run_id: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return a conversation as items, each with an id that an `item_reference` may name."""
+    """Return a conversation as items, each with an id for use in an `item_reference`."""
     items: list[dict[str, Any]] = []
 
     def add(item: dict[str, Any]) -> None:

@@ -1,5 +1,4 @@
-"""The body of `POST /v1/responses`, in the form of OpenAI's API and Open Responses. Its items are
-in `responses_items`.
+"""The body of `POST /v1/responses`, in the format of OpenAI's API and Open Responses.
 
 Its items are in `responses_items`.
 """
@@ -23,7 +22,7 @@ from loopline.runtime.gateway.wire_model import WireModel
 
 Label = Annotated[str, Field(max_length=512)]
 Input = Annotated[str, Field(min_length=1)] | Annotated[list[Any], Field(min_length=1)]
-"""Input of a request: a text, or items."""
+"""Input of a request: a text or items."""
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
@@ -68,8 +67,8 @@ class TextConfig(WireModel):
 
 
 class ReasoningConfig(WireModel):
-    """Options for thoughts. These are returned whole, never summarised, and their amount is up to
-    the model."""
+    """Options for thoughts. Thoughts are returned whole, never summarised, and the model decides on
+    their length."""
 
     effort: None = None
     summary: Literal["auto"] | None = None
@@ -84,7 +83,7 @@ Choice = Literal["auto", "none", "required"] | FunctionChoice
 
 
 class ResponseRecord(BaseModel):
-    """Record of a request that its run keeps in addition to its own fields: a tag, as JSON."""
+    """Record of a request that the run keeps as a JSON tag, in addition to the run's own fields."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -96,9 +95,9 @@ class ResponseRecord(BaseModel):
     tool_choice: Choice = "auto"
     parallel_tool_calls: bool = True
     strict: tuple[bool | None, ...] = ()
-    """Value of each tool, where any tool sets one."""
+    """Value of `strict` for each tool; empty if no tool sets it."""
     format: TextOutput = TextFormat(type="text")
-    """Format of the text without its schema, which is the run's."""
+    """Format of the text, without its schema, which the run contains."""
     logprobs: bool = False
     max_output_tokens: int | None = None
     temperature: float | None = None
@@ -113,8 +112,8 @@ class ResponseRecord(BaseModel):
 
 
 class ResponseRequest(WireModel):
-    """Body of a request. A field that is not listed here is refused by name: nothing is ignored
-    that would change the answer."""
+    """Body of a request. An unknown field is refused by name, so that no field that would change
+    the answer is ignored."""
 
     model: str = Field(min_length=1, max_length=256)
     input: Input
@@ -131,7 +130,7 @@ class ResponseRequest(WireModel):
     include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = (
         Field(default=None, max_length=16)
     )
-    """Parts to include. Thoughts are returned unencrypted, so that there is nothing encrypted to
+    """Parts to include. Thoughts are returned unencrypted, so there is no encrypted part to
     include."""
     max_output_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -140,8 +139,7 @@ class ResponseRequest(WireModel):
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     metadata: dict[str, str] | None = Field(default=None, max_length=16)
     """Tags of the run."""
-    # What names the caller, or a choice that our server does not offer: no answer
-    # depends on it.
+    # Fields that identify the caller, or options that our server lacks; none changes an answer.
     user: Label | None = None
     safety_identifier: Label | None = None
     prompt_cache_key: Label | None = None
@@ -190,7 +188,7 @@ class ResponseRequest(WireModel):
 
     @property
     def generation(self) -> GenerationOptions:
-        """Sampling of the answer, by a model or a team."""
+        """Return the sampling options for a model or a team."""
         return GenerationOptions(
             temperature=self.temperature,
             top_p=self.top_p,

@@ -1,13 +1,11 @@
-"""`/v1/responses` over a WebSocket, as OpenAI's API has it: a connection that asks for one response
-after the other.
+"""`/v1/responses` over a WebSocket, as in OpenAI's API: a connection requests several responses.
 
     {"type": "response.create", …}     the body of a POST without `stream`; `stream_id`: a lane
     {"type": "response.created", …}    the events of the stream, in order, with their lane's name
 
-Requests of one lane are answered in the order in which they came, those of several side by side. A
-response that was asked not to be stored can be gone on from on its own connection. A client that
-leaves cancels what is under way; where the gateway ends, the response goes on, and can be read at
-its address.
+Requests of one lane are answered in order, different lanes in parallel. A response that is not
+stored can only be continued on its own connection. A client that disconnects cancels its responses
+in progress. If the gateway stops, a response continues and can be read at its URL.
 """
 
 from __future__ import annotations
@@ -44,11 +42,11 @@ from loopline.runtime.gateway.service import Service
 
 CREATE, STEER = "response.create", "response.steer"
 MAX_WAITING = 128
-"""Most unanswered requests of one connection."""
+"""Maximum number of unanswered requests of one connection."""
 MAX_UNSTORED = 64
-"""Most responses of a connection that only it can continue, the newest ones."""
+"""Number of a connection's newest unstored responses that it can continue."""
 SERVICE_RESTART = 1012
-"""Code with which a gateway that ends closes a connection."""
+"""Code with which a stopping gateway closes a connection."""
 log = structlog.get_logger("loopline.runtime.gateway")
 _STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _OF_ENVELOPE = ("type", "stream_id", "stream", "background", "generate")
@@ -71,7 +69,7 @@ class ResponsesSocket:
         ]
 
     async def serve(self, socket: WebSocket) -> None:
-        """One connection, from its handshake to its end."""
+        """Serve one connection from its handshake to its end."""
         try:
             await self._http.caller(socket)
         except ApiError as error:
@@ -89,7 +87,7 @@ class _Connection:
         self._http = http
         self._api = api
         self._lanes: dict[str | None, deque[Event]] = {}
-        """Requests by lane, the first of which is being answered."""
+        """Requests by lane; the first request of each lane is being answered."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._unstored: deque[str] = deque(maxlen=MAX_UNSTORED)
         self._ends_with_gateway = False
@@ -108,7 +106,8 @@ class _Connection:
             await end(self._tasks)
 
     async def _take(self, text: str | None) -> None:
-        """Handle one message. An error in it becomes an event, and the connection continues."""
+        """Handle one message. A wrong message becomes an error event, and the connection
+        continues."""
         lane: str | None = None
         try:
             if text is None:
@@ -130,7 +129,7 @@ class _Connection:
             await self._send(_error_event(error), lane)
 
     def _queue(self, lane: str | None, request: Event) -> None:
-        """Queue a request. Raises `ApiError` where too many wait."""
+        """Queue a request. Raises `ApiError` if too many requests wait."""
         if sum(map(len, self._lanes.values())) >= MAX_WAITING:
             raise overloaded(f"{MAX_WAITING} requests of this connection wait for their answers")
         if (waiting := self._lanes.get(lane)) is not None:
@@ -148,7 +147,7 @@ class _Connection:
                 await self._answer(lane, waiting[0])
                 waiting.popleft()
         except WebSocketDisconnect:
-            pass  # which the reader notices, too
+            pass  # the reader notices it, too
         finally:
             del self._lanes[lane]
 
@@ -169,7 +168,7 @@ class _Connection:
         except WebSocketDisconnect:
             raise
         except Exception:
-            # Those that wait in this lane have their answers all the same.
+            # The requests that wait in this lane still get their answers.
             log.exception("a response failed", lane=lane)
             await self._send(_error_event(defect()), lane)
 
@@ -180,7 +179,7 @@ class _Connection:
             self._socket, caller, _body_of(request), unstored=frozenset(self._unstored)
         )
         admitted, ended = response.admitted, False
-        # Whether it continues after the client has gone depends on why that went: see below.
+        # Whether the run continues after a disconnect depends on the reason: see `finally`.
         outliving = replace(admitted, outlives_client=True)
         try:
             async with aclosing(self._api.events(outliving, response.view)) as events:
@@ -194,7 +193,7 @@ class _Connection:
                 await self._service.abandon(admitted)
 
     async def _send(self, event: Event, lane: str | None) -> None:
-        """Send an event. Raises `WebSocketDisconnect` after the client has gone."""
+        """Send an event. Raises `WebSocketDisconnect` if the client has disconnected."""
         sent = event if lane is None else {**event, "stream_id": lane}
         await self._socket.send_text(orjson.dumps(sent).decode())
 
@@ -210,7 +209,7 @@ def _lane_of(request: Event) -> str | None:
 
 
 def _body_of(request: Event) -> Event:
-    """Return the body that a POST would have. Raises `ApiError` for a request that a connection
+    """Return the body of the equivalent POST. Raises `ApiError` for a request that a connection
     can't serve."""
     if request.get("background"):
         raise invalid(

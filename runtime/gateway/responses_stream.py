@@ -1,8 +1,8 @@
-"""A run's log as the semantic events of a streamed response.
+"""Renders a run's log as the semantic events of a streamed response.
 
-The events and their sequence numbers follow from the log alone. So a client that comes back, to
-this gateway or to another, gets what it has not seen: the events are made again from the log's
-beginning, and those up to its last number are left out.
+The events and their sequence numbers only depend on the log. A client that reconnects, to this
+gateway or another, therefore gets the events that it has not seen: they are built again from the
+start of the log, and those up to the client's last number are left out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ResponseStream:
     _number: int = -1
     _started: bool = False
     _order: list[ItemKind] = field(default_factory=list[ItemKind])
-    """Items that the text has become, by their index in the output."""
+    """Kinds of the text's items, by index in the output."""
     _texts: dict[ItemKind, GrowingText] = field(init=False)
     _visible: VisibleText | None = None
 
@@ -83,7 +83,7 @@ class ResponseStream:
 
     def finish(self, trajectory: Trajectory) -> list[Event]:
         """Return the events after the end of the run: the rest of the text, the ends of the items,
-        the tool calls, the whole response. Raises `Diverged`."""
+        the tool calls, the complete response. Raises `Diverged`."""
         events = list(self._start())
         try:
             answer = answer_of(trajectory, self.view.model)
@@ -106,14 +106,14 @@ class ResponseStream:
             yield self._event("response.in_progress", response=self.view.body("in_progress"))
 
     def _rest(self, choice: Choice) -> Iterator[Event]:
-        """Yield the record's content beyond the published tokens; all of it where none were
+        """Yield the record's content beyond the published tokens; all of it if none were
         published."""
         whole: Mapping[ItemKind, str] = {
             "reasoning": choice.reasoning,
             "content": content_of(choice.message) or "",
         }
         if self._visible is not None and self._visible.corrected:
-            # Text that was shown turned out to be a thought. It stays; the answer follows it.
+            # Text that was already shown turned out to be a thought. It stays; the answer follows.
             for piece in self._visible.finish():
                 yield from self._grow(piece.kind, piece.text)
             if self._texts["content"].emitted.endswith(whole["content"]):
@@ -177,8 +177,8 @@ class ResponseStream:
 
 
 def error_event(error: ApiError, last: int) -> Event:
-    """Return the event that ends a stream which can't continue here. It has the number of the last
-    event that was sent, so that a client which comes back with it misses nothing."""
+    """Return the event that ends a stream that can't continue here. It has the number of the last
+    event that was sent, so that a client that reconnects with it misses no event."""
     return {
         "type": "error",
         "sequence_number": max(last, 0),

@@ -128,9 +128,9 @@ class RunsApi:
         )
 
     async def list(self, request: Request) -> Response:
-        """List the caller's newest runs, those of the chat API included. With a narrow filter, an
-        answer may have fewer runs than requested and still say `has_more`: the next page continues
-        after it."""
+        """List the caller's newest runs, including those of the chat API. With a narrow filter, an
+        answer may contain fewer runs than requested and still set `has_more`: the next page
+        continues after it."""
         caller = await self._http.caller(request)
         query = request.query_params
         limit = number_in(query.get("limit", "20"), "limit", 1, MAX_LISTED)
@@ -177,7 +177,7 @@ class RunsApi:
         return json_response(self._body(state))
 
     async def events(self, request: Request) -> Response:
-        """Stream the events of a run from any event on, until it has ended."""
+        """Stream the events of a run after any event, until the run has ended."""
         run, _ = await self._own(request)
         after = request.headers.get("last-event-id") or request.query_params.get("after") or "0-0"
         if not is_entry_id(after):
@@ -219,8 +219,8 @@ class RunsApi:
         return json_response(self._body(forked), 202, {"location": f"/v1/runs/{run.id}"})
 
     async def feedback(self, request: Request) -> Response:
-        """Post a reward for an earlier run, also for one that has left the bus: whether it was the
-        caller's is then checked when the store is read."""
+        """Post a reward for an earlier run, also for a run that has left the bus: whether it was
+        the caller's run is then checked when the store is read."""
         caller = await self._http.caller(request)
         state = await self._bus.run_state(request.path_params["id"])
         if state.state != "missing" and run_of(state).account != caller.id:
@@ -256,7 +256,7 @@ class RunsApi:
         return json_response({"object": "reward", "id": posted.reward.id, "new": posted.new}, 202)
 
     async def _own(self, request: Request) -> tuple[Run, RunState]:
-        """Return a run of the caller. Raises `ApiError` 404, also for another caller's."""
+        """Return a run of the caller. Raises `ApiError` 404, also for another caller's run."""
         caller = await self._http.caller(request)
         run_id = request.path_params["id"]
         state = await self._bus.run_state(run_id)
@@ -267,8 +267,8 @@ class RunsApi:
         raise _not_found(run_id)
 
     def _check_policies(self, caller: ApiKey, named: Mapping[str, str]) -> None:
-        """Check the policies. Raises `ApiError` for one that no pool serves, or that the caller may
-        not use."""
+        """Check the policies. Raises `ApiError` for a policy that no pool serves or that the caller
+        may not use."""
         pools = self._service.settings.models
         for role, policy in named.items():
             if pool_of(policy) not in pools:
@@ -293,9 +293,9 @@ def _error_event(error: ApiError) -> bytes:
 
 
 def _require_tools(params: CreateRun) -> None:
-    """Check the option. Raises `ApiError` for tools where the workflow has no such option."""
+    """Check the option. Raises `ApiError` for tools if the workflow has no option for them."""
     if params.tools is None or params.workflow not in workflows.names():
-        return  # an unknown workflow is reported where the run is created
+        return  # the creation of the run reports an unknown workflow
     try:
         workflows.get(params.workflow).check_options({"tools": []})
     except AgentError as error:

@@ -1,4 +1,4 @@
-"""Request bodies of the native API, and the objects of its answers."""
+"""Request bodies and answer objects of the native API."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class RunBudget(_Body):
     """Limits of one run."""
 
     tokens: int | None = Field(default=None, ge=1)
-    """Tokens of prompts and completions, all calls together."""
+    """Total tokens of prompts and completions of all calls."""
     micro_dollars: int | None = Field(default=None, ge=1)
     """Millionths of a US dollar."""
     seconds: float | None = Field(default=None, gt=0, le=86_400)
-    """Seconds until the run ends with the outcome `deadline`."""
+    """Seconds after which the run ends with the outcome `deadline`."""
 
 
 class RunGeneration(_Body):
     """Sampling of completions. Omitted fields keep the defaults of the models' pools. A field that
-    the workflow can't honour is refused by name."""
+    the workflow can't apply is refused by name."""
 
     temperature: float | None = Field(default=None, ge=0, le=5)
     """Temperature of every agent; `top_p` and the penalties apply to every agent too."""
@@ -55,9 +55,9 @@ class RunGeneration(_Body):
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     max_tokens: int | None = Field(default=None, ge=1, le=131_072)
-    """Most tokens of each completion of an agent whose text may be the answer."""
+    """Maximum tokens per completion of an agent whose text may be the answer."""
     stop: list[str] | None = Field(default=None, max_length=16)
-    """Texts before which the answer ends, for the same agents."""
+    """Texts before which the answer stops, for the same agents."""
 
     @property
     def options(self) -> GenerationOptions:
@@ -76,8 +76,8 @@ class CreateRun(_Body):
     options: JsonObject = Field(default_factory=dict)
     """Options of the workflow."""
     tools: list[str] | None = Field(default=None, max_length=MAX_TOOLS)
-    """Names of tools that its agent may call: of installed packages, of the deployment's MCP
-    servers and HTTP APIs, or of its app. Only for workflows with the option `tools`, such as
+    """Names of tools that the workflow's agent may call: from installed packages, the deployment's
+    MCP servers and HTTP APIs, or its app. Only for workflows with the option `tools`, such as
     `agent`."""
     generation: RunGeneration = RunGeneration()
     """Sampling of the run's completions."""
@@ -86,12 +86,12 @@ class CreateRun(_Body):
     budget: RunBudget = RunBudget()
     seed: int = 0
     stream: bool = False
-    """Publish the models' text among the run's events."""
+    """Whether to publish the models' text among the run's events."""
     tags: dict[str, str] = Field(default_factory=dict, max_length=MAX_TAGS)
     start_after: float = Field(default=0.0, ge=0, le=MAX_WAIT_SECONDS)
-    """Seconds until it begins; its time limit counts from then."""
+    """Seconds until the run starts; its time limit counts from then."""
     webhook: str | None = Field(default=None, max_length=2_048, pattern=r"^https?://")
-    """URL that receives the run once it has ended, and every request for an approval."""
+    """URL that receives the run once it has ended, and every approval request."""
 
     @model_validator(mode="after")
     def _asks_once(self) -> Self:
@@ -103,12 +103,12 @@ class CreateRun(_Body):
 
     @property
     def all_options(self) -> JsonObject:
-        """Return the options together with the tools, which are an option as well."""
+        """Return the options including the tools, which are an option as well."""
         return self.options if self.tools is None else {**self.options, "tools": [*self.tools]}
 
     @property
     def conversation(self) -> tuple[Message, ...]:
-        """Raises `ApiError` for a part that no workflow takes."""
+        """Raises `ApiError` for a part that no workflow accepts."""
         messages = tuple(
             message_of(message, f"messages[{index}].content")
             for index, message in enumerate(self.messages or ())
@@ -118,7 +118,7 @@ class CreateRun(_Body):
         return messages
 
     def run_budget(self, seconds: float) -> Budget:
-        """Return the run's limits, with `seconds` where it sets no time limit."""
+        """Return the run's limits, with `seconds` as the default time limit."""
         return Budget(
             tokens=self.budget.tokens,
             micro_dollars=self.budget.micro_dollars,
@@ -130,12 +130,12 @@ class ForkRun(_Body):
     """Body of `POST /v1/runs/{id}/fork`."""
 
     at_turn: int = Field(ge=0)
-    """First turn that is taken again."""
+    """First turn that is repeated."""
     seed: int | None = None
     question: str | None = Field(default=None, min_length=1, max_length=MAX_PROMPT_CHARS)
-    """Another question, where all turns are taken again (`at_turn` 0)."""
+    """Another question, if all turns are repeated (`at_turn` 0)."""
     prompts: dict[str, str] = Field(default_factory=dict, max_length=64)
-    """Texts that replace prompts from `at_turn` on, by prompt file of the workflow."""
+    """Texts that replace prompts from `at_turn` on, by the workflow's prompt files."""
     policies: dict[str, str] = Field(default_factory=dict, max_length=64)
     tags: dict[str, str] = Field(default_factory=dict, max_length=MAX_TAGS)
 
@@ -145,19 +145,19 @@ class Feedback(_Body):
 
     value: float = Field(allow_inf_nan=False)
     agent: str | None = Field(default=None, max_length=128)
-    """Agent that earned it; None for the whole team."""
+    """Agent that earned the reward; None for the whole team."""
     turn: int | None = Field(default=None, ge=0)
-    """Turn that earned it; None for the run as a whole."""
+    """Turn that earned the reward; None for the whole run."""
     source: str = Field(default="user", min_length=1, max_length=128)
-    """Source of the reward. A later reward for the same place from the same source replaces this
+    """Source of the reward. A later reward for the same target from the same source replaces this
     one."""
     id: str | None = Field(default=None, min_length=1, max_length=128)
-    """Id of the reward; sent again under the same id, it counts once."""
+    """Id of the reward; a reward that is sent again with the same id counts once."""
     comment: str = Field(default="", max_length=2_000)
 
 
 class ListedRun(_Body):
-    """One line of `GET /v1/runs`."""
+    """One entry of `GET /v1/runs`."""
 
     object: Literal["run"] = "run"
     id: str
@@ -170,8 +170,8 @@ class ListedRun(_Body):
 
 
 def cost_of(calls: Sequence[Call], priced: Collection[str]) -> int | None:
-    """Millionths of a US dollar; None where a call's pool has no price, since the cost is unknown
-    then."""
+    """Millionths of a US dollar; None if a call's pool has no price, since the cost is then
+    unknown."""
     if any(call.policy.name not in priced for call in calls):
         return None
     return sum(call.cost_micro_dollars for call in calls)
@@ -180,8 +180,7 @@ def cost_of(calls: Sequence[Call], priced: Collection[str]) -> int | None:
 def run_body(
     run: Run, state: RunState, steps: tuple[Step, ...], priced: Collection[str]
 ) -> dict[str, Any]:
-    """Return the object `run`, with its steps and their usage. `priced`: the pools that have a
-    price."""
+    """Return the object `run` with its steps and their usage. `priced`: the pools with a price."""
     calls = [call for step in steps for call in step.calls]
     return {
         "object": "run",
@@ -204,7 +203,7 @@ def run_body(
 
 
 def ended_body(trajectory: Trajectory, priced: Collection[str]) -> dict[str, Any]:
-    """Body of a webhook: the run without its steps."""
+    """Return the body of a webhook: the run without its steps."""
     run = trajectory.run
     calls = [call for step in trajectory.steps for call in step.calls]
     return {

@@ -1,5 +1,4 @@
-"""The operations of every route of the gateway: admit a run for a caller, wait for it, follow
-it."""
+"""Operations for all routes of the gateway: admit a run for a caller, wait for it, follow it."""
 
 from __future__ import annotations
 
@@ -60,14 +59,14 @@ from loopline.workers.admission import TENANT_TAG
 log = structlog.get_logger("loopline.runtime.gateway")
 
 RESPONSE_TAG = "openai_response"
-"""Tag that holds what a run keeps of its request, if it was requested as a response."""
+"""Tag with the run's record of its request, if it was requested as a response."""
 RESERVED_TAGS = (TAG, RESPONSE_TAG, TRACEPARENT_TAG, TENANT_TAG)
 CANCELLED = "its client has gone"
 
 
 @dataclass(frozen=True)
 class Question:
-    """Question of a caller, from any of the APIs."""
+    """A caller's question through any of the APIs."""
 
     caller: ApiKey
     model: str
@@ -79,11 +78,11 @@ class Question:
     session: Session | None = None
     idempotency_key: str | None = None
     body_digest: str = ""
-    """Digest of the request, compared when the idempotency key is used a second time."""
+    """Digest of the request, which is compared when the idempotency key is used again."""
     embedding: EmbeddingInput | None = None
-    """What vectors are wanted of, in place of an answer."""
+    """Input of an embeddings request, which wants vectors instead of an answer."""
     trace_tags: Callable[[str], Mapping[str, str]] = lambda run_id: {}
-    """Tags that make the run with that id a part of a trace."""
+    """Returns the tags that add the run with the given id to a trace."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +92,9 @@ class Admitted:
     run: Run
     session: Session | None
     outlives_client: bool
-    """Whether its client can come back to it, so that it continues after the client has gone."""
+    """Whether the run continues without its client, since the client can return to it."""
     expected: Expected | None = None
-    """Expected answer of a run that this process has admitted."""
+    """The expected end of a run that this process has admitted."""
 
 
 Rendered = TypeVar("Rendered")
@@ -103,10 +102,10 @@ Made = TypeVar("Made")
 
 
 class Rendering(Protocol[Rendered]):
-    """Makes the events of a stream from a run's log, which alone determines them."""
+    """Renders a run's log as the events of a stream, which only depend on the log."""
 
     def begin(self) -> list[Rendered]:
-        """Return the events before any entry."""
+        """Return the events before the first entry."""
         ...
 
     def feed(self, entry: str, event: dict[str, str]) -> list[Rendered]:
@@ -114,8 +113,7 @@ class Rendering(Protocol[Rendered]):
         ...
 
     def finish(self, trajectory: Trajectory) -> list[Rendered]:
-        """Return the events after the end of the run, in place of those that its last entry
-        adds."""
+        """Return the events after the end of the run, instead of those that its last entry adds."""
         ...
 
 
@@ -135,7 +133,7 @@ class Service:
         outlives_client = question.idempotency_key is not None
         try:
             if question.idempotency_key is not None:
-                # A session's answer depends on what was said in it before.
+                # A session's answer depends on its earlier messages.
                 session = "" if question.session is None else question.session.name
                 claimed = await run_of_key(
                     bus,
@@ -187,7 +185,7 @@ class Service:
             if question.embedding is None
             else question.embedding.model_dump(mode="json", exclude_defaults=True),
             generation=question.generation if question.embedding is None else None,
-            seed=zlib.crc32(run_id.encode()),  # who asks twice wants two samples
+            seed=zlib.crc32(run_id.encode()),  # a caller that asks twice wants two samples
             budget=Budget(seconds=self.settings.gateway.run_seconds),
             stream=question.stream,
             tags={
@@ -201,8 +199,8 @@ class Service:
         )
 
     def _require_kind(self, question: Question, target: Target) -> None:
-        """Raises `ApiError` where an answer is asked of a model that makes vectors, or vectors of
-        one that answers."""
+        """Raises `ApiError` if an embedding model is asked for an answer, or a chat model for
+        vectors."""
         if (question.embedding is not None) == (target.workflow == "embeddings"):
             return
         if question.embedding is None:
@@ -220,8 +218,7 @@ class Service:
         )
 
     def _require_images(self, question: Question, target: Target) -> None:
-        """Check the images. Raises `ApiError` where a message has one, and not every endpoint that
-        may answer takes images."""
+        """Raises `ApiError` unless all endpoints that may answer accept images."""
         param = "input" if RESPONSE_TAG in question.tags else "messages"
         if target.workflow != "chat":
             raise text_alone(f"the team {question.model[:256]!r}", param)
@@ -273,8 +270,8 @@ class Service:
         return tuple(tool.name for tool in ChatOptions.model_validate(run.options).tools)
 
     async def wait(self, admitted: Admitted, make: Callable[[Trajectory], Made]) -> Made:
-        """What `make` makes of the ended run: see `Client.wait_for`. A caller that is cancelled
-        meanwhile cancels it, unless it is kept."""
+        """Return `make(trajectory)` of the ended run; see `Client.wait_for`. A caller that is
+        cancelled meanwhile cancels the run, unless the run outlives its client."""
         run_id, expected = admitted.run.id, admitted.expected
         try:
             if expected is not None and admitted.session is None:
@@ -293,8 +290,9 @@ class Service:
     async def stream(
         self, admitted: Admitted, shape: StreamShape, after: str | None = None
     ) -> AsyncGenerator[Chunk]:
-        """Yield the chunks of the answer after the one with the id `after`. A caller that closes
-        this before its end cancels the run, unless it outlives its client. Raises `ApiError`."""
+        """Yield the chunks of the answer after the chunk with the id `after`. A caller that closes
+        the generator early cancels the run, unless the run outlives its client. Raises
+        `ApiError`."""
         last_seen = _seen(after)
         chat = ChatStream(admitted.run.id, shape, admitted.run.workflow == "chat")
         async with aclosing(self.render(admitted, chat)) as chunks:
@@ -302,7 +300,7 @@ class Service:
             async for chunk in chunks:
                 waiting.append(chunk)
                 if chunk.id.startswith(f"{BEGIN}/"):
-                    continue  # until there is more: a refusal gets a status, and no stream
+                    continue  # wait for more: a refusal gets a status and no stream
                 for ready in waiting:
                     if place_of(ready.id) > last_seen:
                         yield ready
@@ -311,8 +309,8 @@ class Service:
     async def render(
         self, admitted: Admitted, rendering: Rendering[Rendered]
     ) -> AsyncGenerator[Rendered]:
-        """Yield the rendered log of a run, from its beginning to its end. An early close and an
-        `ApiError` have the same effects as in `stream`."""
+        """Yield the rendered log of a run from start to end. An early close and an `ApiError` have
+        the same effects as in `stream`."""
         run_id, ended = admitted.run.id, False
         fresh = admitted.expected is not None
         try:
@@ -331,20 +329,20 @@ class Service:
             if not ended:
                 raise lost(f"run {run_id} is not on the bus")
         except Diverged:
-            ended = True  # the run continues: its client is told to come back for the whole answer
+            ended = True  # the run continues: its client is told to get the whole answer later
             raise
         except BusUnavailable as error:
             raise unavailable(str(error)) from error
-        except UserError as error:  # its retention ended between its end and this look at it
+        except UserError as error:  # its retention ended between its end and this read
             raise lost(str(error)) from error
         finally:
             if not ended:
                 await self.abandon(admitted)
 
     async def abandon(self, admitted: Admitted) -> None:
-        """Cancel a run whose client has gone, unless the client can come back to it."""
+        """Cancel a run whose client has disconnected, unless the client can return to it."""
         if not admitted.outlives_client:
-            # A separate task: the waiting one is cancelled, in an anyio scope at every await.
+            # A separate task: the waiting task is cancelled, within an anyio scope at every await.
             cancelling = asyncio.create_task(self.client.cancel(admitted.run.id, CANCELLED))
             self._cancelling.add(cancelling)
             cancelling.add_done_callback(self._cancelling.discard)
@@ -352,7 +350,7 @@ class Service:
 
     async def _remember(self, admitted: Admitted, trajectory: Trajectory) -> None:
         if admitted.session is not None and trajectory.run.workflow == "chat":
-            # Without it the next call begins a new sample; the answer exists all the same.
+            # Without the note the next call starts a new sample; this answer is not affected.
             with suppress(*OUTAGE):
                 await self.sessions.note(admitted.session, trajectory)
 

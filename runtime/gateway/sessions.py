@@ -1,9 +1,10 @@
-"""Sessions: the calls of one agent that a client makes one after the other.
+"""Sessions: consecutive calls of a client to one agent.
 
-Each call is a run with the session's id as a tag. A call whose messages begin with an earlier one's
-messages and answer goes on from it: the model's own text of the earlier answer, and the ids of its
-prompt and output, go into the new run, so that nothing is tokenized a second time. What of a
-session is known is a hash under its id: the digest of messages and answer → the run that gave it.
+Each call is a run with the session's id as a tag. A call whose messages start with an earlier
+call's messages and answer continues that call: the new run contains the model's own text of the
+earlier answer and the token ids of its prompt and output, so that nothing is tokenized twice. The
+bus stores a session as a hash under its id: digest of messages and answer → the run that produced
+the answer.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from loopline.workers.json_bytes import json_bytes
 HEADER = "x-loopline-session"
 TAG = "session"
 CALLS_PER_SWEEP = 64
-"""Calls of a session after which, on average, its old ones are forgotten."""
+"""Average number of calls of a session between two removals of its old calls."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -39,7 +40,7 @@ class Session:
 
     @property
     def digest(self) -> str:
-        """Digest of caller and name. Callers don't share sessions, since their keys may see
+        """Digest of caller and name. Callers don't share sessions, since their keys may allow
         different models."""
         return hashlib.sha256(f"{self.caller}\0{self.name}".encode()).hexdigest()
 
@@ -63,20 +64,20 @@ def session_of(path_name: str | None, header: str | None, caller: str) -> Sessio
 
 @dataclass(frozen=True)
 class Continuation:
-    """A conversation that continues from an earlier call."""
+    """A conversation that continues an earlier call."""
 
     messages: tuple[Message, ...]
     previous: Call | None = None
 
 
 class SessionMemory:
-    """Memory of the calls of sessions, on the bus."""
+    """Stores the calls of sessions on the bus."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
     async def go_on(self, session: Session, messages: tuple[Message, ...]) -> Continuation:
-        """Return the conversation, with the model's own text of its earlier answers."""
+        """Return the conversation with the model's own text of its earlier answers."""
         digests = _prefix_digests(messages)
         ends = [i for i, message in enumerate(messages) if message.role == "assistant"]
         if not ends:
@@ -101,8 +102,8 @@ class SessionMemory:
         return Continuation(messages)
 
     async def note(self, session: Session, trajectory: Trajectory) -> None:
-        """Remember a call that was answered. A gateway that dies before loses it: the next call of
-        the session then begins a new sample."""
+        """Store an answered call. If the gateway dies before this, the next call of the session
+        starts a new sample."""
         if not trajectory.steps or not trajectory.steps[-1].calls:
             return
         call = trajectory.steps[-1].calls[0]
@@ -116,8 +117,8 @@ class SessionMemory:
             await self._forget_old_calls(key)
 
     async def _forget_old_calls(self, key: str) -> None:
-        """Forget calls of a session whose runs have left the bus: each call renews the life of all
-        that is known of it, and a client may use one session for ever."""
+        """Remove calls of a session whose runs have left the bus: each call extends the lifetime of
+        the whole session, and a client may use one session forever."""
         settings = self._bus.settings
         oldest = self._bus.clock.now() - settings.retention_seconds - MAX_RUN_SECONDS
         fields: dict[bytes, bytes] = await self._bus.redis.hgetall(key)  # pyright: ignore
@@ -131,14 +132,14 @@ class SessionMemory:
 
 
 def ids_of(call: Call) -> Call:
-    """Return the part of the earlier call that the engine continues from."""
+    """Return the part of the earlier call that the engine needs to continue."""
     return call.model_copy(
         update={"text": "", "reasoning": "", "logprobs": (), "raw_logprobs": (), "tokens": ()}
     )
 
 
 def _prefix_digests(messages: Sequence[Message]) -> list[str]:
-    """Return one digest for each message: of it and all before it, as a client sends them back."""
+    """Return one digest per message, of all messages up to it, as a client sends them back."""
     digest, digests = hashlib.sha256(), list[str]()
     for message in messages:
         digest.update(

@@ -1,4 +1,4 @@
-"""The way of nearly all requests, past the router and the layers that all others go through."""
+"""A fast path for nearly all requests, which skips the router and the middleware of the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Failure = Callable[[Request, Exception], Awaitable[Response]]
 
 
 class ShortCut:
-    """Stands before an application whose routes these are, too."""
+    """Wraps an application that also has these routes."""
 
     def __init__(
         self,
@@ -21,8 +21,8 @@ class ShortCut:
         posts: Mapping[str, Endpoint],
         failures: Mapping[type[Exception], Failure],
     ) -> None:
-        """`posts`: by path, what answers POST. `failures` are those of the application, for
-        `Exception` as well: that one is raised again, for the server's log."""
+        """`posts`: handlers of POST requests by path. `failures`: the application's error handlers,
+        including the one for `Exception`; such an error is raised again, for the server's log."""
         self._app = app
         self._posts = posts
         self._failures = failures
@@ -50,5 +50,5 @@ class ShortCut:
 def handlers(
     failures: Mapping[type[Exception], Failure],
 ) -> dict[type[Exception], ExceptionHandler]:
-    """Return the failure handlers in the type that Starlette expects."""
+    """Return the failure handlers with the type that Starlette expects."""
     return dict(failures)

@@ -1,4 +1,4 @@
-"""`/v1/runs/{id}/signals` and `/v1/approvals`: what runs wait for, over HTTP."""
+"""`/v1/runs/{id}/signals` and `/v1/approvals`: signals and approvals over HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SendSignal(_Body):
     value: JsonValue = None
     """Value that the run receives."""
     id: str | None = Field(default=None, min_length=1, max_length=128)
-    """Id of the signal; sent again under the same id, it counts once."""
+    """Id of the signal; a signal that is sent again with the same id counts once."""
 
 
 class DecideApproval(_Body):
@@ -35,7 +35,7 @@ class DecideApproval(_Body):
 
     decision: Literal["approve", "deny"]
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Digest of what the caller has seen, as in `GET /v1/approvals`: nothing else is approved."""
+    """Digest of the request from `GET /v1/approvals`; only this request is approved."""
     reason: str = Field(default="", max_length=1_000)
     """Reason for the decision; the model reads it."""
 
@@ -68,7 +68,7 @@ class WaitingApi:
         return json_response({"object": "signal", "name": name, "status": sent.value}, 202)
 
     async def list(self, request: Request) -> Response:
-        """Return everything that waits for approval."""
+        """Return all requests that wait for approval."""
         _require_approver(await self._http.caller(request))
         approvals = [approval.as_json() for approval in await self._client.approvals()]
         return json_response({"object": "list", "data": approvals})
@@ -88,12 +88,12 @@ class WaitingApi:
 
 
 def _label(caller: ApiKey) -> str:
-    """Name of the caller in the journal."""
+    """Return the name of the caller in the journal."""
     return f"{caller.name} ({caller.id})" if caller.name else caller.id
 
 
 def _require_approver(caller: ApiKey) -> None:
-    """Check the caller's right. Raises `ApiError` 403."""
+    """Check that the caller may approve. Raises `ApiError` 403."""
     if not caller.approves:
         raise ApiError(
             403,

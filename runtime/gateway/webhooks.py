@@ -1,9 +1,9 @@
-"""Webhooks: a run's end, or that it waits for approval, sent to the URL that its caller gave, at
-least once each.
+"""Webhooks: notices that a run has ended or waits for approval, sent to the caller's URL at least
+once each.
 
-Signed by the Standard Webhooks scheme with a secret of the caller's key. The id is the run's, so a
-receiver knows a second delivery for what it is. Which runs wait is on the bus (`bus/run_ends.py`):
-a gateway that is killed while it sends loses none.
+Messages are signed by the Standard Webhooks scheme with a secret of the caller's key. A message's
+id is derived from the run's, so that a receiver recognizes a second delivery. The bus stores which
+messages are due (`bus/run_ends.py`), so a gateway that is killed while it sends loses none.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ log = structlog.get_logger("loopline.runtime.gateway")
 LOOK_SECONDS = 0.5
 SEND_SECONDS = 15.0
 CLAIM_SECONDS = 60.0
-"""Seconds of a claim: more than all deliveries of one look take."""
+"""Duration of a claim in seconds: longer than all deliveries of one round take."""
 AT_ONCE = 32
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 3_600.0
-"""Seconds until a delivery that failed is tried again; it doubles with the time that has passed."""
+"""Bounds of the seconds until a failed delivery is retried, which double with each attempt."""
 
 
 async def check_url(url: str, settings: GatewaySettings) -> list[str]:
-    """Check a URL, and return the addresses that a request to it may be sent to. Raises `ApiError`
-    for one that callers must not reach: of this machine or of a private network, unless the
-    callers are on this machine themselves."""
+    """Check a URL, and return the addresses to which a request may be sent. Raises `ApiError` for a
+    URL that callers must not reach, on this machine or in a private network, unless the callers are
+    on this machine themselves."""
     try:
         host = httpx2.URL(url).raw_host.decode("ascii")
     except httpx2.InvalidURL as error:
@@ -106,8 +106,8 @@ class WebhookSender:
         except OUTAGE:
             raise
         except Exception as error:  # noqa: BLE001
-            # Written by another version: a gateway of that version may send it. Whatever it is,
-            # this gateway has others to send.
+            # Perhaps another version wrote it: a gateway of that version may send it. In any case,
+            # this gateway has other messages to send.
             await self._try_later(
                 end, state.ended or state.admitted, f"{type(error).__name__}: {error}"
             )
@@ -116,7 +116,7 @@ class WebhookSender:
         self, client: httpx2.AsyncClient, end: run_ends.RunEnd, state: RunState
     ) -> None:
         if state.active != bool(end.guard):
-            # A replay has woken it, and its next end is added here again; or it no longer waits.
+            # A replay has woken the run, and its next end is added again; or it no longer waits.
             await run_ends.settle(self._bus, end)
             return
         key = None
@@ -177,7 +177,7 @@ class WebhookSender:
 @dataclass(frozen=True, slots=True)
 class _Message:
     id: str
-    """Id of the message, the same for each delivery of it."""
+    """Id of the message, the same for every delivery."""
     type: str
     data: dict[str, Any]
     since: float
@@ -190,7 +190,7 @@ def _end_message(state: RunState, priced: Collection[str]) -> _Message:
 
 
 def _approval_message(state: RunState, end: run_ends.RunEnd) -> _Message | None:
-    """Return the message about an approval; None where nobody is to approve it any more."""
+    """Return the message about an approval; None if the approval is no longer pending."""
     for wait in state.waits:
         if wait.kind == "approval" and wait.guard == end.guard:
             approval = pending_approval(state.run_id, wait)

@@ -1,7 +1,7 @@
-"""The base of what clients send: a field that is not listed is refused by name, unless it is null.
+"""The base class of clients' request bodies: an unknown field is refused by name unless it is null.
 
-Clients in languages with fixed types write every field that their library has, and null for those
-that nobody set: nothing is asked for by that.
+Clients in statically typed languages write every field of their library, with null for unset
+fields; such a null requests nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class WireModel(BaseModel):
         if not isinstance(value, dict):
             return value
         body = cast("dict[str, Any]", value)
-        # Most bodies have no null: they are read as they are.
+        # Most bodies have no null and are read unchanged.
         if None not in body.values():
             return body
         listed = {name for key, field in cls.model_fields.items() for name in (key, field.alias)}

@@ -1,12 +1,12 @@
 """`runtime export`: recorded runs in the formats that trainers and evaluation tools read.
 
-trl         sft.jsonl            prompt and completion, as messages, of runs that were answered,
-                                 and the tools that a client offered, as JSON
-            preferences.jsonl    prompt, chosen, rejected, tools: runs of one task with other
+trl         sft.jsonl            prompt and completion of answered runs as messages, and the tools
+                                 that a client offered as JSON
+            preferences.jsonl    prompt, chosen, rejected, tools: runs of one task with different
                                  rewards
-hf          data/train-00000-of-00001.parquet and README.md: a data set of the Hub's form
-inspect     runs.eval            a log of inspect, a sample for each run
-verifiers   traces.jsonl         an episode for each run, as `verifiers.v1` reads and replays them
+hf          data/train-00000-of-00001.parquet and README.md: a data set in the Hub's format
+inspect     runs.eval            a log of inspect, one sample per run
+verifiers   traces.jsonl         one episode per run, as `verifiers.v1` reads and replays it
             rollouts.jsonl       prompt, completion, answer, reward, task, info
 """
 
@@ -86,11 +86,11 @@ class Exported:
     left_out: int
     """Number of runs without an answer, which the format can't represent."""
     skipped: tuple[Skipped, ...]
-    """Number of records of the store that could not be read."""
+    """Records of the store that could not be read."""
 
 
 class _Runs:
-    """The runs of a store, counted while they are read."""
+    """The runs of a store, which are counted during reading."""
 
     def __init__(self, store: Path, workflow: str | None) -> None:
         self._store, self._workflow = store, workflow
@@ -111,8 +111,8 @@ class _Runs:
 
 
 def export(store: Path, form: str, output: Path, workflow: str | None = None) -> Exported:
-    """Export the runs of a store. Each file is complete or absent; earlier ones are replaced.
-    Raises InputError for a store without such runs, UserError where a file can't be written."""
+    """Export the runs of a store. Each file is complete or absent; earlier files are replaced.
+    Raises InputError for a store without matching runs, UserError if a file can't be written."""
     runs = _Runs(store, workflow)
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -145,8 +145,8 @@ def _trl(runs: _Runs, output: Path) -> dict[Path, int]:
 def _preferences(
     tasks: Iterable[list[tuple[float, str, RecordedRun]]],
 ) -> Iterator[dict[str, Any]]:
-    """Pair the best run of a task with the worst, the second with the last but one, and so on, as
-    long as the rewards differ: no run is in two pairs."""
+    """Pair the best run of a task with the worst, the second with the second to last, and so on, as
+    long as the rewards differ. No run is in two pairs."""
     for task in tasks:
         ranked = sorted(task, key=lambda entry: entry[:2])
         for worse, better in zip(
@@ -162,7 +162,7 @@ def _preferences(
 
 
 def _tools(run: RecordedRun) -> str:
-    """Tools as JSON, which TRL reads: parameters of several tools have no common type."""
+    """Return the tools as JSON, as TRL reads them: their parameters have no common type."""
     return json.dumps(run.tools)
 
 
@@ -184,7 +184,7 @@ def _verifiers(runs: _Runs, output: Path) -> dict[Path, int]:
                     "example_id": number,
                     "prompt": run.prompt,
                     "completion": run.completion,
-                    # A record never holds the reference answer.
+                    # A record never contains the reference answer.
                     "answer": "",
                     "reward": run.reward,
                     "task": info["environment"],
@@ -232,7 +232,7 @@ def _sample(run: RecordedRun) -> LogSample:
 
 
 def _inspect_message(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message of the Chat Completions API in inspect's form."""
+    """Convert a message of the Chat Completions API to inspect's format."""
     fields: dict[str, Any] = {"role": message["role"], "content": message["content"]}
     if not isinstance(fields["content"], str):
         fields["content"] = [
@@ -308,7 +308,7 @@ WRITERS: dict[str, Callable[[_Runs, Path], dict[Path, int]]] = {
 
 @contextmanager
 def _lines(path: Path, files: dict[Path, int]) -> Generator[Callable[[Any], None]]:
-    """Write a file of JSON lines, and note its number of rows in `files` at the end."""
+    """Write a file of JSON lines, and record its number of rows in `files` at the end."""
     files[path] = 0
     with atomic_file(path) as partial, partial.open("w", encoding="utf-8") as file:
 

@@ -1,7 +1,7 @@
 """Writes logs of inspect (`.eval`, version 2): the JSON documents that `inspect_ai.log` reads.
 
-inspect itself is not needed: a log is a zip archive of a header, a summary of all samples, and a
-document for each sample. A test reads what is written here by inspect's own reader.
+inspect itself is not needed: a log is a zip archive of a header, a summary of all samples, and one
+document per sample. A test reads these logs with inspect's own reader.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SUMMARY = (
     "started_at", "completed_at", "total_time", "uuid",
 )  # fmt: skip
 _INPUT_CHARS = 2000
-"""Most characters of an input in the summaries, which viewers load whole."""
+"""Maximum characters of an input in the summaries, which viewers load completely."""
 
 
 @dataclass(frozen=True)
@@ -34,26 +34,26 @@ class LogSample:
     epoch: int
     """Number of the epoch, from 1."""
     input: str | Sequence[Mapping[str, Any]]
-    """Input as a text, or as messages with `role` and `content`."""
+    """Input as text, or as messages with `role` and `content`."""
     target: str
     messages: Sequence[Mapping[str, Any]]
-    """Whole conversation, the input's messages included."""
+    """Whole conversation, including the input's messages."""
     model: str
     completion: str
     scores: Mapping[str, Any]
-    """`C`, `I`, or a number, by scorer."""
+    """Scores by scorer: `C`, `I`, or a number."""
     started: float
-    """Seconds since 1970."""
+    """Start time in seconds since 1970."""
     seconds: float
     uuid: str
     tokens: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """Tokens read and written, by model."""
+    """Input and output tokens by model."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     error: str | None = None
     answer: str = ""
 
     def document(self) -> dict[str, Any]:
-        """Return the sample in inspect's form, without the optional fields."""
+        """Return the sample in inspect's format, without the optional fields."""
         error = {"message": self.error, "traceback": "", "traceback_ansi": ""}
         message = {"role": "assistant", "content": self.completion, "source": "generate"}
         return {
@@ -92,7 +92,7 @@ class LogSample:
 
 @dataclass(frozen=True)
 class LogHeader:
-    """Facts of a log about all its samples."""
+    """Facts about all samples of a log."""
 
     id: str
     task: str
@@ -128,9 +128,9 @@ class LogHeader:
 
 
 def write_inspect_log(path: Path, header: LogHeader, samples: Iterable[LogSample]) -> int:
-    """Write a log and return the number of samples. The file is complete or absent; one sample is
-    in memory at a time, and a summary of all. Raises OSError, and ValueError for two samples of one
-    id and epoch."""
+    """Write a log and return the number of samples. The file is complete or absent. Only one sample
+    and a summary of all are in memory at a time. Raises OSError, and ValueError for two samples
+    with the same id and epoch."""
     summaries: list[dict[str, Any]] = []
     ids: dict[str, None] = {}
     names: set[str] = set()
@@ -142,7 +142,7 @@ def write_inspect_log(path: Path, header: LogHeader, samples: Iterable[LogSample
     ):
         for sample in samples:
             document = sample.document()
-            # The name by which inspect looks a sample up, whatever its id holds.
+            # inspect looks a sample up by this name, regardless of the id's characters.
             name = f"samples/{sample.id}_epoch_{sample.epoch}.json"
             if name in names:
                 raise ValueError(f"two samples are named {name}")
@@ -190,7 +190,7 @@ def write_inspect_log(path: Path, header: LogHeader, samples: Iterable[LogSample
 
 
 def moment(seconds: float) -> str:
-    """Format seconds since 1970 as inspect writes a time."""
+    """Format seconds since 1970 as inspect does."""
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 

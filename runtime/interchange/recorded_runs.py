@@ -17,22 +17,22 @@ from loopline.workers.store.rewards import Feedback, add, read_rewards, targets_
 
 _OF_OUTCOME = {Outcome.SOLVED: 1.0, Outcome.FAILED: 0.0}
 _CHAT = "chat"
-"""Workflow of a run that is one call of a client."""
+"""Workflow of runs that are one call of a client."""
 _ENDED = frozenset({Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED})
 
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """One run that ended."""
+    """One ended run."""
 
     trajectory: Trajectory
     reward: float | None
-    """Sum of the rewards posted for the team, and by agent and turn; without posts the workflow's
-    reward, and without that 1 if it was solved, 0 if it failed. None where nobody knows."""
+    """Sum of the posted rewards for the team, its agents and turns; without posts, the workflow's
+    reward; without that, 1 if the run was solved, 0 if it failed. None if unknown."""
 
     @property
     def prompt(self) -> list[dict[str, Any]]:
-        """Return the messages in the form of chat templates."""
+        """Return the messages in the format of chat templates."""
         task = self.trajectory.run.task
         if not task.messages:
             return [{"role": "user", "content": task.prompt}]
@@ -40,8 +40,8 @@ class RecordedRun:
 
     @property
     def completion(self) -> list[dict[str, Any]]:
-        """Return the answer as a message; empty for a run without one. The answer to a client's
-        call may consist of calls of the client's tools."""
+        """Return the answer as a message; empty for a run without an answer. The answer to a
+        client's call may consist of calls to the client's tools."""
         answer, calls = self.trajectory.answer, self._called
         if answer is None and not calls:
             return []
@@ -49,7 +49,7 @@ class RecordedRun:
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """Tools that a client offered with its call, in the form of the Chat Completions API."""
+        """Return the tools that a client offered with its call, in the Chat Completions format."""
         if self.trajectory.run.workflow != _CHAT:
             return []
         specs: Any = self.trajectory.run.options.get("tools") or ()
@@ -57,7 +57,7 @@ class RecordedRun:
 
     @property
     def _called(self) -> tuple[ToolCall, ...]:
-        """Return the client's tool calls in the answer to its call. Such an answer has no text."""
+        """Return the calls to the client's tools in its answer, whose text is then missing."""
         if self.trajectory.run.workflow != _CHAT or not self.trajectory.steps:
             return ()
         step = self.trajectory.steps[-1]
@@ -71,14 +71,14 @@ class RecordedRun:
 
     @property
     def task_id(self) -> str:
-        """Key that all runs of one task share."""
+        """Key shared by all runs of a task."""
         task = self.trajectory.run.task
         content = json.dumps([task.environment, task.instance, self.prompt], sort_keys=True)
         return hashlib.sha256(content.encode(errors="replace")).hexdigest()[:16]
 
     @property
     def tokens(self) -> dict[str, tuple[int, int]]:
-        """Tokens read and written, by model."""
+        """Input and output tokens by model."""
         sums: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
         for step in self.trajectory.steps:
             for call in step.calls:
@@ -93,7 +93,7 @@ class RecordedRun:
 
     @property
     def info(self) -> dict[str, Any]:
-        """Further facts for a reader, without text of the conversation."""
+        """Further facts for readers, without text of the conversation."""
         trajectory = self.trajectory
         run = trajectory.run
         return {
@@ -117,8 +117,8 @@ class RecordedRun:
 def recorded_runs(
     store: Path, workflow: str | None, skipped: list[Skipped]
 ) -> Iterator[RecordedRun]:
-    """Yield each run of a store once, in the order of its files, with one row group in memory;
-    unreadable rows are added to `skipped`. Raises InputError if there is no store."""
+    """Yield each run of a store once, in the order of its files, with one row group in memory.
+    Unreadable rows are added to `skipped`. Raises InputError if there is no store."""
     rewards = read_rewards(store)
     skipped.extend(rewards.skipped)
     by_target = rewards.of_target()
@@ -146,7 +146,7 @@ def _reward(trajectory: Trajectory, feedback: Feedback) -> float | None:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    """Return a message in the form of the Chat Completions API, without absent fields."""
+    """Return a message in the format of the Chat Completions API, without absent fields."""
     fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.parts:
         fields["content"] = [

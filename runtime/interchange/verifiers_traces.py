@@ -1,9 +1,9 @@
 """Recorded runs as episodes of verifiers (`traces.jsonl`), which `verifiers.v1` reads with
 `read_episodes` and replays.
 
-A run is an episode, what an agent read and wrote in it is a trace: a graph of messages, in which a
-call that extends the one before goes on with its branch. The token ids of a branch, put together,
-are exactly those that the model read and wrote.
+A run is an episode; an agent's input and output in it is a trace: a graph of messages, in which a
+call that extends the previous call continues its branch. The joined token ids of a branch are
+exactly those that the model read and wrote.
 """
 
 from __future__ import annotations
@@ -98,23 +98,23 @@ def _trace(
 
 
 class _Graph:
-    """The messages of one agent, from its first call on."""
+    """The messages of one agent, starting with its first call."""
 
     def __init__(self, opening: list[dict[str, Any]]) -> None:
         self.nodes: list[dict[str, Any]] = []
         self.calls: list[dict[str, Any]] = []
         self._opening = opening
         self._ids: tuple[int, ...] = ()
-        """Ids that the last call has read and written."""
+        """Token ids that the last call has read and written."""
         self._last: int | None = None
         self._answers: list[dict[str, Any]] = []
-        """Results of its tool calls."""
+        """Results of the last call's tool calls."""
 
     def add(self, call: Call, at: float, outputs: Sequence[Any]) -> None:
-        """Add a call, and the results of its tool calls."""
+        """Add a call and the results of its tool calls."""
         goes_on = bool(self._ids) and call.prompt_ids[: len(self._ids)] == self._ids
         if goes_on or (self._last is not None and not call.prompt_ids):
-            # For an endpoint without ids, successive calls of one agent form a conversation.
+            # For an endpoint without ids, consecutive calls of an agent form a conversation.
             parent, read = self._last, self._answers or [{"role": "user", "content": ""}]
             ids = call.prompt_ids[len(self._ids) :]
         else:
@@ -183,7 +183,7 @@ def _model_call(call: Call, node: int, at: float) -> dict[str, Any]:
 
 
 def _message(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message of the Chat Completions API in verifiers' form."""
+    """Convert a message of the Chat Completions API to verifiers' format."""
     fields = {key: value for key, value in message.items() if key != "name"}
     if calls := message.get("tool_calls"):
         fields["tool_calls"] = [
@@ -198,7 +198,7 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outputs(step: Step) -> list[list[Any]]:
-    """Outputs of the tool calls of each call of the executed candidate."""
+    """Return the tool outputs of each call of the executed candidate."""
     turns = step.observation.get("turns")
     if not isinstance(turns, list):
         return []

@@ -1,8 +1,8 @@
-"""arq's worker, for a Redis that goes away and comes back.
+"""arq's worker, extended to survive Redis outages.
 
-arq gives up at the first error of Redis: it reads neither the queue nor cancellations any more, and
-only waits for its running jobs. This one waits for the outage to end, and the running job does not
-notice it.
+arq gives up at the first Redis error: it stops reading the queue and cancellations, and only waits
+for its running jobs. This worker waits for the outage to end, and the running job does not notice
+it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = structlog.get_logger("loopline.runtime.jobs.queue")
 
 
 class LastingWorker(Worker):
-    """Worker that raises what `Worker` raises until its first look at the queue, and survives
+    """Worker that raises what `Worker` raises until its first read of the queue, and survives
     outages afterwards."""
 
     _away = False
@@ -41,13 +41,13 @@ class LastingWorker(Worker):
         try:
             await super().start_jobs(job_ids)
         except OUTAGE:
-            # It came after a job was given its place and before its start, and nothing else frees
-            # the place.
+            # The outage came after a job got its slot and before its start, and nothing else frees
+            # the slot.
             self._release_sem_dec_counter_on_complete()
             raise
 
     async def finish_job(self, *args: Any, **kwargs: Any) -> None:
-        """Reports the end of a job that ended during an outage, or it would be started again."""
+        """Report a job that ended during an outage; otherwise it would be started again."""
         await self._retry_until_sent(lambda: super(LastingWorker, self).finish_job(*args, **kwargs))
 
     async def finish_failed_job(self, job_id: str, result_data: bytes | None) -> None:
@@ -56,7 +56,7 @@ class LastingWorker(Worker):
         )
 
     async def _retry_until_sent(self, tell: Callable[[], Awaitable[None]]) -> None:
-        """Send until the server has received it; only once if this worker is to stop."""
+        """Retry until the server has received it; send only once if this worker is to stop."""
         while True:
             try:
                 return await tell()

@@ -1,7 +1,8 @@
-"""The worker kind `improve`: the closed loop as a part of the deployment.
+"""The worker kind `improve`: the closed loop as part of the deployment.
 
-It runs `train improve` with the options of the profile's table `[improve]`, whose rounds lie in the
-state folder. One that was killed goes on where it was; one that has reached its bounds stays idle.
+It runs `train improve` with the options of the profile's table `[improve]`; the rounds are in the
+state folder. A killed worker resumes where it stopped; a worker that has reached its limits stays
+idle.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ log = structlog.get_logger("loopline.runtime.jobs.improve_worker")
 
 def run_improve_worker(settings: Settings, name: str, state: StateDirectory) -> None:
     """Serve until SIGTERM, which also interrupts a round. Raises `ConfigError` for options that the
-    command does not have, and `UserError` where it fails."""
+    command does not have, and `UserError` if the command fails."""
     asyncio.run(serve_through_outages(lambda: _serve(settings, name, state)))
 
 
 def command_line(output: Path, options: Mapping[str, ImproveOption]) -> list[str]:
-    """Arguments of `train`. Options are named as in the profile, by `_` or `-`."""
+    """Return the arguments of `train`. Option names may contain `_` or `-`, as in the profile."""
     words = [KIND, str(output)]
     for name, value in options.items():
         option = f"--{name.replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""Runs a command of `bench` or `train` as a process of its own, on the bus of its worker."""
+"""Runs a command of `bench` or `train` as a separate process on its worker's bus."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from loopline.workers.stop_signals import stop
 log = structlog.get_logger("loopline.runtime.jobs.programs")
 
 MODULES = {"bench": "loopline.bench.cli", "train": "loopline.trainers.cli"}
-"""Programs that a worker may run: their `main` is called in a separate process."""
+"""Programs that a worker may run; a separate process calls their `main`."""
 STOP_SECONDS = 20.0
-"""Time that a program gets to stop by itself."""
+"""Seconds that a program has to stop by itself."""
 
 
 RETRY_SECONDS = 2.0
-"""Seconds between two looks whether the bus is there again."""
+"""Seconds between two attempts to reach the bus."""
 
 
 async def serve_through_outages(serve: Callable[[], Awaitable[None]]) -> None:
-    """Under a supervisor a worker waits for a Redis that is not there yet. Started by hand, it
-    reports that and ends."""
+    """Serve, and retry after outages. If Redis is down at the start, a worker under a supervisor
+    waits; a worker that was started by hand reports the outage and exits."""
     while True:
         began = time.monotonic()
         try:
@@ -59,8 +59,8 @@ async def run_program(
     settings: Settings,
     state: StateDirectory,
 ) -> tuple[int, str]:
-    """Run a program in a folder until it ends. Returns its exit code and the last line that it
-    printed. Where the caller is cancelled it is stopped, and never outlives this process."""
+    """Run a program in a folder until it exits. Returns its exit code and the last line that it
+    printed. If the caller is cancelled, the program is stopped. It never outlives this process."""
 
     def start(writing: int) -> Coroutine[Any, Any, asyncio.subprocess.Process]:
         return asyncio.create_subprocess_exec(
@@ -74,7 +74,7 @@ async def run_program(
             cwd=folder,
             env=_environment(settings, state),
             start_new_session=True,
-            # At once: two of them must never write into one directory.
+            # SIGKILL: two programs must never write to one directory.
             preexec_fn=dies_with_parent(signal.SIGKILL),
         )
 
@@ -92,8 +92,8 @@ async def run_program(
 
 
 def _environment(settings: Settings, state: StateDirectory) -> dict[str, str]:
-    """Return the environment that makes a program one of its worker's deployment, even if that was
-    started on another bus than its environment names."""
+    """Return the environment that connects a program to its worker's deployment, even if the
+    worker's own environment names another bus."""
     environment = {**os.environ, "LOOPLINE_STATE": str(state.path)}
     if URL_VARIABLE in environment:
         environment[URL_VARIABLE] = settings.bus.redis_url
@@ -101,6 +101,6 @@ def _environment(settings: Settings, state: StateDirectory) -> dict[str, str]:
 
 
 async def _stop(process: asyncio.subprocess.Process, copying: asyncio.Task[int]) -> None:
-    """Stop the process, and return when all its output is in its log."""
+    """Stop the process and return once all its output is in the log."""
     await stop(process, STOP_SECONDS)
     await copying

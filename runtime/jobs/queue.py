@@ -1,12 +1,12 @@
-"""Offline jobs on an arq queue: a benchmark that outlives the terminal.
+"""Offline jobs on an arq queue, such as a benchmark that outlives the terminal.
 
-A job is a command line of one of our own programs, run as a process of its own with its output
-kept alongside the state. Everything on the queue is JSON: arq's default is pickle, which would hand
-anyone who can write to Redis the right to run any code.
+A job is a command line of one of our own programs. It runs as a separate process, and its output is
+kept in the state directory. Everything on the queue is JSON: with arq's default, pickle, anyone who
+can write to Redis could run any code.
 
-arq marks a job as in progress for as long as it may last (a day). A worker that is killed would
-block it that long; so the one that works on a job renews a claim on it, and any jobs worker sets
-free what nobody claims. A benchmark that is started again resumes.
+arq marks a job as in progress for its maximum duration (a day), so a killed worker would block the
+job that long. Therefore, the worker that runs a job renews a claim on it, and any jobs worker frees
+unclaimed jobs. A benchmark that is started again resumes.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ log = structlog.get_logger("loopline.runtime.jobs.queue")
 FUNCTION = "run_program"
 QUEUE_LIFE_SECONDS = 30 * 86_400
 CANCEL_GRACE_SECONDS = 10.0
-"""Seconds until a worker sees a cancellation, and until the stopped job is listed as ended."""
+"""Seconds until a worker notices a cancellation, and until the stopped job is listed as ended."""
 MAX_TRIES = 1_000
-"""Most tries of a job. A drain or a crash of the worker counts as a try to arq; neither is the
-job's fault."""
+"""Maximum attempts of a job. arq counts a drain or a crash of the worker as an attempt; neither is
+the job's fault."""
 
 
 _UNREADABLE = (DeserializationError, ValueError, KeyError, TypeError, IndexError)
-"""What reading raises of a job that another program or version has written."""
+"""Errors when reading a job that another program or version has written."""
 
 
 class JobView(BaseModel):
-    """One job as `runtime jobs` lists it."""
+    """One job as listed by `runtime jobs`."""
 
     id: str
     state: Literal["queued", "running", "cancelling", "done", "failed", "cancelled"]
@@ -66,7 +66,7 @@ class JobView(BaseModel):
     output: str
     log: str = ""
     queued: float
-    """Time in Unix seconds."""
+    """Time of queuing in Unix seconds."""
     seconds: float | None = None
     exit_code: int | None = None
     reason: str = ""
@@ -85,8 +85,8 @@ def cancel_key(settings: Settings, job_id: str) -> str:
 
 
 def to_json(value: Any) -> bytes:
-    """Encode arq's messages as JSON. An exception, the only part of them that isn't plain data,
-    becomes its text."""
+    """Encode arq's messages as JSON. An exception, the only part that isn't plain data, becomes its
+    text."""
     return json.dumps(value, default=_describe_error).encode()
 
 
@@ -110,16 +110,16 @@ async def connect(settings: Settings) -> ArqRedis:
 
 
 def _pool(settings: Settings) -> ArqRedis:
-    """Parse the URL as redis-py does: arq's own parser leaves a password percent-encoded, and drops
-    the options about certificates."""
+    """Create the pool from the URL as redis-py does: arq's own parser leaves a password
+    percent-encoded, and drops certificate options."""
     return ArqRedis(
         connection_pool.pool(
             settings.bus.redis_url,
             max_connections=32,
             wait_seconds=10.0,
             socket_connect_timeout=5,
-            # Well within the life of a claim, which a wait for another end that has gone without a
-            # word would outlast.
+            # Much shorter than a claim's lifetime, which a wait for a silently vanished peer would
+            # outlast.
             socket_timeout=max(1.0, settings.jobs.claim_seconds / 6),
         ),
         job_serializer=to_json,
@@ -142,8 +142,8 @@ async def enqueue(settings: Settings, request: JobRequest) -> str:
 
 
 async def list_jobs(settings: Settings) -> tuple[list[JobView], list[str]]:
-    """Return every job that is queued, running or still remembered; newest first; and why further
-    ones can't be read."""
+    """Return all queued, running and remembered jobs, newest first, and the reasons why further
+    jobs can't be read."""
     pool = await connect(settings)
     name = queue_name(settings)
     views: dict[str, JobView] = {}
@@ -153,7 +153,7 @@ async def list_jobs(settings: Settings) -> tuple[list[JobView], list[str]]:
             try:
                 queued = await _job(pool, settings, job_id).info()
                 if queued is None or isinstance(queued, JobResult):
-                    continue  # It has ended since the queue was read, so its result is read below.
+                    continue  # It has ended since the queue was read; its result is read below.
                 state = await _state(pool, settings, job_id)
                 views[job_id] = _view(job_id, queued.args, state).model_copy(
                     update={"queued": queued.enqueue_time.timestamp()}
@@ -165,7 +165,7 @@ async def list_jobs(settings: Settings) -> tuple[list[JobView], list[str]]:
             try:
                 ended = await _job(pool, settings, job_id).result_info()
             except DeserializationError:
-                continue  # From another program on this Redis: arq's default is pickle.
+                continue  # Another program on this Redis wrote it: arq's default is pickle.
             if ended and ended.queue_name == name:
                 try:
                     views[job_id] = _ended_view(job_id, ended)
@@ -177,8 +177,8 @@ async def list_jobs(settings: Settings) -> tuple[list[JobView], list[str]]:
 
 
 async def _state(pool: ArqRedis, settings: Settings, job_id: str) -> str:
-    """State of a job that has not ended."""
-    # arq takes its own mark away as soon as it begins to stop a job.
+    """Return the state of a job that has not ended."""
+    # arq removes its own mark as soon as it starts to stop a job.
     has_abort = await pool.zscore(abort_jobs_ss, job_id) is not None
     if has_abort or await pool.exists(cancel_key(settings, job_id)):
         return "cancelling"
@@ -187,7 +187,7 @@ async def _state(pool: ArqRedis, settings: Settings, job_id: str) -> str:
 
 
 def _view(job_id: str, args: Any, state: str) -> JobView:
-    # A job that waited until its request had expired has only its id left.
+    # If a job waited until its request expired, only its id is left.
     request = JobRequest.model_validate(args[0]) if args else None
     return JobView.model_validate(
         {
@@ -219,8 +219,8 @@ def _ended_view(job_id: str, ended: JobResult) -> JobView:
 
 
 async def cancel(settings: Settings, job_id: str) -> None:
-    """Ask a job to end; a queued one never starts, a running one has `STOP_SECONDS` to stop. Raises
-    `InputError` when it is over or unknown.
+    """Cancel a job: a queued job never starts, a running job has `STOP_SECONDS` to stop. Raises
+    `InputError` if the job has ended or is unknown.
     """
     pool = await connect(settings)
     try:
@@ -230,7 +230,7 @@ async def cancel(settings: Settings, job_id: str) -> None:
                 f"job {job_id} is {'over' if status == JobStatus.complete else 'not known'}",
                 hint="`runtime jobs` lists them.",
             )
-        # First our mark: it outlasts arq's by the time that the job may take to stop.
+        # Our mark comes first: it outlives arq's mark by the time that the job may take to stop.
         life = int((STOP_SECONDS + CANCEL_GRACE_SECONDS) * 1000)
         await pool.set(cancel_key(settings, job_id), "1", px=life)
         async with pool.pipeline(transaction=True) as pipe:
@@ -294,7 +294,7 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
             details[METRICS_ADDRESS] = metrics.address
         started = bus.clock.now()
         worker = _worker(settings, func(run_program, name=FUNCTION))
-        # arq handles SIGTERM and SIGINT alone: a terminal that is closed stops it in the same way.
+        # arq only handles SIGTERM and SIGINT; SIGHUP of a closed terminal must stop it, too.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(
                 signal.SIGHUP, os.kill, os.getpid(), signal.SIGTERM
@@ -307,7 +307,7 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
             log.info("jobs worker stopped", left=sorted(busy))
         finally:
             await bus.background.end()
-            # If it is stopped in an outage, it skips the sign-off: presence expires by itself.
+            # A worker that stops during an outage skips the sign-off: its presence expires.
             with suppress(*OUTAGE):
                 await worker.close()
 
@@ -330,27 +330,27 @@ def _worker(settings: Settings, program: Function) -> LastingWorker:
 
 async def _keep_claim(redis: ArqRedis, settings: Settings, job_id: str) -> None:
     while True:
-        with suppress(*OUTAGE):  # an outage: the next beat comes soon
+        with suppress(*OUTAGE):  # retried soon
             life = int(settings.jobs.claim_seconds * 1000)
             await redis.set(claim_key(settings, job_id), "1", px=life)
         await asyncio.sleep(settings.jobs.claim_seconds / 3)
 
 
 class UnclaimedJobs:
-    """Since when jobs have been seen without a claim. Pure: time is an argument.
+    """Records since when jobs have had no claim. Pure: time is an argument.
 
-    One look is not enough: a job that starts this moment has its mark before it has its claim, and
-    an outage of Redis may outlast the claims of workers that live. They renew them soon after it.
+    One check is not enough: a starting job is marked before it is claimed, and a Redis outage may
+    outlast the claims of live workers, which renew them soon afterwards.
     """
 
     def __init__(self, claim_seconds: float) -> None:
         self._patience = claim_seconds / 2
-        """Longer than the third of a claim's life that a worker takes to renew it."""
+        """Longer than a worker's interval between two renewals, a third of a claim's lifetime."""
         self._since: dict[str, float] = {}
 
     def gone(self, job_ids: Collection[str], now: float) -> list[str]:
-        """Return the jobs that no worker works on any more, given those without a claim at `now`
-        (seconds of a clock that never goes back). A job is returned once."""
+        """Return the jobs that no worker runs any more, given the jobs without a claim at `now`
+        (monotonic seconds). Each job is returned once."""
         self._since = {job_id: self._since.get(job_id, now) for job_id in job_ids}
         overdue_jobs = [job for job, since in self._since.items() if now - since >= self._patience]
         for job_id in overdue_jobs:
@@ -358,12 +358,12 @@ class UnclaimedJobs:
         return overdue_jobs
 
     def forget(self) -> None:
-        """Forget what was seen: nobody could renew a claim meanwhile."""
+        """Reset the records after an outage, in which no worker could renew a claim."""
         self._since.clear()
 
 
 async def _free_unclaimed(bus: Bus, settings: Settings, local_job_ids: set[str]) -> None:
-    """Jobs that are marked as in progress although their worker died."""
+    """Free jobs that are marked as in progress although their worker died."""
     unclaimed = UnclaimedJobs(settings.jobs.claim_seconds)
     while True:
         try:
@@ -390,12 +390,12 @@ async def _run(
     folder.mkdir(parents=True, exist_ok=True)
     output_log = folder / "output.log"
     argv = request.argv
-    # Only a benchmark that this job began: another's is not for it to go on with.
+    # Resume a benchmark only if this job started it, not one of another job.
     again = output_log.exists()
     if again and request.program == "bench" and request.output and _has_begun(Path(request.output)):
         argv = ["resume", request.output]
     log.info("job started", job=job_id, program=request.program, argv=argv)
-    output_log.touch()  # says that it has begun, also where it prints nothing
+    output_log.touch()  # marks the start, even if the job prints nothing
     code, last_line = await run_program(
         request.program, argv, Path(request.cwd), output_log, settings, state
     )

@@ -1,7 +1,7 @@
-"""Jobs that the queue accepts: commands of `bench` or `train`, in a folder of the deployment.
+"""Jobs that the queue accepts: commands of `bench` or `train` in a folder of the deployment.
 
-Anyone who can write to Redis can queue a job. It must not become a way to run any program of the
-machine, or to work in any of its folders.
+Anyone who can write to Redis can queue a job. This must not allow them to run any program of the
+machine or to work in any folder.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class JobRequest(Record):
     program: Literal["bench", "train"]
     argv: list[str] = Field(min_length=1, max_length=200)
     cwd: str
-    """Directory that relative paths in `argv` start from."""
+    """Working directory, to which relative paths in `argv` refer."""
     output: str = ""
-    """Directory of the results; a benchmark that exists there is resumed."""
+    """Directory of the results; an existing benchmark in it is resumed."""
 
 
 def require_allowed(request: JobRequest, state: StateDirectory) -> None:
-    """Check a request. Raises `InputError` for one that goes beyond the deployment's folders: the
-    one that this process was started in, and that of its state."""
+    """Check a request. Raises `InputError` for a job outside the deployment's folders (the folder
+    in which this process was started, and the state folder) or with a forbidden option."""
     folders = [folder.resolve() for folder in (Path.cwd(), state.path)]
     place = Path(request.cwd).resolve()
     if not any(_is_within(place, folder) for folder in folders):
@@ -54,5 +54,5 @@ def require_allowed(request: JobRequest, state: StateDirectory) -> None:
 
 
 def _is_within(place: Path, folder: Path) -> bool:
-    # Everything is within the root folder, which belongs to nobody in particular.
+    # The root folder doesn't count: every path is within it.
     return folder != Path(folder.anchor) and (place == folder or folder in place.parents)

@@ -10,7 +10,7 @@ Level = Literal["ok", "warn", "missing"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. `missing` means that `runtime up` can't work as configured."""
+    """One line of the report. `missing`: `runtime up` can't work as configured."""
 
     level: Level
     subject: str

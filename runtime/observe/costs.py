@@ -1,7 +1,7 @@
 """The cost of model calls by day, model, workflow, tag or API key.
 
-It is summed from the ledger: the store's files, and the entries on the bus that no recorder has
-written yet. A call of a pool without a price has 0 micro-dollars in the ledger; here it counts as a
+The sums come from the ledger: the store's files and the entries on the bus that no recorder has
+written yet. A call to a pool without a price has 0 micro-dollars in the ledger; here it counts as a
 call of unknown cost.
 """
 
@@ -21,10 +21,10 @@ from loopline.runtime.observe.store_views import add_view, bounded_queries
 Grouping = Literal["day", "model", "workflow", "tag", "key"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 MAX_GROUPS = 200
-"""Most groups that are listed, the most expensive ones; the others are one line together."""
+"""Maximum number of groups listed, most expensive first; the others share one line."""
 MAX_DAYS = 400
 MAX_UNRECORDED = 50_000
-"""Most ledger entries that are read from the bus, the newest ones."""
+"""Maximum number of ledger entries read from the bus, newest first."""
 _BATCH = 1_000
 _RUNS_BATCH = 500
 
@@ -71,7 +71,7 @@ class CostLine:
     """Costs of one group of calls."""
 
     name: str
-    """Name of the day, model, workflow, tag (`name=value`) or key (its id); empty for none."""
+    """The day, model, workflow, tag (`name=value`) or key (its id); empty for none."""
     calls: int
     runs: int
     prompt: int
@@ -80,9 +80,9 @@ class CostLine:
     micro_dollars: int
     """Cost of the calls whose cost is known, in millionths of a US dollar."""
     unknown_calls: int
-    """Calls of pools without a price, and calls whose usage is unknown."""
+    """Number of calls to pools without a price and calls with unknown usage."""
     most_unknown_micro_dollars: int
-    """Most that the calls of unknown usage can have cost, where their pool has a price."""
+    """Maximum cost of the calls with unknown usage, if their pool has a price."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,13 @@ class Costs:
 
     total: CostLine
     days: Sequence[CostLine]
-    """Lines of the days in order; days without a call are left out."""
+    """One line per day in order; days without a call are left out."""
     lines: Sequence[CostLine]
-    """Lines by the chosen grouping, the most expensive first."""
+    """One line per group, most expensive first."""
     others: int
     """Number of groups beyond `MAX_GROUPS`, which are not listed."""
     truncated: bool
-    """Whether the bus holds more entries than were read."""
+    """Whether the bus has more entries than were read."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ class Unrecorded:
     """The part of the ledger that may not be in the store yet."""
 
     entries: Sequence[Mapping[str, Any]]
-    """Entries as rows of the store's table `usage`."""
+    """The entries as rows of the store's table `usage`."""
     runs: Sequence[Mapping[str, Any]]
-    """`run_id`, `workflow`, `account` and `tags` (JSON) of the runs that the entries belong to."""
+    """`run_id`, `workflow`, `account` and `tags` (JSON) of the entries' runs."""
     truncated: bool = False
 
 
@@ -122,7 +122,7 @@ async def read_unrecorded(bus: Bus) -> Unrecorded:
             entries: list[tuple[bytes, dict[bytes, bytes]]] = await bus.redis.xrevrange(
                 shard.ledger, newest, "-", min(_BATCH, left)
             )
-            # Many of them would block the loop, on which the gateway's streams run.
+            # Many entries would block the event loop, on which the gateway's streams run.
             rows += await asyncio.to_thread(_usage_rows, shard.index, entries)
             if len(entries) < min(_BATCH, left):
                 break
@@ -137,7 +137,7 @@ async def read_unrecorded(bus: Bus) -> Unrecorded:
 def _usage_rows(
     shard: int, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]
 ) -> list[dict[str, Any]]:
-    """Rows of the entries, without those of a newer program, which its recorder reads."""
+    """Return the entries' rows, except entries of a newer program, whose recorder reads them."""
     from loopline.workers.recorder import usage_row
 
     rows: list[dict[str, Any]] = []
@@ -182,8 +182,8 @@ def read_costs(
     until: float,
     by: Grouping,
 ) -> Costs:
-    """Sum up a period (Unix seconds; `until` is not part of it). `priced`: the pools that have a
-    price. Blocks until it is done. Raises `UserError` as `bounded_queries`."""
+    """Sum up a period (Unix seconds, excluding `until`). `priced`: the pools with a price. Blocks
+    the thread. Raises `UserError` like `bounded_queries`."""
     with bounded_queries(store) as connection:
         return _read(connection, store, unrecorded, priced, since, until, by)
 
@@ -253,7 +253,7 @@ def _add_runs(connection: Any, store: Path, unrecorded: Unrecorded, by: Grouping
     connection.register("live_runs", pa.Table.from_pylist(list(unrecorded.runs), schema=schema))
     sources = ["SELECT run_id, workflow, account, tags FROM live_runs"]
     if add_view(connection, store, "trajectories"):
-        # The caller is only in the whole record, which is read where it is needed.
+        # Only the whole record contains the caller, so it is read only if needed.
         account = "json_extract_string(trajectory, '$.run.account')" if by == "key" else "''"
         sources.append(
             f"SELECT run_id, workflow, {account} AS account, tags FROM trajectories "

@@ -1,5 +1,5 @@
-"""Metrics of a whole deployment, read from its bus at each request, so that every gateway gives the
-same. Counters of processes are served by each process itself (`loopline.workers.metrics`)."""
+"""Metrics of a whole deployment, read from its bus at each request, so that every gateway returns
+the same values. Each process serves its own counters (`loopline.workers.metrics`)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from loopline.runtime.observe.status import Status, ask_bus, workers_by_heartbea
 
 
 class DeploymentMetrics:
-    """Reads the bus once for each scrape."""
+    """Reads the bus once per scrape."""
 
     def __init__(self, bus: Bus, settings: Settings) -> None:
         self._bus = bus
         self._settings = settings
 
     async def scrape(self, accept: str) -> tuple[bytes, str]:
-        """Return body and content type, in the format that the scraper accepts. Raises redis-py's
-        errors for an outage: a failed scrape is visible, while old figures aren't."""
+        """Return body and content type in a format that the scraper accepts. Raises redis-py's
+        errors in an outage: a failed scrape is visible, stale values aren't."""
         status = Status(phase="joined")
         await ask_bus(status, self._bus, self._settings)
         status.workers = await workers_by_heartbeat(self._bus)
@@ -86,7 +86,7 @@ class _Figures(Collector):
         yield versions
 
     def _workers(self) -> Metric:
-        """Add zeros for expected kinds without a worker, so that they are not absent."""
+        """Add zeros for configured kinds without a worker, so that their series are not absent."""
         counts = Counter((worker.kind, worker.state) for worker in self._status.workers)
         for kind, worker in self._settings.workers.items():
             if worker.count:

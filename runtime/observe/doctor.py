@@ -1,8 +1,7 @@
-"""Checks what this machine has, what it lacks for a profile, and what to do about it.
+"""Checks what this machine lacks for a profile, and suggests what to do.
 
-Checks change nothing and cost nothing. They go over the network only where the profile itself
-does, to Redis, and to endpoints and tool sources only with `online` (a list of models or of tools,
-which is free).
+Checks change nothing and cost nothing. They use the network only as the profile does: for Redis,
+and with `online` also for endpoints and tool sources (a list of models or tools, which is free).
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ CLOCK_SKEW = 5.0
 """Seconds between two machines' clocks above which the doctor reports it."""
 OPENAI_KEY = "OPENAI_API_KEY"
 SHOWN_MODELS = 8
-"""Most models listed of an endpoint, those whose names are nearest to what a pool asks for."""
+"""Maximum number of an endpoint's models listed, closest to the pool's model by name."""
 
 
 def examine(settings: Settings, state: StateDirectory, *, online: bool = False) -> list[Finding]:
-    """Return every finding, in the order in which to fix them."""
+    """Return all findings, in the order in which to fix them."""
     return [
         *_python(),
         *_redis(settings, state),
@@ -221,7 +220,7 @@ def _try_endpoint(subject: str, pool: str, model: ModelSettings, variable: str |
     proxy: Proxy | None = None
     through = ""
     try:
-        # With the proxy that the gpu worker will use for this address.
+        # Use the proxy that the gpu worker will use for this address.
         proxy = proxy_for(address.base)
         through = f" through {proxy.name} ({proxy.variable})" if proxy else ""
         answer = httpx.get(
@@ -233,7 +232,7 @@ def _try_endpoint(subject: str, pool: str, model: ModelSettings, variable: str |
         )
     except ProxyUnusable as error:
         return Finding("missing", subject, f"{base}: {error}", "fix that variable.")
-    # The last two are what httpx raises of an address or a proxy that it can't read.
+    # httpx raises the last two for an invalid address or proxy.
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         return Finding(
             "missing",
@@ -254,7 +253,7 @@ def _try_endpoint(subject: str, pool: str, model: ModelSettings, variable: str |
     if listed and model.model not in listed:
         nearest = difflib.get_close_matches(model.model, listed, n=SHOWN_MODELS, cutoff=0.0)
         more = ", …" if len(listed) > len(nearest) else ""
-        # Only a warning: a server of one model may answer to any name.
+        # Only a warning: a server with one model may accept any name.
         return Finding(
             "warn",
             subject,
@@ -266,7 +265,7 @@ def _try_endpoint(subject: str, pool: str, model: ModelSettings, variable: str |
 
 
 class _Listed(BaseModel):
-    """Return the models that an endpoint lists, up to a limit."""
+    """The models that an endpoint lists."""
 
     class Model(BaseModel):
         id: str
@@ -275,7 +274,7 @@ class _Listed(BaseModel):
 
 
 def _model_names(body: bytes) -> list[str]:
-    """Names of the models; empty where the endpoint doesn't list them as OpenAI does."""
+    """Return the model names; empty if the endpoint doesn't list models as OpenAI does."""
     try:
         return [model.id for model in _Listed.model_validate_json(body).data]
     except ValidationError:
@@ -311,7 +310,7 @@ def _served(subject: str, pool: str, model: ModelSettings, *, online: bool) -> I
 
 
 def _engines(settings: Settings) -> Iterator[Finding]:
-    """Report which engine serves each model best here, where its files are available."""
+    """Report which engine serves each model best here, if the model's files are available."""
     gpu: str | None = None
     for pool, model in settings.models.items():
         folder = _folder_of(model.model) if model.engine in ("torch", *SERVED) else None
@@ -376,7 +375,7 @@ def _gguf(subject: str, pool: str, model: ModelSettings) -> Finding:
 
 
 def _folder_of(model: str) -> Path | None:
-    """Return the local folder that a model's name means; `None` for a hub id."""
+    """Return the local folder of a model; `None` for a hub id."""
     if model.startswith("micro:"):
         from loopline import workers
 
@@ -388,7 +387,7 @@ def _folder_of(model: str) -> Path | None:
 
 
 def _in_hub_cache(model: str, revision: str | None) -> bool:
-    """Whether configuration and weights of that revision are here; a broken download has one."""
+    """Whether configuration and weights of the revision are here; a broken download lacks one."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -448,7 +447,7 @@ def _sandbox(settings: Settings) -> Iterator[Finding]:
     try:
         Bubblewrap(disk_bytes=0).check()
     except SandboxUnavailable as error:
-        # Only deployments in which models write programs need it.
+        # Only deployments whose models write programs need it.
         yield Finding("warn", "sandbox", error.trouble, f"for generated programs: {error.remedy}.")
     else:
         yield Finding("ok", "sandbox", "bubblewrap works: generated programs run isolated")
@@ -460,7 +459,7 @@ def _cost(settings: Settings) -> Iterator[Finding]:
 
 
 def _payoff(state: StateDirectory) -> Iterator[Finding]:
-    """Check by this deployment's records whether delegation pays."""
+    """Check in this deployment's records whether delegation pays."""
     from loopline.runtime.observe.doctor_payoff import payoff_sentence
 
     yield Finding("ok", "delegation", payoff_sentence(state.store, time.time()))

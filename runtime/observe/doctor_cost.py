@@ -1,7 +1,7 @@
-"""Rough estimate of what a benchmark with priced models will cost, before anything is paid.
+"""A rough estimate of a benchmark's cost with priced models, before any payment.
 
-An estimate from stated assumptions and the profile's own prices; `bench` stops at `--budget-usd`
-where one is given, and reports what was really paid, to the micro-dollar.
+The estimate is based on stated assumptions and the profile's own prices. `bench` stops at a given
+`--budget-usd`, and reports the actual cost to the micro-dollar.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from loopline.runtime.config.settings import Settings
 from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars
 
 SAMPLES = (500, 1319)
-"""Questions of the published system's measurement, and of GSM8K's whole test split."""
+"""Numbers of questions in the published system's measurement and in GSM8K's whole test split."""
 
 
 @dataclass(frozen=True)
 class AssumedUsage:
-    """Tokens of one question in one arm, all calls of a pool together."""
+    """Tokens of one question in one arm, summed over all calls to a pool."""
 
     arm: str
     role: str
@@ -29,9 +29,9 @@ class AssumedUsage:
 
 
 ASSUMED = (
-    # One answer: it reads the system prompt and the question, and writes a worked solution.
+    # One answer: the model reads the system prompt and the question, and writes a worked solution.
     AssumedUsage("llm", "solo", prompt=300, completion=250),
-    # Three turns of the planner: each reads the tools' declarations and all previous text again.
+    # Three turns of the planner: each turn reads the tool declarations and all previous text again.
     AssumedUsage("router", "planner", prompt=2_400, completion=250),
     AssumedUsage("router", "slm", prompt=300, completion=300),
     AssumedUsage("slm", "slm", prompt=300, completion=300),
@@ -39,7 +39,7 @@ ASSUMED = (
 
 
 def estimates(settings: Settings) -> Iterator[str]:
-    """Yield one sentence per number of samples; empty when no pool has a price."""
+    """Yield one sentence per number of samples; nothing if no pool has a price."""
     priced = {name for name, model in settings.models.items() if _has_price(model)}
     if not priced:
         yield "nothing: no pool of this profile is paid for"
@@ -51,7 +51,7 @@ def estimates(settings: Settings) -> Iterator[str]:
             if model is not None:
                 dollars = samples * _dollars(model, assumed)
                 by_arm[assumed.arm] = by_arm.get(assumed.arm, 0.0) + dollars
-        # Rounded before they are added, so that the sum is that of the printed parts.
+        # Rounded before the addition, so that the printed parts add up to the printed sum.
         cents = {arm: round(dollars * 100) for arm, dollars in by_arm.items()}
         arms = ", ".join(f"{arm} {part / 100:.2f}" for arm, part in cents.items())
         yield (

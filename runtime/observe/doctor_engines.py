@@ -1,10 +1,10 @@
-"""Computes which engine serves a pool's model best on this machine, and how fast.
+"""Estimates which engine serves a pool's model best on this machine, and how fast.
 
-A step of decoding reads all weights once, and the keys and values of each row: the bandwidth of the
-memory bounds it. For small models an engine's own overhead per step decides: `torch` is eager (some
-dozens of kernels a layer are started one by one), vLLM replays a captured graph, and has a
-scheduler in another process. On a CPU these costs are what `bench engine --only torch,vllm` leaves
-for a step of a micro model with 64 rows; those on a GPU are computed, not measured.
+A decoding step reads all weights once, and the keys and values of each row, so memory bandwidth
+limits it. For small models an engine's overhead per step decides: `torch` is eager (it launches
+some dozens of kernels per layer one by one), vLLM replays a captured graph and has a scheduler in
+another process. On a CPU, these overheads were measured with `bench engine --only torch,vllm` for a
+step of a micro model with 64 rows; on a GPU they are computed, not measured.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from typing import Any, cast
 from loopline.workers.engines.settings import ModelSettings
 
 ROWS = 64
-"""Number of completions that are decoded together."""
+"""Number of completions decoded together."""
 CONTEXT = 1024
-"""Tokens of each completion: prompt and answer so far."""
+"""Tokens per completion: prompt and answer so far."""
 GPU_BANDWIDTH = {
     "H200": 4.8e12, "H100": 3.35e12, "A100": 2.0e12, "L40": 0.86e12, "A10": 0.6e12, "L4": 0.3e12,
     "4090": 1.0e12, "3090": 0.94e12, "T4": 0.32e12,
 }  # fmt: skip
-"""Bytes per second by a part of the card's name, from the makers' data sheets."""
+"""Bytes per second by part of the card's name, from the manufacturers' data sheets."""
 _SHARE = 0.65
-"""Share of the bound that real kernels reach."""
+"""Share of the bandwidth limit that real kernels reach."""
 _TORCH_LAYER_GPU = 1.2e-3
-"""Seconds that `torch` adds per layer and step on a GPU: starting about 64 kernels."""
+"""Seconds that `torch` adds per layer and step on a GPU to launch about 64 kernels."""
 _VLLM_STEP_GPU = 1.0e-3
 _TORCH_LAYER_CPU = 8e-3
 _VLLM_STEP_CPU = 80e-3
-"""Seconds per step for messages between its processes, and for sampling."""
+"""Seconds per step for messages between vLLM's processes, and for sampling."""
 _COPIED_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Properties of a model that its speed depends on."""
+    """Properties of a model that determine its speed."""
 
     parameters: float
     layers: int
     kv_bytes: float
-    """Bytes of one token's keys and values, in 16 bits."""
+    """Bytes of one token's keys and values in 16-bit precision."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Estimate:
 
 
 def shape_of(folder: Path) -> Shape | None:
-    """Shape from the files of a model; None where they are not those of a decoder that we know."""
+    """Read the shape from a model's files; None unless they describe a known kind of decoder."""
     try:
         config: Any = json.loads((folder / "config.json").read_text())
         config = cast(dict[str, Any], config.get("text_config") or config)
@@ -81,14 +81,14 @@ def shape_of(folder: Path) -> Shape | None:
 
 
 def estimates(shape: Shape, gpu: str, bandwidth: float) -> list[Estimate]:
-    """Estimate the engines, best first. `gpu` is empty on a machine without one; `bandwidth` in
-    bytes per second."""
+    """Estimate the engines, best first. `gpu` is empty on a machine without a GPU; `bandwidth` is
+    in bytes per second."""
     width = 2 if gpu else 4  # bfloat16 on a GPU, float32 on a CPU
     kv = ROWS * CONTEXT * shape.kv_bytes * width / 2
     weights = shape.parameters * width
     seconds = (weights + kv) / (bandwidth * _SHARE)
     if not gpu:
-        # Arithmetic bounds a batch on a CPU: two operations for each weight and row.
+        # On a CPU, arithmetic limits a batch: two operations per weight and row.
         seconds = max(seconds, 2 * shape.parameters * ROWS / (bandwidth * _SHARE * 4))
     torch_step = seconds + shape.layers * (_TORCH_LAYER_GPU if gpu else _TORCH_LAYER_CPU)
     vllm_step = seconds + (_VLLM_STEP_GPU if gpu else _VLLM_STEP_CPU)
@@ -100,22 +100,22 @@ def estimates(shape: Shape, gpu: str, bandwidth: float) -> list[Estimate]:
 
 
 def memory_bandwidth() -> float:
-    """Measure the bytes per second that one core copies: read and written."""
+    """Measure how many bytes per second one core copies, counting reads and writes."""
     source = bytearray(_COPIED_BYTES)
-    bytes(source)  # pages are mapped from now on
+    bytes(source)  # maps the pages
     began = time.perf_counter()
     bytes(source)
     return 2 * _COPIED_BYTES / (time.perf_counter() - began)
 
 
 def gpu_bandwidth(name: str) -> float | None:
-    """Bandwidth of a card in bytes per second; None for one that we do not know."""
+    """Return a card's bandwidth in bytes per second; None for an unknown card."""
     return next((value for part, value in GPU_BANDWIDTH.items() if part in name), None)
 
 
 def capacity(gpu: str) -> float:
-    """Bytes of a card's memory, from its name in the form `… 80 GiB`; this machine's memory without
-    one."""
+    """Return the bytes of a card's memory, from its name in the form `… 80 GiB`; without a card,
+    those of this machine's memory."""
     size = re.search(r"([\d.]+) GiB", gpu)
     if size is not None:
         return float(size[1]) * 2**30
@@ -123,8 +123,8 @@ def capacity(gpu: str) -> float:
 
 
 def advice(model: ModelSettings, folder: Path, gpu: str) -> Iterator[str]:
-    """Yield advice in a sentence, where the files hold what is needed. `gpu` is the card's name or
-    empty."""
+    """Yield advice in a sentence, if the files contain the needed values. `gpu` is the card's name
+    or empty."""
     shape = shape_of(folder)
     bandwidth = gpu_bandwidth(gpu) if gpu else memory_bandwidth()
     if shape is None or bandwidth is None:
@@ -133,7 +133,7 @@ def advice(model: ModelSettings, folder: Path, gpu: str) -> Iterator[str]:
     best = ranked[0]
     cause = "its captured graphs" if best.engine == "vllm" else "the least overhead"
     where = gpu or "this CPU"
-    # Its steps are vLLM's: captured graphs, a scheduler in another process.
+    # Its steps resemble vLLM's: captured graphs, a scheduler in another process.
     alike = "; sglang as vllm" if gpu else ""
     yield (
         f"{shape.parameters / 1e6:,.0f} million parameters on {where}: {best.engine} serves it "

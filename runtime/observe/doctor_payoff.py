@@ -1,9 +1,9 @@
-"""Computes from a deployment's recorded cascades whether delegation pays.
+"""Estimates from a deployment's recorded cascades whether delegation pays.
 
-Of a cascade's question the ledger has what was paid. What the big model alone would have cost is
-known where it was asked: for the questions that the ladder escalated, and for a random sample of
-the others, the audited ones (option `audit`). Their means, each for its part of the questions, are
-its price.
+The ledger contains the cost of each question of a cascade. The cost of the big model alone is known
+for questions that it answered: those that the ladder escalated, and a random sample of the others,
+the audited ones (option `audit`). The mean of each group estimates the big model's cost for that
+part of the questions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loopline.workers.store.recent import RecentRuns
 
 DAYS = 30
 LEAST_AUDITED = 20
-"""Fewest audited answers, since an interval from fewer says nothing."""
+"""Minimum number of audited answers: an interval from fewer is meaningless."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Question:
     accepted: bool
     small: float
     big: float | None
-    """US dollars of the big model; None where it was not asked."""
+    """US dollars for the big model; None if it was not asked."""
     differs: bool | None
-    """Whether the big model's answer differs, in an audited run; None in any other."""
+    """Whether the big model's answer differs; None if the run was not audited."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Payoff:
 
     questions: int
     audited: int
-    """Accepted answers for which the big model was asked as well."""
+    """Number of accepted answers for which the big model was asked as well."""
     different: int
-    """Audited answers from which the big model's answer differs."""
+    """Number of audited answers from which the big model's answer differs."""
     paid: float
     """US dollars without the cost of audits."""
     alone: float
@@ -77,7 +77,7 @@ class Payoff:
 
 
 def payoff_sentence(store: Path, now: float) -> str:
-    """Describe the payoff of the store, or what is missing for it."""
+    """Describe the payoff in the store's runs, or what is missing to compute it."""
     recent = RecentRuns(store, now - DAYS * 86_400, question_of, "cascade")
     recent.read_new()
     questions = tuple(recent.runs.values())
@@ -100,7 +100,7 @@ def payoff_sentence(store: Path, now: float) -> str:
 
 
 def question_of(trajectory: Trajectory) -> Question | None:
-    """Return the question of a run; None for a run without an answer of the small model, and for a
+    """Return the question of a run; None for a run that never asked the small model, and for a
     shadow."""
     steps = {step.agent: step for step in trajectory.steps if step.calls}
     if "first" not in steps or is_shadow(trajectory.run.id):
@@ -115,7 +115,7 @@ def question_of(trajectory: Trajectory) -> Question | None:
 
 
 def payoff(questions: Sequence[Question]) -> Payoff:
-    """Payoff over questions, some of whose accepted answers were audited."""
+    """Compute the payoff over questions, some of whose accepted answers were audited."""
     accepted = [question for question in questions if question.accepted]
     audits = [question.big for question in accepted if question.big is not None]
     escalated = [
@@ -142,7 +142,7 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def _error(values: Sequence[float]) -> float:
-    """Variance of the mean of the values."""
+    """Return the variance of the mean of the values."""
     return _variance(values) / len(values)
 
 

@@ -1,7 +1,7 @@
-"""The doctor's checks of tool sources: MCP servers and HTTP APIs by their OpenAPI documents.
+"""The doctor's checks of tool sources: MCP servers, and HTTP APIs with OpenAPI documents.
 
-A document on this machine is read as a tool worker would read it. No server is started, and none
-is asked but with `online`; then it is joined and lists its tools, and none of them is called.
+A document on this machine is read as a tool worker would read it. No server is started. With
+`online`, the doctor connects to servers and lists their tools, but calls no tool.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from loopline.workers.tool_sources.settings import McpSettings, ToolSourceSettin
 
 
 def tool_findings(settings: Settings, *, online: bool) -> Iterator[Finding]:
-    """Yield a finding for each source, or what all of them lack."""
+    """Yield a finding for each source, or one about what all of them lack."""
     if not settings.tools:
         return
     from loopline.workers.tool_sources.sources import PACKAGES
@@ -66,7 +66,7 @@ def _source(name: str, source: ToolSourceSettings, *, online: bool) -> Finding:
 
 
 def _command(subject: str, name: str, mcp: McpSettings) -> Finding:
-    """Check that the program exists. It is not started: it may do anything."""
+    """Check that the program exists. It is not started, since it may do anything."""
     program = mcp.command[0]
     if mcp.cwd is not None and not mcp.cwd.is_dir():
         return Finding(
@@ -75,7 +75,7 @@ def _command(subject: str, name: str, mcp: McpSettings) -> Finding:
             f"there is no folder {mcp.cwd}",
             f"set tools.{name}.mcp.cwd to the one that the server is to run in.",
         )
-    # A path with a slash starts from the folder that the server runs in.
+    # A path with a slash is relative to the folder that the server runs in.
     local = "/" in program and mcp.cwd is not None
     program_path = shutil.which(str(mcp.cwd / program) if local and mcp.cwd else program)
     if program_path is None:
@@ -116,9 +116,9 @@ def _prefix_place(place: str, trouble: str) -> str:
 
 
 async def _state(name: str, source: ToolSourceSettings) -> dict[str, Any]:
-    """Return what a tool worker would report about the source after its first try."""
+    """Return what a tool worker would report about the source after its first attempt."""
     from loopline.workers.tool_sources.sources import tool_sources
 
-    with capture_logs():  # the state contains what is logged, too
+    with capture_logs():  # the state also contains the logged text
         async with tool_sources({name: source}) as sources:
             return sources.state()[name]

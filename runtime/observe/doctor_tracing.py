@@ -1,5 +1,5 @@
-"""The doctor's check of the collector of traces. It is asked with `online` alone, by a request
-without spans: that shows whether address and key are right, and leaves nothing there.
+"""The doctor's check of the trace collector. Only with `online`, the doctor sends a request without
+spans, which shows whether address and key are right and stores nothing there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SUBJECT = "tracing"
 
 
 def tracing_findings(settings: Settings, *, online: bool) -> Iterator[Finding]:
-    """Yield findings about tracing; none where it is off."""
+    """Yield findings about tracing; none if it is off."""
     tracing = settings.tracing
     if tracing.endpoint is None:
         return

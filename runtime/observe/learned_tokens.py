@@ -1,10 +1,10 @@
-"""Log-probabilities of the tokens that a training learned from: written by a trainer, shown by the
-view of a run.
+"""Log-probabilities of the tokens that a training learned from: a trainer writes them, and the page
+of a run shows them.
 
     TRAINING/learned-tokens/<step>-<process>.parquet
 
-A row is a sequence as it went through the model: prompts, observations and completions, and of
-each learned token the log-probabilities of the three policies that meet in an importance ratio.
+A row is a sequence as the model processed it: prompts, observations and completions, and for each
+learned token the log-probabilities of the three policies in an importance ratio.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from loopline.runtime.errors import InputError
 from loopline.workers.atomic_files import atomic_file
 
 LEARNED_TOKENS = "learned-tokens"
-"""Folder of a training's record."""
+"""Return the folder of a training's record."""
 
 
 class LearnedSequence(Record):
-    """One sequence in one step. The lists after `learned` have an entry for each learned token."""
+    """One sequence in one step. The lists after `learned` have one entry per learned token."""
 
     run_id: str
     sample: str
-    """Name of the sample: run, turn, branch, agent and candidate; run and agent where whole runs
-    compete."""
+    """Name of the sample: run, turn, branch, agent and candidate; if whole runs compete, run and
+    agent."""
     step: int
     """Number of the step, from 1."""
     policy: str
-    """Policy that learned."""
+    """The trained policy."""
     version: int
-    """Version of the weights that learned."""
+    """Version of the trained weights."""
     sampled_version: int
-    """Version of the weights that sampled."""
+    """Version of the weights that sampled the sequence."""
     advantage: float
     ids: tuple[int, ...]
     learned: tuple[bool, ...]
@@ -46,11 +46,11 @@ class LearnedSequence(Record):
     behaviour: tuple[float, ...]
     """log π_behav of each token, as sampled."""
     proximal: tuple[float, ...]
-    """log π_prox: under the weights at the step's beginning."""
+    """log π_prox: under the weights at the start of the step."""
     trained: tuple[float, ...]
-    """log π_θ when it was learned; π_prox in a step of one update."""
+    """log π_θ when the token was learned; equals π_prox in a step with one update."""
     weights: tuple[float, ...]
-    """Factors of the loss that correct for the sampler: truncated, 0 for a sequence that was left
+    """Factors in the loss that correct for the sampler: truncated, 0 for a sequence that was left
     out, 1 without a correction."""
     clipped: tuple[bool, ...]
     """Whether the loss had no gradient."""
@@ -71,7 +71,7 @@ class LearnedSequence(Record):
 
 
 def write_learned(path: Path, sequences: Sequence[LearnedSequence]) -> None:
-    """Write a file of the record atomically, and flush it to the disk. Raises OSError."""
+    """Write a file of the record atomically and flush it to disk. Raises OSError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -84,8 +84,8 @@ def write_learned(path: Path, sequences: Sequence[LearnedSequence]) -> None:
 
 
 def read_learned(training: Path, run_id: str) -> tuple[LearnedSequence, ...]:
-    """Return all sequences that a training learned from a run, step by step. Raises `InputError`
-    for a folder without a record, or with one that can't be read."""
+    """Return all sequences of a run that a training learned from, in the order of the steps. Raises
+    `InputError` for a folder whose record is missing or unreadable."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

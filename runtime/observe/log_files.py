@@ -1,4 +1,4 @@
-"""Log files that are rotated while they are written, and following them across rotations."""
+"""Log files that are rotated during writing, and a reader that follows them across rotations."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 LAST_LINES = 20
-"""Lines kept in memory per worker: they go into the status of a broken worker."""
+"""Number of lines kept in memory per worker, for the status of a broken worker."""
 MAX_LINE_BYTES = 65_536
-"""Most bytes of a line: a longer one (a runaway print) is cut, so that a log can't fill the
-supervisor's memory."""
+"""Maximum bytes of a line: a longer line (a runaway print) is truncated, so that a log can't fill
+the supervisor's memory."""
 
 
 LOG_BYTES = 10_000_000
@@ -23,20 +23,20 @@ LOG_FILES = 3
 
 
 def rotate(path: Path, limit: int = LOG_BYTES, files: int = LOG_FILES) -> bool:
-    """Rotate a log that has grown beyond its limit: `name.log` becomes `name.log.1`, and so on. For
-    a log that its writer opens again for each line, or has not opened yet. Raises OSError."""
+    """Rotate a log that has grown beyond its limit: `name.log` becomes `name.log.1`, and so on. Use
+    it for a log that its writer reopens for each line or has not opened yet. Raises OSError."""
     if not path.exists() or path.stat().st_size <= limit:
         return False
     _shift(path, files)
-    # Readers look for the name, and its writer may write nothing for hours.
+    # Readers look for this name, and the writer may write nothing for hours.
     path.touch()
     return True
 
 
 def rotate_output(path: Path, limit: int, files: int) -> bool:
-    """Rotate in the same way the file that this process's own stdout and stderr are appended to:
-    nothing is lost, since each switches to the new one in one step. Returns False where they don't
-    lead there, as in a terminal. Raises OSError."""
+    """Rotate, in the same way, the file to which this process's stdout and stderr are appended. No
+    output is lost, since each stream switches to the new file in one step. Returns False if the
+    streams don't write to this file, as in a terminal. Raises OSError."""
     try:
         there = path.stat()
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def rotate_output(path: Path, limit: int, files: int) -> bool:
 
 
 def _shift(path: Path, files: int) -> None:
-    """Free the name, so that at most `files` are left once it is written again."""
+    """Free the log's name, so that at most `files` files exist once it is written again."""
     for number in range(files - 1, 0, -1):
         newer = path if number == 1 else _numbered(path, number - 1)
         if newer.exists():
@@ -74,7 +74,7 @@ class RotatingLog:
     """`name.log`, `name.log.1`, …: the process's output, at most `files` × `limit` bytes.
 
     A full disk must not kill the workers: output that can't be written is dropped and counted, and
-    the count is written once there is room.
+    the count is written once there is space.
     """
 
     def __init__(self, path: Path, limit: int, files: int) -> None:
@@ -109,7 +109,7 @@ class RotatingLog:
 
     def _open_file(self) -> FileIO:
         if self._handle is None:
-            # Unbuffered: a line that failed must not be tried again when the file is closed.
+            # Unbuffered: a failed line must not be written again when the file is closed.
             self._handle = self.path.open("ab", buffering=0)
             self._size = self._handle.tell()
         return self._handle
@@ -120,7 +120,7 @@ class RotatingLog:
 
 
 async def pump(stream: asyncio.StreamReader, log: RotatingLog) -> None:
-    """Copy a child's output into its log until it ends, line by line."""
+    """Copy a child's output into its log, line by line, until the output ends."""
     pending = b""
     try:
         while chunk := await stream.read(MAX_LINE_BYTES):
@@ -130,13 +130,13 @@ async def pump(stream: asyncio.StreamReader, log: RotatingLog) -> None:
             if len(pending) > MAX_LINE_BYTES:
                 log.write(pending[:MAX_LINE_BYTES] + b"\n")
                 pending = b""
-    finally:  # also when the task that waits for its end is cancelled
+    finally:  # also when the task that waits for the end is cancelled
         if pending:
             log.write(pending + b"\n")
 
 
 def tail(path: Path, lines: int) -> list[str]:
-    """Return the last lines of a file, without reading all of it."""
+    """Return the last lines of a file without reading the whole file."""
     block = 65_536
     with path.open("rb") as handle:
         end = handle.seek(0, os.SEEK_END)
@@ -146,19 +146,19 @@ def tail(path: Path, lines: int) -> list[str]:
             handle.seek(start)
             data = handle.read(end - start) + data
             end = start
-    # Cut as bytes: a line of JSON may hold a line separator of texts, such as U+2028.
+    # Split as bytes: a line of JSON may contain a Unicode line separator such as U+2028.
     last = data.splitlines()[-lines:] if lines else []
     return [line.decode("utf-8", "replace") for line in last]
 
 
 def last_error_line(lines: Sequence[str]) -> str:
-    """Return the error message that a worker ended with, its hint included; else its last line."""
+    """Return a worker's final error message including its hint, or else its last line."""
     begin = max((at for at, line in enumerate(lines) if line.startswith("error: ")), default=-1)
     return " ".join(line.strip() for line in lines[begin:])
 
 
 class Follower:
-    """Reads the data appended to a file, also after it was rotated away."""
+    """Reads the data that is appended to a file, also across rotations."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,10 +1,10 @@
-"""Log lines of every process: structlog, one JSON object per line, or columns for a person.
+"""Log lines of every process: structlog, one JSON object per line, or columns for people.
 
-The ids of the run and of its trace are on every line that is written while a run is worked on: the
-bus's consumer binds them to the context, which tasks inherit. Any other line that names a run gets
-the trace that follows from its id. Secrets are hidden last, after everything else has been
-formatted into the line, whatever road they came by. Lines of the standard library's logging (of
-Redis, httpx, transformers …) take the same way.
+Every line that is written during work on a run contains the ids of the run and its trace: the bus's
+consumer binds them to the context, which tasks inherit. Any other line with a run's id gets the
+trace id that follows from it. Secrets are hidden last, after everything else has been formatted
+into the line. Lines of the standard library's logging (from Redis, httpx, transformers …) take the
+same path.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def configure(
     stream: TextIO | None = None,
     **fields: str,
 ) -> None:
-    """Set up this process's logging. `fields` (the worker's name, its kind) are on every line."""
+    """Set up this process's logging. Every line contains `fields` (the worker's name, its kind)."""
     out = unwrap_stream(sys.stderr) if stream is None else stream
     redactor = Redactor(secrets)
 
     def redact(_logger: object, _method: str, event: EventDict) -> EventDict:
-        # The time is ours, and looks enough like a secret for each pattern to be tried.
+        # Our timestamp is not a secret, but resembles one enough for each pattern to be tried.
         return {
             key: value if key == "timestamp" else redactor.value(value, key)
             for key, value in event.items()
@@ -93,10 +93,10 @@ def configure(
 
 
 def log_to_stderr() -> None:
-    """Send the log lines of a command without configured logging to stderr: its stdout is for its
+    """Send the log lines of a command without configured logging to stderr: stdout is for
     results."""
     if not structlog.is_configured():
-        # Looked up for every line: code that runs a command within a process may replace stderr.
+        # Looked up for every line: code that runs a command in its own process may replace stderr.
         structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
@@ -112,13 +112,13 @@ def _add_trace(_logger: object, _method: str, event: EventDict) -> EventDict:
 
 
 def _sanitize_event(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Sanitize an event for a terminal, so that foreign words can't draw on it. JSON escapes them
-    itself."""
+    """Sanitize an event for a terminal, so that foreign text can't control it. JSON escapes such
+    text itself."""
     return {key: sanitize(v) if isinstance(v, str) else v for key, v in event.items()}
 
 
 def _as_text(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Convert a value that JSON can't hold (an exception, a path) to its text, so that no log call
+    """Convert values that JSON can't represent (an exception, a path) to text, so that no log call
     fails because of its values."""
     plain = (str, int, float, bool, type(None), list, dict, tuple)
     return {key: value if isinstance(value, plain) else str(value) for key, value in event.items()}

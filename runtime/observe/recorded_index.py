@@ -1,6 +1,6 @@
-"""The runs of the store as a list, the newest first: those that have left the bus.
+"""Lists the store's runs that have left the bus, newest first.
 
-Ids of runs sort by the time of admission, so an id is where a page ends.
+Run ids sort by admission time, so an id marks the end of a page.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from loopline.workers.store.files import Damaged, parquet_files
 from loopline.workers.store.newest_runs import NewestRow, NewestRuns
 
 NEWEST = "g"
-"""Place that sorts after every id of a run."""
+"""Place that sorts after every run id."""
 TEXT_CHARS = 2_000
-"""Most characters that a list shows of a question, an answer or a reason."""
+"""Maximum characters of a question, an answer or a reason in a list."""
 MAX_LOOK_SECONDS = 5.0
-"""Most seconds of a page, on a busy machine. All rows that a page may look at take one."""
+"""Maximum seconds for a page on a busy machine. Normally the maximum page takes one second."""
 _BATCH = 200
-"""Runs of which another list is asked at a time."""
+"""Number of runs that are looked up in another list at a time."""
 _ID_CHARS = 36
 
 
 @dataclass(frozen=True)
 class RecordedPage:
-    """Lines of one page, and the id at which the next begins; None after the last."""
+    """Lines of one page, and the id at which the next page starts; None after the last page."""
 
     lines: Sequence[RunLine]
     next_page: str | None
 
 
 def has_recorded_runs(store: Path) -> bool:
-    """Whether there is a list to show."""
+    """Whether the store contains runs."""
     return bool(parquet_files(store / "trajectories"))
 
 
 def recorded_runs(store: Path) -> NewestRuns:
-    """What a process keeps in mind from page to page."""
+    """Return the reader that a process keeps from page to page."""
     return NewestRuns(store / "trajectories")
 
 
 def parse_place(text: str) -> str:
-    """Return the place where a page begins. Raises `InputError`."""
+    """Parse the place where a page starts. Raises `InputError`."""
     if text != NEWEST and not (len(text) == _ID_CHARS and set(text) <= set("0123456789abcdef-")):
         raise InputError(f"{text[:64]!r} is not a place in the list of recorded runs")
     return text
 
 
 IsListed = Callable[[Sequence[str]], Awaitable[Sequence[bool]]]
-"""Tells for each of these runs whether another list already has it."""
+"""Tells for each run whether another list already contains it."""
 
 
 async def find_recorded_runs(
@@ -78,9 +78,9 @@ async def find_recorded_runs(
 async def recorded_page(
     runs: NewestRuns, query: RunQuery, count: int, after: str, is_listed: IsListed
 ) -> RecordedPage:
-    """The newest runs of the store that match and are not listed elsewhere, below the id `after`.
-    One page looks at `MAX_LOOKED` runs at most, and for `MAX_LOOK_SECONDS`; the next one goes on
-    behind them.
+    """Return the newest matching runs of the store below the id `after` that are not listed
+    elsewhere. One page examines at most `MAX_LOOKED` runs for at most `MAX_LOOK_SECONDS`; the next
+    page continues after them.
 
     Raises `UserError` for a store that the system can't read.
     """
@@ -109,7 +109,7 @@ async def recorded_page(
 
 @dataclass(frozen=True)
 class _Look:
-    """Runs that match, out of those that were looked at."""
+    """The matching runs among those that were examined."""
 
     rows: Sequence[NewestRow]
     looked: int
@@ -119,7 +119,7 @@ class _Look:
 
 
 def _look(runs: NewestRuns, query: RunQuery, after: str, most: int, until: float) -> _Look:
-    """The next runs below an id: until there are some to ask about, and one at least."""
+    """Return the next matching runs below an id: one batch, after examining at least one run."""
     rows: list[NewestRow] = []
     looked, last = 0, after
     facts_alone = replace(query, words="")
@@ -132,7 +132,7 @@ def _look(runs: NewestRuns, query: RunQuery, after: str, most: int, until: float
                 if len(rows) == _BATCH or looked >= most or time.monotonic() > until:
                     return _Look(rows, looked, last, more=True)
         except FileNotFoundError:
-            continue  # A compaction has put another file in this one's place.
+            continue  # A compaction has replaced the file.
         except OSError as error:
             raise UserError(f"the store in {runs.folder.parent} can't be read: {error}") from error
         return _Look(rows, looked, last, more=False)
@@ -155,7 +155,7 @@ class _Run(msgspec.Struct):
 
 
 class _Asked(msgspec.Struct):
-    """The part of a record that the run's caller wrote."""
+    """The part of a record that comes from the run's caller."""
 
     run: _Run
 
@@ -164,7 +164,7 @@ _ASKED = msgspec.json.Decoder(_Asked)
 
 
 def _matches(row: NewestRow, query: RunQuery, facts_alone: RunQuery) -> bool:
-    """Texts are read where the rest of a run matches."""
+    """Whether a run matches. Its texts are only read if the rest of the run matches."""
     line = _facts(row, query.account)
     if not (query.since or line.created) <= line.created <= (query.until or line.created):
         return False
@@ -193,8 +193,8 @@ def _facts(row: NewestRow, account: str) -> RunLine:
 
 
 def _line(row: NewestRow) -> RunLine:
-    """Line of a run with all of its texts. A damaged run has none: `runtime runs show` says what is
-    wrong with it."""
+    """Return the line of a run with all its texts. A damaged run has no texts: `runtime runs show`
+    states what is wrong with it."""
     try:
         texts = row.texts()
         record = _ASKED.decode(texts["trajectory"]).run

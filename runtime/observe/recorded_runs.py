@@ -1,5 +1,5 @@
-"""Runs of the store, by their whole id. Apart from those on the bus, so that a look into a folder
-waits for no import of what joins one."""
+"""Finds runs of the store by their whole id. In its own module, so that reading a folder doesn't
+wait for the import of the bus client."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run and its journal so far; `ended` once there is a whole trajectory."""
+    """A run and its journal so far; `ended` is set once the trajectory is complete."""
 
     run: Run
     steps: tuple[Step, ...]
     ended: Trajectory | None
     waits: tuple[OpenWait, ...] = ()
-    """Open waits of the run."""
+    """The run's open waits."""
 
     @classmethod
     def whole(cls, ended: Trajectory) -> KnownRun:
@@ -38,14 +38,14 @@ class KnownRun:
 
 
 def find_recorded_run(store: Path, run_id: str) -> KnownRun | None:
-    """Return a run of the store by its whole id. Raises `InputError` as `from_store`."""
+    """Return a run of the store by its whole id. Raises `InputError` like `from_store`."""
     ended = from_store(store, run_id)
     return None if ended is None else KnownRun.whole(ended)
 
 
 def from_store(store: Path, run_id: str) -> Trajectory | None:
-    """Return a trajectory that the recorder wrote; the newest if the run was replayed. An
-    unreadable file is skipped while others have the run; else it is an `InputError`."""
+    """Return a trajectory that the recorder wrote; the newest one if the run was replayed. An
+    unreadable file is skipped if other files contain the run; otherwise it raises `InputError`."""
     from loopline.workers.store.files import find_run_rows
 
     try:

@@ -1,7 +1,7 @@
-"""The folder of results: the benchmarks and trainings in it, and their reports.
+"""The results folder: its benchmarks and trainings, and their reports.
 
-Programs above this floor write them; here their files are read as what they are, JSON. A file that
-can't be read is an entry that says so: one damaged folder must not hide the others.
+Programs of higher layers write them; this module reads their files as plain JSON. An unreadable
+file becomes an entry with the reason: one damaged folder must not hide the others.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any, cast
 import orjson
 
 MAX_FOLDERS = 5_000
-"""Most folders that one scan reads."""
+"""Maximum number of folders that one scan reads."""
 MAX_DEPTH = 5
 MAX_FILE_BYTES = 64_000_000
 MANIFEST, REPORT, PAGE = "manifest.json", "report.json", "report.html"
 CURVES = "curves"
 _PASSED_OVER = {"problems", "checkpoints", "rounds", "published", "learned-tokens", "data"}
-"""Folders of benchmarks and trainings, which contain no others."""
+"""Subfolders of benchmarks and trainings that contain no other results."""
 _PRIMARY = "numeric"
-"""Checker that decides in reports that do not name one."""
+"""Deciding checker of reports that do not name one."""
 
 
 @dataclass(frozen=True)
 class ResultFolders:
-    """Folders below the folder of results, by their relative paths."""
+    """Folders below the results folder, by their relative paths."""
 
     benchmarks: Sequence[str]
     trainings: Sequence[str]
@@ -46,25 +46,25 @@ class ArmResult:
     accuracy: float
     low: float
     high: float
-    """Ends of the 95 % interval."""
+    """Limits of the 95 % interval."""
     tokens: float | None
     """Tokens per question."""
     micro_dollars: float | None
-    """Millionths of a US dollar per question; None where no call has a price."""
+    """Millionths of a US dollar per question; None if no call has a price."""
     has_unpriced: bool = False
-    """Whether some of the calls have no price: their cost comes on top."""
+    """Whether some calls have no price, so that the real cost is higher."""
 
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """Report of a folder; without one, its request."""
+    """The report of a folder; without a report, its request."""
 
     folder: str
     name: str
     """Name of the benchmark."""
     split: str
     created: float
-    """Unix seconds."""
+    """Time of the benchmark in Unix seconds."""
     questions: int
     complete: bool
     checker: str
@@ -73,16 +73,16 @@ class BenchmarkResult:
     """Model by pool."""
     has_page: bool
     problem: str = ""
-    """Reason why one of its files can't be read."""
+    """Reason why one of the folder's files can't be read."""
 
     @property
     def course(self) -> tuple[str, str]:
-        """Key that benchmarks of one course over time share."""
+        """Key shared by benchmarks that form one series over time."""
         return self.name, self.split
 
 
 def scan(root: Path) -> ResultFolders:
-    """Look for benchmarks and trainings. A missing folder holds none."""
+    """Find benchmarks and trainings. A missing folder contains none."""
     benchmarks: list[str] = []
     trainings: list[str] = []
     waiting, looked = [(root, 0)], 0
@@ -99,7 +99,7 @@ def scan(root: Path) -> ResultFolders:
         if MANIFEST in names:
             benchmarks.append(path)
             continue
-        # Links are not followed: they may form a circle, or lead out of the folder.
+        # Links are not followed: they may form a cycle or lead out of the folder.
         folders = [entry for entry in children if entry.is_dir(follow_symlinks=False)]
         if any(entry.name == CURVES for entry in folders):
             trainings.append(path)
@@ -122,7 +122,7 @@ class BenchmarkReader:
         self._known: dict[str, tuple[object, BenchmarkResult]] = {}
 
     def read(self, folders: Sequence[str]) -> list[BenchmarkResult]:
-        """Return the results of these folders, the newest first."""
+        """Return the results of these folders, newest first."""
         results: dict[str, tuple[object, BenchmarkResult]] = {}
         for folder in folders:
             path = self._root / folder
@@ -181,7 +181,7 @@ def _result(
 
 
 def _checker(results: Mapping[str, Any], arms: Mapping[str, Any]) -> str:
-    """Return the checker that decides what is right."""
+    """Return the checker that decides which answers are right."""
     if checkers := results.get("checkers"):
         return str(checkers[0])
     names = sorted({str(name) for arm in arms.values() for name in arm["accuracy"]})
@@ -200,14 +200,14 @@ def _arm(name: str, arm: dict[str, Any], checker: str) -> ArmResult:
         low=float(score["low"]),
         high=float(score["high"]),
         tokens=None if tokens is None else float(tokens),
-        # A report that doesn't name the pools without a price: no dollars means that none had one.
+        # In a report without a list of unpriced pools, no dollars mean that no pool had a price.
         micro_dollars=None if micro is None or not (micro or unpriced == []) else float(micro),
         has_unpriced=bool(unpriced),
     )
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a file of JSON that holds an object. Raises OSError, or ValueError for anything else."""
+    """Read a JSON file with an object. Raises OSError, and ValueError for other content."""
     size = path.stat().st_size
     if size > MAX_FILE_BYTES:
         raise ValueError(f"{path.name} has {size:,} bytes, and {MAX_FILE_BYTES:,} are read")

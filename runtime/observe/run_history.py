@@ -1,4 +1,4 @@
-"""Finds runs: those on the bus (in flight, or ended within the retention), then the store's."""
+"""Finds runs: first on the bus (in flight or within the retention time), then in the store."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ async def run_ids(bus: Bus) -> list[str]:
 
 
 async def resolve(bus: Bus, fragment: str) -> str:
-    """Return the run that `fragment` (a whole id, or a part that only one run has) means. A whole
-    id is not looked up: the run may be in the store alone. Raises `InputError`.
+    """Return the id of the run that `fragment` identifies: a whole id, or a part that only one
+    run's id contains. A whole id is not looked up: the run may only be in the store. Raises
+    `InputError`.
     """
     if len(fragment) == 36:
         return fragment
@@ -42,7 +43,7 @@ async def resolve(bus: Bus, fragment: str) -> str:
 
 
 async def find_run(bus: Bus, fragment: str, store: Path) -> KnownRun:
-    """Return a run by its id, or a part of it, from the bus or else from the store. Raises
+    """Return a run by its id or a part of it, from the bus or else from the store. Raises
     `InputError` or `RunUnknown`.
     """
     run_id = await resolve(bus, fragment)

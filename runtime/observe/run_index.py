@@ -1,5 +1,5 @@
-"""The runs on the bus, the newest first, page by page: by workflow, tag, outcome, time, cost and
-words of the question."""
+"""Lists the runs on the bus page by page, newest first, filtered by workflow, tag, outcome, time,
+cost and words of the question."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from loopline.bus import Bus, Shard
 from loopline.runtime.errors import InputError
 
 BATCH = 200
-"""Runs that are read in one round trip."""
+"""Number of runs read in one round trip."""
 MAX_LOOKED = 20_000
-"""Most runs that one page examines, where a filter leaves few; the next page continues after
-them."""
+"""Maximum number of runs that one page examines if a filter leaves few; the next page continues
+after them."""
 MAX_LOOK_SECONDS = 1.0
-"""Most seconds of a page, on a busy machine: a page without a match must not keep its reader
+"""Maximum seconds for a page on a busy machine: a page without a match must not keep its reader
 waiting."""
 PASSED_SECONDS = 60.0
 MAX_QUERIES = 8
-"""Most queries whose passed runs are remembered."""
+"""Maximum number of queries whose skipped runs are cached."""
 MAX_PASSED = 20_000
-"""Ids of passed runs that are remembered, of all queries. One takes 150 bytes: 3 MB in all, and as
-much again while the query in hand adds a page of its own."""
+"""Maximum number of cached ids of skipped runs over all queries. An id takes 150 bytes: 3 MB in
+all, and twice that while the current query adds a page."""
 _FIELDS = ("run", "state", "outcome", "answer", "reason", "tokens", "micro", "ended", "waits")
 _LISTED_SECONDS = 86_400.0
-"""Seconds beyond the retention: older runs that wait have left the list of runs."""
+"""Seconds beyond the retention time: older waiting runs have left the list of runs."""
 
 
 @dataclass(frozen=True)
 class RunLine:
-    """One run as lists show it."""
+    """One run as shown in lists."""
 
     id: str
     state: str
     """State: `active`, `waiting`, or its outcome."""
     workflow: str
     created: float
-    """Time in Unix seconds, as all times here."""
+    """Admission time in Unix seconds, like all times here."""
     ended: float | None
     tokens: int
     micro_dollars: int
@@ -54,14 +54,14 @@ class RunLine:
     parent: str | None
     tags: Mapping[str, str]
     waits: tuple[str, ...] = ()
-    """Open waits of the run, in words."""
+    """The run's open waits in words."""
     policies: tuple[str, ...] = ()
-    """Policies that answer in it: pools, with their adapters."""
+    """Policies that answer in the run: pools, with their adapters."""
     conversation: str = field(default="", repr=False)
-    """Further messages of its caller, for a search; no list shows them."""
+    """Further messages of the caller, only for searches; lists don't show them."""
 
     def seconds(self, now: float) -> float:
-        """Seconds that it took, or has taken so far."""
+        """Return the seconds that the run took, or has taken so far."""
         return max(0.0, (self.ended or now) - self.created)
 
     def as_json(self, now: float) -> dict[str, Any]:
@@ -71,14 +71,14 @@ class RunLine:
 
 @dataclass(frozen=True)
 class RunQuery:
-    """Filter of runs; None or empty fields do not matter."""
+    """Filter of runs; fields that are None or empty are ignored."""
 
     workflow: str = ""
     state: str = ""
     """`active`, which includes waiting runs, `waiting`, or an outcome."""
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
     words: str = ""
-    """Words in the question, the conversation before it or the answer; case is ignored."""
+    """Words in the question, in the conversation before it or in the answer; case is ignored."""
     account: str = ""
     since: float | None = None
     until: float | None = None
@@ -103,7 +103,7 @@ class RunQuery:
 
 
 class Place(NamedTuple):
-    """End of a page: the run with this time of admission (ms) and id."""
+    """End of a page: the run with this admission time (ms) and id."""
 
     admitted: int
     run_id: str
@@ -121,34 +121,34 @@ class Place(NamedTuple):
 
 
 class Unreadable:
-    """Stands in place of a run whose record can't be read."""
+    """Placeholder for a run whose record can't be read."""
 
 
 @dataclass(frozen=True)
 class RunsOfPage:
-    """Lines of one page, and where the next begins; None after the last."""
+    """Lines of one page, and the place where the next page starts; None after the last page."""
 
     lines: Sequence[RunLine]
     next_page: Place | None
     unreadable: Sequence[str] = ()
-    """Ids of runs that were looked at, and whose records can't be read."""
+    """Ids of examined runs whose records can't be read."""
 
 
 class PassedRuns:
-    """Ended runs that a query does not match, so that a list which is refreshed often reads them
-    once. A run that has ended does not change, unless somebody replays it: skipped runs are read
-    again after `PASSED_SECONDS`."""
+    """Cache of ended runs that a query does not match, so that a list that is refreshed often reads
+    them once. An ended run only changes if it is replayed, so skipped runs are read again after
+    `PASSED_SECONDS`."""
 
     def __init__(self) -> None:
         self._of_query: OrderedDict[bytes, tuple[float, set[str]]] = OrderedDict()
 
     def of(self, query: RunQuery) -> set[str]:
-        """Ids of skipped runs, to which the reader adds."""
+        """Return the ids of the skipped runs of a query; the reader adds to them."""
         key, now = orjson.dumps(asdict(query), option=orjson.OPT_SORT_KEYS), time.monotonic()
         since, passed = self._of_query.pop(key, (now, set[str]()))
         if now - since > PASSED_SECONDS or len(passed) > MAX_PASSED:
             since, passed = now, set()
-        # Also those of queries that nobody asks again.
+        # This also drops queries that are not repeated.
         for other, (at, _) in list(self._of_query.items()):
             if now - at > PASSED_SECONDS:
                 del self._of_query[other]
@@ -160,7 +160,7 @@ class PassedRuns:
         return passed
 
     def __len__(self) -> int:
-        """Ids of runs, once per query that has passed them over."""
+        """Count the ids, once per query that has skipped them."""
         return sum(len(passed) for _, passed in self._of_query.values())
 
 
@@ -171,8 +171,8 @@ async def find_runs(
     after: Place | None = None,
     passed: PassedRuns | None = None,
 ) -> RunsOfPage:
-    """Return the newest runs on the bus that match, from the place `after` on; runs that were
-    skipped for the same query (`passed`) are not read again."""
+    """Return the newest matching runs on the bus after the place `after`. Runs that were skipped
+    for the same query (`passed`) are not read again."""
     now, lines, looked = bus.clock.now(), list[RunLine](), 0
     until = time.monotonic() + MAX_LOOK_SECONDS
     place, unreadable = after, list[str]()
@@ -197,7 +197,7 @@ async def find_runs(
 
 
 async def list_runs(bus: Bus, query: RunQuery, count: int) -> RunsOfPage:
-    """Return the newest runs on the bus that match, however many have to be examined."""
+    """Return the newest matching runs on the bus, regardless of how many must be examined."""
     page = await find_runs(bus, query, count)
     lines, unreadable = [*page.lines], [*page.unreadable]
     while len(lines) < count and page.next_page is not None:
@@ -210,7 +210,7 @@ async def list_runs(bus: Bus, query: RunQuery, count: int) -> RunsOfPage:
 async def _newest_first(
     bus: Bus, query: RunQuery, after: Place | None
 ) -> AsyncGenerator[list[tuple[Shard, Place]]]:
-    """Yield all runs in batches; those of several shards are merged by their times."""
+    """Yield all runs in batches, merging several shards by time."""
     rest = {shard: _shard_places(bus, shard, query, after) for shard in bus.keys.all_shards()}
     heads: dict[Shard, Place] = {}
     batch: list[tuple[Shard, Place]] = []
@@ -235,7 +235,7 @@ async def _newest_first(
 async def _shard_places(
     bus: Bus, shard: Shard, query: RunQuery, after: Place | None
 ) -> AsyncGenerator[Place]:
-    """Yield the places of one shard, the newest first: by time, then by id."""
+    """Yield the places of one shard, newest first, by time and then by id."""
     key = shard.runs(query.account)
     newest = "+inf" if query.until is None else str(int(query.until * 1000))
     oldest = "-inf" if query.since is None else str(int(query.since * 1000))
@@ -275,7 +275,7 @@ async def _shard_places(
 
 
 async def _waiting_places(bus: Bus, shard: Shard, cutoff: int) -> list[Place]:
-    """Return runs that wait and were admitted before `cutoff` (ms), the newest first."""
+    """Return waiting runs that were admitted before `cutoff` (ms), newest first."""
     members: list[bytes] = await bus.redis.zrange(shard.waits, 0, -1)
     ids = sorted({member.decode().partition("/")[0] for member in members})
     places: list[Place] = []
@@ -296,7 +296,7 @@ async def _waiting_places(bus: Bus, shard: Shard, cutoff: int) -> list[Place]:
 async def _read(
     bus: Bus, batch: Sequence[tuple[Shard, Place]]
 ) -> list[tuple[Place, RunLine | Unreadable | None]]:
-    """Return lines of these places; None for a run whose record has expired."""
+    """Return the lines of these places; None for a run whose record has expired."""
     async with bus.redis.pipeline(transaction=False) as pipe:
         for shard, place in batch:
             pipe.hmget(shard.run(place.run_id), list(_FIELDS))
@@ -315,7 +315,7 @@ def _line(place: Place, fields: Mapping[str, bytes | None]) -> RunLine | Unreada
         return (fields[name] or b"").decode(errors="replace")
 
     try:
-        # Not `Run`: a list of thousands needs few of its fields, and shows other versions' runs.
+        # Not parsed as `Run`: long lists need few fields, and also show other versions' runs.
         record: dict[str, Any] = orjson.loads(fields["run"] or b"null")
         active = text("state") == "active"
         return RunLine(
@@ -341,7 +341,7 @@ def _line(place: Place, fields: Mapping[str, bytes | None]) -> RunLine | Unreada
 
 
 def _said(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Text of messages. A single one is the question."""
+    """Join the texts of messages. A single message is the question."""
     if len(messages) < 2:
         return ""
     return "\n".join(str(message.get("content", "")) for message in messages)
@@ -354,7 +354,7 @@ def _state(outcome: str, *, active: bool, waits: bool) -> str:
 
 
 def _waits(lines: str) -> tuple[str, ...]:
-    """Words for the lines that `note_waits` in parts/waits.lua writes: kind, expiry (ms) and
+    """Describe the lines that `note_waits` in parts/waits.lua writes: kind, expiry (ms) and
     name."""
     words: list[str] = []
     for line in lines.splitlines():

@@ -1,5 +1,5 @@
-"""The current state of a deployment, from two sources: the bus, with the presence of every worker
-on every machine, and the supervisor of this machine, which also knows processes that are silent."""
+"""The current state of a deployment from two sources: the bus, with the presence of every worker on
+every machine, and this machine's supervisor, which also knows silent processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from loopline.workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_strea
 
 
 class WorkerStatus(BaseModel):
-    """One worker, as its heartbeat and its supervisor describe it."""
+    """One worker, as described by its heartbeat and its supervisor."""
 
     name: str
     kind: str
@@ -36,13 +36,13 @@ class WorkerStatus(BaseModel):
     concurrency: int = 0
     version: str = ""
     build: str = ""
-    """Version and commit of its program."""
+    """Version and commit of the worker's program."""
     up_seconds: float = 0.0
     restarts: int = 0
     reason: str = ""
     last_lines: list[str] = Field(default_factory=list)
     skew_seconds: float = 0.0
-    """Seconds that the wall clock of its machine is ahead of the bus's."""
+    """Seconds by which the machine's wall clock is ahead of the bus's clock."""
     details: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -51,52 +51,51 @@ class StreamStatus(BaseModel):
 
     name: str
     waiting: int
-    """Messages that no worker has taken yet: the real lag."""
+    """Number of messages that no worker has taken yet: the real lag."""
     leased: int
-    """Messages that workers hold."""
+    """Number of messages that workers are processing."""
     delayed: int
-    """Retries that wait for their time."""
+    """Number of retries that are not due yet."""
     oldest_seconds: float = 0.0
-    """Seconds that the oldest waiting message has waited."""
+    """Waiting time of the oldest waiting message in seconds."""
 
 
 class Status(BaseModel):
-    """All that `runtime status` shows."""
+    """Everything that `runtime status` shows."""
 
     phase: str
-    """State: `ready`, `starting`, `degraded`, `draining`; `joined` without a supervisor here, or
-    `silent` where the bus then has no worker's heartbeat."""
+    """State: `ready`, `starting`, `degraded`, `draining`; without a supervisor here, `joined`, or
+    `silent` if the bus has no worker's heartbeat."""
     profile: str = ""
     version: str = __version__
     builds: dict[str, list[str]] = Field(default_factory=dict)
-    """Workers by build."""
+    """Names of workers by build."""
     gateway: dict[str, str] | None = None
-    """`url` of OpenAI's API and `key_file` with a key for it; None where no gateway is served from
-    here."""
+    """`url` of OpenAI's API and `key_file` with a key for it; None without a gateway here."""
     redis: dict[str, Any] = Field(default_factory=dict)
-    """Address of the bus, and the memory that it uses; a limit of 0 means none."""
+    """Address of the bus and its memory use; a limit of 0 means no limit."""
     workers: list[WorkerStatus] = Field(default_factory=list[WorkerStatus])
     streams: list[StreamStatus] = Field(default_factory=list[StreamStatus])
     runs_in_flight: int = 0
     runs_queued: int = 0
-    """Runs that wait for their turn; they are not in flight."""
+    """Number of runs that wait for their turn; they are not in flight."""
     waits: int = 0
-    """Waiting runs: for a signal, an approval, or their time. These runs are not in flight."""
+    """Number of runs that wait for a signal, an approval, or their time; they are not in flight."""
     unrecorded: int = 0
-    """Ended runs and posted rewards that the recorder has not written yet."""
+    """Number of ended runs and posted rewards that the recorder has not written yet."""
     dead_letters: int = 0
     breakers: dict[str, int] = Field(default_factory=dict)
-    """Number of successive failed requests by pool whose endpoint is paused."""
+    """Number of consecutive failed requests, by pool whose endpoint is paused."""
     bus_error: str = ""
     """Reason why the bus could not be reached; empty if it could."""
     supervisor_error: str = ""
     """Reason why the supervisor of this state directory could not be reached; empty if it could."""
     unserved: list[str] = Field(default_factory=list)
-    """Kinds of worker of which none is ready."""
+    """Kinds of worker without a ready worker."""
 
 
 async def collect(deployment: Deployment, bus: Bus | None) -> Status:
-    """Ask both sources. Without a bus (Redis is down) the supervisor's half remains."""
+    """Query both sources. Without a bus (Redis is down), only the supervisor's half remains."""
     supervised, trouble = _supervisor(deployment)
     status = Status(
         phase="joined", redis={"url": deployment.settings.bus.safe_url}, supervisor_error=trouble
@@ -134,10 +133,10 @@ async def collect(deployment: Deployment, bus: Bus | None) -> Status:
 
 
 def judge(status: Status) -> None:
-    """Combine both sources. A supervisor looks once a second; a bus that can't be asked reports no
-    workers."""
+    """Derive the state from both sources. A supervisor checks once a second; a bus that can't be
+    reached reports no workers."""
     if status.phase not in ("ready", "degraded", "joined"):
-        return  # it starts or ends, and reports that
+        return  # the deployment is starting or stopping, and its phase states that
     states = {worker.state for worker in status.workers}
     serving = {w.kind for w in status.workers if w.state in ("ready", "draining")}
     status.unserved = sorted({worker.kind for worker in status.workers} - serving)
@@ -154,13 +153,13 @@ def supervisor_status(deployment: Deployment) -> dict[str, Any] | None:
 
 
 def _supervisor(deployment: Deployment) -> tuple[dict[str, Any] | None, str]:
-    """Status of the supervisor, or the reason why there is none."""
+    """Return the supervisor's status, or the reason why there is none."""
     if deployment.run is None:
         return None, ""
     try:
         return ask_supervisor(deployment.run.control, {"do": "status"}), ""
     except Unreachable as error:
-        # One that ended since the deployment was looked up is not an error.
+        # A supervisor that stopped since the lookup of the deployment is not an error.
         ended = deployment.state.running() is None
         return None, "" if ended else f"{error.args[0]} (pid {deployment.run.pid})"
 
@@ -193,7 +192,7 @@ async def ask_bus(status: Status, bus: Bus, settings: Settings) -> None:
     """Fill `status` with streams, runs and memory from the bus."""
     lengths = await bus.queue_lengths(stream_names(settings))
     status.streams = [await _stream(bus, name, length) for name, length in lengths.items()]
-    with contextlib.suppress(NoPermissionError):  # without INFO, which the bus does not need either
+    with contextlib.suppress(NoPermissionError):  # user without INFO, which the bus doesn't need
         memory = await bus.redis.info("memory")
         status.redis["memory_bytes"] = int(memory["used_memory"])
         status.redis["memory_limit_bytes"] = int(memory.get("maxmemory", 0))
@@ -232,7 +231,8 @@ async def _stream(bus: Bus, name: str, length: int) -> StreamStatus:
 
 
 async def _first_waits(bus: Bus, key: str, last: str) -> float:
-    """Seconds since the first message after the id `last` came, by Redis' clock; 0 without one."""
+    """Return the age (s) of the first message after the id `last`, by Redis' clock; 0 without
+    one."""
     entries: list[Any] = await bus.redis.xrange(key, f"({last}", "+", count=1)
     if not entries:
         return 0.0
@@ -241,14 +241,14 @@ async def _first_waits(bus: Bus, key: str, last: str) -> float:
 
 
 async def _groups(bus: Bus, key: str) -> list[dict[str, Any]]:
-    """Return the groups of a stream; empty when nobody has created it yet."""
+    """Return the groups of a stream; empty if the stream does not exist yet."""
     if not await bus.redis.exists(key):
         return []
     return await bus.redis.xinfo_groups(key)
 
 
 def stream_names(settings: Settings) -> list[str]:
-    """Return every work stream that this configuration knows."""
+    """Return all work streams of this configuration."""
     roles = {role for worker in settings.workers.values() for role in worker.roles}
     roles |= {serving_role(settings.workflow, agent) for agent in settings.policies}
     return [

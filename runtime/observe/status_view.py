@@ -1,4 +1,4 @@
-"""A deployment's status for people: rich tables, plain text where it isn't a terminal."""
+"""A deployment's status for people: rich tables in a terminal, plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLOURS = {
 
 
 PLAIN_WIDTH = 200
-"""Columns where the output is not a terminal: a log or a pipe has no width to fold to."""
+"""Columns if the output is not a terminal: a log or a pipe has no width."""
 
 
 def console() -> Console:
@@ -36,7 +36,7 @@ def console() -> Console:
 
 
 def render_status(status: Status) -> RenderableType:
-    """Head line, workers, streams that hold something, and what needs attention."""
+    """Render the headline, the workers, the nonempty streams, and what needs attention."""
     parts: list[RenderableType] = [_head(status), _workers(status)]
     busy = [
         stream for stream in status.streams if stream.waiting or stream.leased or stream.delayed
@@ -88,7 +88,7 @@ def render_status(status: Status) -> RenderableType:
 
 
 def unserved_kinds(status: Status) -> str:
-    """Describe the kinds of worker of which there is none."""
+    """Describe the kinds without a ready worker."""
     return (
         f"no worker is ready of: {', '.join(status.unserved)}; what needs one waits"
         " (`runtime logs KIND` shows more)"
@@ -116,7 +116,7 @@ def _head(status: Status) -> Text:
 
 
 def _watched(status: Status) -> list[Text]:
-    """Reports of recorders about canaries and the routers of cascades; an alarm is red."""
+    """Render the recorders' reports about canaries and cascade routers; alarms are red."""
     lines: list[Text] = []
     for worker in status.workers:
         for name, facts in worker.details.get("canaries", {}).items():
@@ -135,7 +135,7 @@ def _watched(status: Status) -> list[Text]:
 
 
 def _breakers(status: Status) -> list[str]:
-    """List endpoints that are paused, and workers that can't share that state."""
+    """List paused endpoints, and workers that can't share that state."""
     lines = [
         sanitize(
             f"{name}: its endpoint is not asked after {format_count(failures, 'failed request')} in"
@@ -173,14 +173,14 @@ def _workers(status: Status) -> RenderableType:
             duration(worker.up_seconds),
             str(worker.restarts or ""),
             Text(sanitize(_short_build(worker))),
-            # Text of servers and models: without markup, and without control of the terminal.
+            # Text from servers and models: without markup, and without control of the terminal.
             Text(sanitize(_worker_activity(worker))),
         )
     return table
 
 
 def _short_build(worker: WorkerStatus) -> str:
-    """Format a build such as `0.1.0 fb299d703a68`, given in words (`loopline.build.describe`)."""
+    """Shorten the text of `loopline.build.describe` to the form `0.1.0 fb299d703a68`."""
     words = worker.build.removeprefix("loopline ")
     return words.replace("(commit ", "").replace(", modified", "+").replace(")", "") or (
         worker.version

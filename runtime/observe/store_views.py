@@ -1,4 +1,4 @@
-"""DuckDB over a store: views in which each row counts once, whatever the files hold."""
+"""DuckDB over a store: views in which each row counts once, despite duplicates in the files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VIEWS = {
     "usage": ("usage", "PARTITION BY shard, entry", "the ledger"),
     "rewards": ("rewards", "PARTITION BY shard, entry", "posted rewards"),
 }
-"""Source of each view: its table, the columns that identify a row, and its columns."""
+"""Source of each view: its table, the columns that identify a row, and its description."""
 
 _LATEST = (
     "generation DESC, split_part(entry, '-', 1)::BIGINT DESC, split_part(entry, '-', 2)::BIGINT "
@@ -40,9 +40,9 @@ _LIMITS: Mapping[str, str | int] = {"memory_limit": "512MB", "threads": 2}
 
 @contextmanager
 def bounded_queries(store: Path) -> Generator[Any]:
-    """Yield an empty DuckDB for queries that others wait for: with two threads, 512 MB and
-    `QUERY_SECONDS` for all of them together. Raises `UserError` without DuckDB, for files that
-    can't be read, or where it takes longer.
+    """Yield an empty DuckDB for interactive queries, with two threads, 512 MB and a total of
+    `QUERY_SECONDS` for all queries. Raises `UserError` without DuckDB, for unreadable files, or if
+    the queries take longer.
     """
     connection = open_database(**_LIMITS)
     import duckdb
@@ -71,7 +71,7 @@ def bounded_queries(store: Path) -> Generator[Any]:
 def connect(store: Path) -> Any:
     """Return an in-memory DuckDB with the views `trajectories`, `generations`, `usage` and
     `rewards` over the files of a store; a table without files has no view. Raises `UserError`
-    without DuckDB."""
+    without DuckDB, `InputError` for a store without files."""
     connection = open_database()
     if not any(parquet_files(store / table) for table in TABLES):
         raise InputError(f"{store} holds no files of a recorder")
@@ -86,12 +86,12 @@ def open_database(**options: str | int) -> Any:
         import duckdb
     except ImportError as error:
         raise UserError("DuckDB is not installed", hint=install_hint("store")) from error
-    # It would download extensions automatically.
+    # By default, DuckDB would download extensions.
     return duckdb.connect(config={"autoinstall_known_extensions": False, **options})
 
 
 def add_view(connection: Any, store: Path, view: str) -> bool:
-    """Create one of `VIEWS` over the files of a store; return False where its table has none."""
+    """Create one of `VIEWS` over the files of a store; return False if its table has no files."""
     table, partition, _ = VIEWS[view]
     if not parquet_files(store / table):
         return False

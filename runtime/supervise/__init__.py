@@ -1,1 +1,1 @@
-"""Keep the workers of one machine alive: start, watch, restart, drain."""
+"""Keeps the workers of one machine alive: start, watch, restart, drain."""

@@ -1,5 +1,5 @@
 """Copies the output of a child process into its log, so that this process can rotate the log while
-the child keeps its pipe open."""
+the child keeps its pipe."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from loopline.bus import tasks
 from loopline.runtime.observe.log_files import RotatingLog, pump
 
 LAST_WORDS_SECONDS = 1.0
-"""Seconds after a process's death in which its last output is copied into its log."""
+"""Seconds after a process's death during which its last output is copied into its log."""
 
 
 async def start_with_output(
     start: Callable[[int], Coroutine[Any, Any, asyncio.subprocess.Process]],
 ) -> tuple[asyncio.subprocess.Process, FileIO]:
-    """Start a process by `start`, which gets the descriptor for its output; return it with the
-    descriptor to read from. The caller closes it."""
-    # A pipe of our own: with one of asyncio's, a process is only seen to be dead once whatever it
-    # started has closed that too.
+    """Start a process with `start`, which receives the descriptor for the output. Return the
+    process and the file to read from, which the caller closes."""
+    # Our own pipe: with asyncio's pipe, a dead process is only noticed once its own children have
+    # closed the pipe, too.
     reading, writing = os.pipe()
     output = FileIO(reading)
     try:
@@ -37,8 +37,8 @@ async def start_with_output(
 async def copy_until_dead(
     process: asyncio.subprocess.Process, output: FileIO, log: RotatingLog
 ) -> int:
-    """Copy its output into the log until it dies; return its exit code. Its own children may live
-    on and keep the output open; this does not wait for them.
+    """Copy a process's output into the log until the process dies; return its exit code. Does not
+    wait for the process's own children, which may live on and keep the output open.
     """
     stream = asyncio.StreamReader()
     pipe, _ = await asyncio.get_running_loop().connect_read_pipe(

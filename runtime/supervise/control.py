@@ -1,7 +1,7 @@
-"""The supervisor's control socket: one JSON line in, one JSON line out, on a private unix socket.
+"""The supervisor's control socket: one JSON line in, one JSON line out, on a private Unix socket.
 
-Only the machine that runs the supervisor can reach it, and only its user (mode 0600). It works
-while Redis is down, which is when an operator needs it most.
+Only the supervisor's user on the supervisor's machine can reach it (mode 0600). It works while
+Redis is down, which is when an operator needs it most.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, cast
 from loopline.runtime.errors import Unreachable, UserError
 
 MAX_MESSAGE_BYTES = 1 << 20
-"""Most bytes of a request. An answer may be longer: it holds the last lines of every broken
+"""Maximum bytes of a request. An answer may be longer: it contains the last lines of every broken
 worker."""
 Handler = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -31,7 +31,7 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """The lock on the state directory is ours, so a socket file left there is stale."""
+        """Start to listen. We hold the state directory's lock, so an existing file is stale."""
         self._path.unlink(missing_ok=True)
         before = os.umask(0o177)
         try:
@@ -42,7 +42,7 @@ class ControlServer:
             os.umask(before)
 
     async def reopen_if_deleted(self) -> bool:
-        """Whether its file was gone, and the socket was created again."""
+        """Create the socket again if its file is gone; return whether it was."""
         if self._path.exists() or not self._path.parent.exists():
             return False
         if self._server is not None:
@@ -62,7 +62,7 @@ class ControlServer:
                 writer.write(json.dumps(await self._answer(line)).encode() + b"\n")
                 await writer.drain()
         except (ConnectionError, ValueError):
-            return  # The client went away, or wrote a line beyond the limit: nobody to answer.
+            return  # The client disconnected or exceeded the limit: there is no answer to send.
         finally:
             writer.close()
 
@@ -82,7 +82,7 @@ class ControlServer:
 def ask_supervisor(path: str | Path, message: dict[str, Any], timeout: float = 10) -> Any:
     """Send one message and return the answer.
 
-    Raises `Unreachable` when nobody listens, `UserError` when the supervisor refuses.
+    Raises `Unreachable` if no supervisor listens, `UserError` if the supervisor refuses.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)
@@ -97,7 +97,7 @@ def ask_supervisor(path: str | Path, message: dict[str, Any], timeout: float = 1
                 hint="`runtime status` says whether a deployment runs here.",
             ) from error
     if not line.endswith(b"\n"):
-        # It was killed while it answered, perhaps in the middle of the line.
+        # The supervisor was killed during its answer, perhaps in the middle of the line.
         raise Unreachable("the supervisor closed the connection without a whole answer")
     answer = json.loads(line)
     if "error" in answer:

@@ -1,5 +1,5 @@
-"""A supervisor in a separate session, and the result of its start: `runtime up --detach`, and a
-deployment that lasts as long as the program that needs it."""
+"""Starts a supervisor in a separate session and reports the result: for `runtime up --detach`, and
+for a deployment that lasts as long as the program that needs it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from loopline.workers.process_lifetime import dies_with_parent
 
 _POLL_SECONDS = 0.05
 _GRACE_SECONDS = 30.0
-"""Seconds in addition to those that Redis and the workers are allowed."""
+"""Seconds in addition to the time limits of Redis and the workers."""
 
 
 def start_detached(
     profile: str | None, overrides: list[str], redis_url: str | None, settings: Settings
 ) -> None:
-    """Start the supervisor, wait until its workers are ready, and print what runs.
+    """Start the supervisor, wait until its workers are ready, and print a summary.
 
-    Raises `UserError` with the supervisor's own message when it gave up.
+    Raises `UserError` with the supervisor's own message if it gave up.
     """
     state = _unused_state()
     is_first = not state.gateway_key.exists()
@@ -45,18 +45,19 @@ def start_detached(
 
 
 def show_new_key(state: StateDirectory) -> None:
-    """Print once, and to a terminal alone: other outputs are kept by others."""
+    """Print the new key, but only to a terminal, since other outputs may be stored."""
     if sys.stdout.isatty() and state.gateway_key.exists():
         print(f"key: {state.gateway_key.read_text('ascii').strip()} (not shown again)")
 
 
 @contextmanager
 def temporary_deployment(profile: str, overrides: list[str], purpose: str) -> Generator[None]:
-    """A deployment of this state directory, which is drained and stopped at the end of the block,
-    also after an error and after Ctrl-C; a second Ctrl-C abandons what its workers hold. Where this
-    process is killed, Linux ends the supervisor. What it does is said on stderr.
+    """Run a deployment in this state directory during the block. It is drained and stopped at the
+    end of the block, also after an error or Ctrl-C; a second Ctrl-C abandons the workers' work. If
+    this process is killed, Linux stops the supervisor. Messages go to stderr.
 
-    Raises `UserError` where it does not come up, or where another one runs: that is never touched.
+    Raises `UserError` if the deployment does not start, or if another one runs, which is left
+    alone.
     """
     settings = load(profile, overrides=overrides)
     state = _unused_state()
@@ -84,7 +85,7 @@ def temporary_deployment(profile: str, overrides: list[str], purpose: str) -> Ge
 
 
 def _unused_state() -> StateDirectory:
-    """Check that no deployment runs here. Raises `UserError` where one does."""
+    """Return the state directory. Raises `UserError` if a deployment runs there."""
     state = StateDirectory.from_environment()
     state.create()
     if (deployment := state.running()) is not None:
@@ -105,14 +106,14 @@ def _launch(
     *,
     temporary: bool = False,
 ) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
-    """Start the supervisor; return it, and its report once its workers are ready. A `temporary` one
-    does not outlive this process."""
+    """Start the supervisor; once its workers are ready, return it with its report. A `temporary`
+    supervisor does not outlive this process."""
     process, offset = _start(state, profile, overrides, redis_url, settings, temporary=temporary)
     limit = settings.redis.start_seconds + settings.ready_seconds + _GRACE_SECONDS
     try:
         status = _wait_until_ready(process, state, limit, offset)
     except KeyboardInterrupt:
-        # In a separate session it has not received the Ctrl-C, and nobody waits for it any more.
+        # In its own session it has not received the Ctrl-C, and no process waits for it any more.
         process.terminate()
         process.wait()
         raise
@@ -136,13 +137,13 @@ def _start(
     *,
     temporary: bool,
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """Start the process; return it, and the length of the log before it."""
+    """Start the process; return it with the previous length of the log."""
     command = [*OWN_PYTHON, "-m", "loopline.runtime", "up"]
     if profile:
         command += ["--profile", profile]
     for assignment in overrides:
         command += ["--set", assignment]
-    # A URL carries a password: the environment passes it, never the command line.
+    # A URL contains a password: it is passed in the environment, never on the command line.
     environment = dict(os.environ)
     if redis_url:
         environment[URL_VARIABLE] = redis_url
@@ -156,7 +157,7 @@ def _start(
             stderr=log,
             env=environment,
             start_new_session=True,
-            # SIGQUIT: nobody waits for runs in flight then.
+            # SIGQUIT: no process waits for runs in flight then.
             preexec_fn=dies_with_parent(signal.SIGQUIT) if temporary else None,
         )
     return process, offset
@@ -165,8 +166,8 @@ def _start(
 def _wait_until_ready(
     process: subprocess.Popen[bytes], state: StateDirectory, limit: float, offset: int
 ) -> dict[str, Any] | None:
-    """Return the supervisor's report; None where nothing has moved for `limit` seconds. Raises
-    `UserError` with the last error of its log (from `offset` on) where it has ended."""
+    """Return the supervisor's report; None without progress for `limit` seconds. If the supervisor
+    has exited, raises `UserError` with the last error of its log (from `offset` on)."""
     deadline = time.monotonic() + limit
     downloads: set[str] = set()
     while time.monotonic() < deadline:
@@ -174,8 +175,7 @@ def _wait_until_ready(
             raise UserError(_last_error(state.supervisor_log, offset), exit_code=code or 1)
         run = state.running()
         if run is None:
-            # Its Redis reads a file, however long that takes; a server that makes no progress
-            # ends it.
+            # Redis may take any time to read its file; without progress, the supervisor exits.
             deadline = time.monotonic() + limit
         elif run.pid == process.pid:
             status = _status(run)
@@ -198,17 +198,17 @@ def _status(run: RunFile) -> dict[str, Any] | None:
 
 
 def _downloading_workers(status: dict[str, Any] | None) -> set[str]:
-    """Names of the workers that are downloading a model."""
+    """Return the names of the workers that are downloading a model."""
     workers: list[dict[str, Any]] = status["workers"] if status is not None else []
     return {worker["name"] for worker in workers if worker["state"] == "downloading"}
 
 
 def _last_error(log: Path, offset: int) -> str:
-    """Return the supervisor's last output: its error message if there is one."""
+    """Return the supervisor's error message, or else its last output."""
     with log.open("rb") as handle:
         handle.seek(offset)
         log_tail = handle.read().decode("utf-8", "replace").strip()
-    # At the beginning of a line: log lines of broken workers quote their errors.
+    # Only at the start of a line: log lines of broken workers quote their errors.
     _, marker, message = f"\n{log_tail}".rpartition("\nerror: ")
     if marker:
         return message

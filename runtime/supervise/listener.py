@@ -1,8 +1,8 @@
 """The gateways' listening socket.
 
-The supervisor opens it and every gateway of the machine inherits it: they share its connections,
-and while one of them restarts, connections wait in it instead of being refused. A gateway that is
-started by hand opens its own.
+The supervisor opens the socket and every gateway of the machine inherits it. The gateways share its
+connections, and while one of them restarts, connections wait instead of being refused. A gateway
+that is started by hand opens its own socket.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Listener:
 
     @classmethod
     def open(cls, settings: GatewaySettings) -> Self:
-        """Open the socket. Raises `ConfigError` for an address that can't be listened on."""
+        """Open the socket. Raises `ConfigError` if it can't listen on the address."""
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         opened = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -51,7 +51,7 @@ class Listener:
 
     @classmethod
     def inherited(cls, settings: GatewaySettings) -> Self:
-        """Return the supervisor's socket, or a new one in a process that was started by hand."""
+        """Return the supervisor's socket; in a process that was started by hand, a new one."""
         number = os.environ.pop(LISTENER_VARIABLE, "")
         return cls(socket.socket(fileno=int(number))) if number else cls.open(settings)
 
@@ -70,7 +70,7 @@ class Listener:
 
 
 def _holder(port: int) -> str:
-    """Name the process that listens on a port of this machine, as far as this user may see it."""
+    """Name the process that listens on a port of this machine, if this user may see it."""
     try:
         for connection in psutil.net_connections("tcp"):
             if (
@@ -81,5 +81,5 @@ def _holder(port: int) -> str:
                 process = psutil.Process(connection.pid)
                 return f"by process {process.pid} ({process.name()}, in {process.cwd()})"
     except (psutil.Error, OSError):
-        pass  # another user's process: the address is in use all the same
+        pass  # another user's process: the address is still in use
     return ""

@@ -1,4 +1,4 @@
-"""Connects the supervisor to the bus: its server, and the presence of the workers."""
+"""Connects the supervisor to the bus: the server, and the presence of the workers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ async def connect(
 ) -> tuple[
     Server, Callable[[], Awaitable[dict[str, WorkerPresence]]], Callable[[], Awaitable[None]]
 ]:
-    """The server, a function that returns the present workers by name, and one that closes the
-    connection.
+    """Return the server, a function that returns the present workers by name, and one that
+    disconnects.
 
-    Raises `BusUnavailable` when Redis can't be reached, or is none that keeps what it accepts,
-    `DeploymentMismatch` and `UserError` where workers of the same deployment are there that have
-    other settings, serve something else or record elsewhere.
+    Raises `BusUnavailable` if Redis can't be reached or doesn't keep the data that it accepts;
+    `DeploymentMismatch` and `UserError` if present workers of the same deployment have other
+    settings, serve something else or record to another store.
     """
     claims = claims_of(settings, profile, state)
     bus = Bus(settings.bus, standing="founder", claims=claims)

@@ -1,5 +1,5 @@
-"""The addresses at which a deployment's workers serve their metrics, in the file that Prometheus'
-`file_sd_configs` reads and watches: each worker has another port after every start."""
+"""Writes the addresses of the workers' metrics to the file that Prometheus' `file_sd_configs` reads
+and watches: each worker has a new port after every start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = structlog.get_logger("loopline.runtime.supervise.scrape_targets")
 
 
 class ScrapeTargets:
-    """The file, written again whenever its content changes."""
+    """The file, which is written again whenever its content changes."""
 
     def __init__(self, state: StateDirectory, settings: MetricsSettings) -> None:
         self._path = state.scrape_targets
@@ -28,8 +28,8 @@ class ScrapeTargets:
         self._written = b""
 
     def write(self, workers: Iterable[WorkerPresence]) -> None:
-        """List the workers of this machine that serve metrics; those of another are in the file of
-        its own supervisor. A disk that refuses is logged, and tried again at the next call."""
+        """List this machine's workers that serve metrics; another machine's supervisor has its own
+        file. A failed write is logged and retried at the next call."""
         if not self._enabled:
             return
         here = socket.gethostname()
@@ -53,5 +53,5 @@ class ScrapeTargets:
         self._written = body
 
     def remove(self) -> None:
-        """Note that nothing serves any more."""
+        """Record that no worker serves metrics any more."""
         self._path.unlink(missing_ok=True)

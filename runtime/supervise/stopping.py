@@ -1,4 +1,4 @@
-"""Ends a supervisor and waits until it is gone."""
+"""Stops a supervisor and waits until it is gone."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _LIMIT_SECONDS = 600.0
 
 
 def stop(run: RunFile, state: StateDirectory, *, now: bool = False) -> None:
-    """Signal the supervisor and wait until it has released the state directory. With `now` its
-    workers abandon their work. Raises `UserError` when it is still there after ten minutes.
+    """Signal the supervisor and wait until it has released the state directory. With `now`, its
+    workers abandon their work. Raises `UserError` if it still runs after ten minutes.
     """
     _signal(run.pid, signal.SIGQUIT if now else signal.SIGTERM)
     deadline = time.monotonic() + _LIMIT_SECONDS
@@ -34,7 +34,7 @@ def _is_held_by(run: RunFile, state: StateDirectory) -> bool:
 
 
 def _is_alive(pid: int) -> bool:
-    """A dead process that its parent has not fetched yet counts as gone."""
+    """Whether the process is alive; a zombie counts as gone."""
     import psutil
 
     try:
@@ -47,4 +47,4 @@ def _signal(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return  # It ended between our look and the signal.
+        return  # It exited between our check and the signal.

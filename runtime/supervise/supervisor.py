@@ -1,7 +1,7 @@
 """`runtime up`: the embedded Redis and every worker of one profile, kept alive until told to stop.
 
-Crash-only: killing the supervisor is safe at any moment. Its children die with it, their leases
-expire, and the next start continues from the append-only file.
+The design is crash-only: killing the supervisor is safe at any moment. Its children die with it,
+their leases expire, and the next start continues from the append-only file.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ from loopline.workers.stop_signals import stop_signals
 log = structlog.get_logger("loopline.runtime.supervise.supervisor")
 
 Presence = Callable[[], Awaitable[dict[str, WorkerPresence]]]
-"""The workers that are present on the bus, by name."""
+"""Returns the workers that are present on the bus, by name."""
 
 Connect = Callable[[Settings], Awaitable[tuple[Server, Presence, Callable[[], Awaitable[None]]]]]
-"""Joins the bus: returns its server, the present workers, and a function to leave."""
+"""Joins the bus; returns its server, a `Presence`, and a function to leave."""
 
 DRAIN_ORDER = ("gateway", "roles", "services", "writers")
-"""Gateways first: answers in progress still need the others. Then role workers: to finish a step
-they need models and tools. The recorder last: the final commits bring it its final trajectories."""
+"""Gateways drain first: answers in progress still need the other workers. Then role workers, which
+need models and tools to finish a step. The recorder drains last: the final commits send it the last
+trajectories."""
 
 MAX_WORKERS = 256
 SILENCE_SECONDS = 3 * BEAT
-"""Seconds without an answer of the bus after which no worker counts as present."""
+"""Seconds without an answer from the bus after which the bus counts as down."""
 LOOK_SECONDS = 1.0
 """Seconds between two checks of the present workers and the socket files."""
 
@@ -82,16 +83,16 @@ class Supervisor:
         self._heard = time.monotonic()
         """Time of the last answer from the bus about the present workers."""
         self._unheard = ""
-        """Reason why there was no answer since."""
+        """Reason why the bus has not answered since then."""
         self._listener: Listener | None = None
         self._targets = ScrapeTargets(state, settings.metrics)
 
     # -- life ---------------------------------------------------------------------------------
 
     async def run(self, on_ready: Callable[[], None] | None = None) -> None:
-        """Run until a signal, `runtime down` or a Redis that can't be kept alive.
+        """Run until a signal or `runtime down`, or until Redis can't be kept alive.
 
-        Raises `UserError` for whatever stands in the way of starting.
+        Raises `UserError` for anything that prevents the start.
         """
         self.state.create()
         lock = StateLock(self.state)
@@ -152,7 +153,7 @@ class Supervisor:
             signals.close()
 
     async def _start_redis(self, background: tasks.Background) -> bool:
-        """Start our own server; False where the supervisor was stopped meanwhile."""
+        """Start our own server; return False if the supervisor was stopped meanwhile."""
         self.redis = RedisServer(self.state, self.settings.redis, self.settings.bus.prefix)
         if not await self._start_unless_stopped(self.redis):
             return False
@@ -167,8 +168,8 @@ class Supervisor:
         return True
 
     def _resolved_settings_file(self, kind: str) -> Path:
-        """Write the file with a worker's settings; on a server of ours it names the user of its
-        kind."""
+        """Return the file with a worker's settings; for our own server, write one with the user of
+        the worker's kind."""
         if self.redis is None:
             return self.state.resolved
         path = self.state.resolved_settings_file_of(kind)
@@ -220,8 +221,8 @@ class Supervisor:
     # -- Redis --------------------------------------------------------------------------------
 
     async def _start_unless_stopped(self, server: RedisServer) -> bool:
-        """Wait until the server is ready; return False where a stop came first: a large file is
-        read for minutes."""
+        """Wait until the server is ready; return False if a stop came first, since reading a large
+        file takes minutes."""
         starting = asyncio.create_task(server.start())
         stop = asyncio.create_task(self._stop.wait())
         try:
@@ -233,7 +234,7 @@ class Supervisor:
             await tasks.end([starting, stop])
 
     async def _keep_redis(self, server: RedisServer) -> None:
-        """Start the server again whenever it dies: same data, same address, so that the workers
+        """Restart the server whenever it dies, with the same data and address, so that the workers
         only see an outage. A server that keeps dying ends the deployment with the reason."""
         policy = RestartPolicy(self.settings.supervisor)
         while True:
@@ -259,24 +260,24 @@ class Supervisor:
             log.info("redis ready again", pid=server.pid, seconds=round(server.started_in, 3))
 
     async def _keep_sockets(self, control: ControlServer) -> None:
-        """Restore a socket whose file was deleted: nobody can connect to it any more, while
-        connected clients notice nothing. Redis can only do this by a restart."""
+        """Restore a socket whose file was deleted: new clients can't connect any more, while
+        connected clients notice nothing. Redis needs a restart for this."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            with contextlib.suppress(OSError):  # in a folder that refuses it: tried again
+            with contextlib.suppress(OSError):  # if the folder refuses it: retried
                 if await control.reopen_if_deleted():
                     log.warning("control socket made again: its file was deleted")
             server = self.redis
             if server is not None and server.socket_lost and not server.data_lost:
                 log.error("redis stopped: the file of its socket was deleted", pid=server.pid)
-                await server.stop()  # and `_keep_redis` starts it again
+                await server.stop()  # then `_keep_redis` restarts it
 
     async def _rotate_logs(self) -> None:
-        """Rotate the logs that no pump writes: this process's own, and that of Redis."""
+        """Rotate the logs that no pump writes: this process's own log and that of Redis."""
         settings = self.settings.supervisor
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            with contextlib.suppress(OSError):  # of a full disk: tried again
+            with contextlib.suppress(OSError):  # on a full disk: retried
                 rotate_output(self.state.supervisor_log, settings.log_bytes, settings.log_files)
             if self.redis is not None:
                 with contextlib.suppress(OSError):
@@ -285,7 +286,7 @@ class Supervisor:
     # -- workers ------------------------------------------------------------------------------
 
     def _scale(self, kind: str, count: int) -> list[WorkerSlot]:
-        """Start what is missing; return the slots above `count`, which the caller stops."""
+        """Start missing workers; return the slots above `count`, which the caller stops."""
         slots = self._slots[kind]
         used_indices = {slot.index for slot in self._running if slot.kind == kind}
         free = (index for index in itertools.count(1) if index not in used_indices)
@@ -303,12 +304,13 @@ class Supervisor:
         self._running.pop(slot, None)
         self._changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A slot that nobody fills any more, in a deployment that claims to be ready.
+            # Otherwise a slot would stay empty in a deployment that reports ready.
             slot.kill_process()
             self._background.fail(f"slot {slot.kind}-{slot.index}", error)
 
     async def _watch_presence(self, presence: Presence) -> None:
-        """Poll the presence of workers, which makes them ready. Often while one is starting."""
+        """Poll the presence of workers, which makes them ready; more often while one is
+        starting."""
         self._heard = time.monotonic()
         while True:
             try:
@@ -326,7 +328,7 @@ class Supervisor:
             await asyncio.sleep(0.1 if hurry else LOOK_SECONDS)
 
     def _record_presence(self, slot: WorkerSlot, state: str | None) -> None:
-        """The presence of a slot's worker on the bus; None: absent."""
+        """Record the presence of a slot's worker on the bus; None means absent."""
         if state is None:
             if slot.state == "ready":
                 slot.enter("silent", "its heartbeat has stopped")
@@ -388,7 +390,7 @@ class Supervisor:
         if self._stop.is_set():
             raise UserError("the deployment is draining", hint="start it again with `runtime up`.")
         before = len(self._slots[kind])
-        # Broken workers make room for new ones: the request is another try.
+        # New workers replace broken ones: the request is another attempt.
         broken = [slot for slot in self._slots[kind] if slot.state == "broken"]
         self._slots[kind] = [slot for slot in self._slots[kind] if slot not in broken]
         surplus = broken + self._scale(kind, count)
@@ -427,7 +429,7 @@ class Supervisor:
         return {"url": self._listener.url, "key_file": str(self.state.gateway_key)}
 
     def status(self) -> dict[str, Any]:
-        """Status of this supervisor, as plain JSON."""
+        """Return this supervisor's status as plain JSON."""
         server = self.redis
         return {
             "pid": os.getpid(),

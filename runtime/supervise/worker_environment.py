@@ -1,7 +1,7 @@
-"""The environment that a worker gets: this process's own without other workers' secrets.
+"""The environment of a worker: this process's own, without other workers' secrets.
 
-Anyone who makes a worker say what it knows (a model's words, a tool server, a program that it
-starts) learns no key that the worker does not use itself.
+If something makes a worker leak its environment (a model's text, a tool server, a program that the
+worker starts), it only leaks keys that the worker itself uses.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from loopline.workers.engines.settings import SERVED
 
 OPENAI_KEY = "OPENAI_API_KEY"
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
-"""Variables of the hub's token, with which gpu workers and trainings download models."""
+"""Variables with the hub's token, which gpu workers and trainings use to download models."""
 
 
 def gateway_pools(settings: Settings) -> list[str]:
-    """Return the pools whose endpoint each gateway calls itself: those that load no model, and
-    whose fallbacks load none either."""
+    """Return the pools whose endpoints each gateway calls itself: pools that load no model, and
+    whose fallbacks load no model either."""
     endpoints = {name for name, model in settings.models.items() if model.engine == "openai"}
     return [
         name
@@ -31,7 +31,7 @@ def gateway_pools(settings: Settings) -> list[str]:
 
 
 def worker_environment(settings: Settings, kind: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of `environ` for a worker of this kind; its settings name its Redis."""
+    """Return the variables of `environ` for a kind of worker; its settings name its Redis."""
     variables = _used_variables(settings, kind)
     hidden = {*settings.secret_variables, OPENAI_KEY, URL_VARIABLE, *HUB_TOKENS} - variables
     return {
@@ -48,7 +48,7 @@ def _used_variables(settings: Settings, kind: str) -> set[str]:
     if kind == "recorder":
         return set(settings.tracing.headers_env.values())
     if kind in ("jobs", "improve"):
-        # Their programs join the bus with it, as a command in a terminal does.
+        # Their programs join the bus with this URL, as a command in a terminal does.
         return {URL_VARIABLE, *HUB_TOKENS}
     callers: set[str] = set()
     if kind == GATEWAY:

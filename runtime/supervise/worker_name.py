@@ -7,8 +7,8 @@ import socket
 
 
 def worker_name(kind: str, index: int | None = None) -> str:
-    """Return a name such as `slm-1.host.3f2a`: unique over hosts, slots and restarts. A successor
-    must not be confused with the dead worker whose leases are still running."""
+    """Return a name such as `slm-1.host.3f2a`: unique across hosts, slots and restarts. A successor
+    must not be mistaken for the dead worker, whose leases have not expired yet."""
     host = "".join(letter if letter.isalnum() else "-" for letter in socket.gethostname())[:20]
     slot = kind if index is None else f"{kind}-{index}"
     return f"{slot}.{host}.{secrets.token_hex(2)}"
@@ -20,7 +20,7 @@ def slot_of(name: str) -> str:
 
 
 def kind_of(name: str) -> str:
-    """Return the worker kind in a name that `worker_name` made."""
+    """Return the worker kind in a name from `worker_name`."""
     slot = slot_of(name)
     kind, dash, index = slot.rpartition("-")
     return kind if dash and index.isdigit() else slot

@@ -43,7 +43,7 @@ _RETRY_SECONDS = 2.0
 def worker_settings_of(
     settings: Settings, kind: str, name: str, state: StateDirectory
 ) -> WorkerSettings:
-    """Return the settings of a worker of `kind`. Raises `ConfigError` for a kind that isn't
+    """Return the settings of a `kind` worker. Raises `ConfigError` for a kind that isn't
     configured."""
     configured = settings.workers.get(kind)
     if configured is None:
@@ -114,9 +114,9 @@ def run_worker(
     remedy: str,
     profile: str | None = None,
 ) -> None:
-    """Serve until stopped. A worker that was started by hand, with a `profile`, must match what its
-    deployment serves; the first worker writes it. Raises `UserError`, with `remedy` where an engine
-    can't start, or `BusUnavailable`."""
+    """Serve until stopped. A worker that was started by hand, with a `profile`, must match its
+    deployment's configuration, which the first worker writes. Raises `UserError`, with `remedy` if
+    an engine can't start, or `BusUnavailable`."""
     watch_parent()
     _forget_secrets_of_others(settings, kind)
     become_undumpable()
@@ -153,8 +153,8 @@ def run_worker(
 
 
 def _forget_secrets_of_others(settings: Settings, kind: str) -> None:
-    """Delete other kinds' secrets from the environment. Under a supervisor it has none of them;
-    started by hand, it has all."""
+    """Delete other kinds' secrets from the environment. A worker under a supervisor has none of
+    them; a worker that was started by hand has all."""
     environment = worker_environment(settings, kind, os.environ)
     for variable in set(os.environ) - set(environment):
         del os.environ[variable]
@@ -210,7 +210,7 @@ def _serve(
     try:
         uvloop.run(_run_through_outages(worker_settings, agreement, front))
     except EngineError as error:
-        # A refused key or a missing model won't fix itself by starting again.
+        # A restart doesn't fix a refused key or a missing model.
         code = None if error.retryable else EXIT_CONFIG
         raise UserError(str(error), hint=remedy, exit_code=code) from error
     except AgentError as error:
@@ -220,8 +220,8 @@ def _serve(
 async def _run_through_outages(
     worker_settings: WorkerSettings, agreement: _DeploymentView, front: Front | None
 ) -> None:
-    """Under a supervisor, a worker waits for a Redis that is away: dying would only trip the
-    crash-loop breaker. Started by hand, it reports the outage and ends."""
+    """Under a supervisor, a worker waits for Redis: dying would only trip the crash-loop breaker. A
+    worker that was started by hand reports the outage and exits."""
     from loopline.bus import BusUnavailable, DeploymentChanged, DeploymentMismatch
     from loopline.workers.process import Worker
 

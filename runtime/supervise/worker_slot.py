@@ -1,12 +1,13 @@
 """One worker process, kept alive: spawn, watch, restart with backoff, drain, kill.
 
-A slot lives as long as its kind is wanted at its index; processes come and go in it. Each process
-has a name of its own on the bus: a successor must not be taken for the dead one's lease holder.
+A slot lives as long as a worker of its kind is wanted at its index; its processes come and go. Each
+process has its own name on the bus: a successor must not be mistaken for the dead process that
+holds leases.
 
-Backoff doubles with each death in a row and carries jitter, so that workers that died of one cause
-(a Redis restart, a bad disk) don't come back at the same time. A worker that has lived longer than
-the window starts over. The breaker gives up a worker that died too often within the window: it
-would only burn the machine and bury the reason under its own log.
+Backoff doubles with each consecutive death and has jitter, so that workers that died of the same
+cause (a Redis restart, a bad disk) don't restart at the same time. A worker that has lived longer
+than the window starts over. The breaker gives up a worker that died too often within the window:
+further restarts would only waste the machine and bury the reason in the log.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from loopline.workers.stop_signals import ABANDON, send
 
 @dataclass
 class RestartPolicy:
-    """The deaths of one worker slot."""
+    """Restart policy of one worker slot, based on its deaths."""
 
     settings: SupervisorSettings
     random: random.Random = field(default_factory=random.Random)
@@ -47,7 +48,7 @@ class RestartPolicy:
     """Times of the deaths within the window, in monotonic seconds."""
 
     def died(self, now: float) -> float | None:
-        """Note a death; return the pause in seconds before the restart, `None` when it is given up.
+        """Record a death; return the seconds before the restart, `None` if the worker is given up.
 
         pause = min(max, base · 2^(deaths−1)) · uniform(0.5, 1)
         """
@@ -67,8 +68,8 @@ class RestartPolicy:
 log = structlog.get_logger("loopline.runtime.supervise.supervisor")
 
 ABANDON_SECONDS = 3.0
-"""Seconds for a worker to give its work back to the bus before it is killed: a kill would count as
-a failure of its messages, and its leases would have to expire."""
+"""Seconds that a worker has to return its work to the bus before it is killed. A kill would count
+as a failure of its messages, and its leases would have to expire."""
 
 State = Literal[
     "starting", "downloading", "ready", "silent", "backoff", "broken", "draining", "stopped"
@@ -77,17 +78,17 @@ State = Literal[
 
 @dataclass(frozen=True)
 class Launch:
-    """Parameters that a worker process of this deployment is started with."""
+    """Start parameters of this deployment's worker processes."""
 
     settings: SupervisorSettings
     resolved: Callable[[str], Path]
-    """Returns the file with the settings of a worker of that kind."""
+    """Returns the settings file for a kind of worker."""
     logs: Path
     command: tuple[str, ...] = (*OWN_PYTHON, "-m", "loopline.runtime")
     environment: Callable[[str], Mapping[str, str]] = lambda _: os.environ
-    """Returns the environment of a worker of that kind."""
+    """Returns the environment for a kind of worker."""
     listener: Listener | None = None
-    """Listening socket of the gateways: it stays open when one of them dies."""
+    """Listening socket of the gateways; it stays open when a gateway dies."""
 
     def argv(self, kind: str, name: str) -> list[str]:
         resolved = str(self.resolved(kind))
@@ -107,9 +108,9 @@ class WorkerSlot:
     """Name of the current process on the bus."""
     restarts: int = 0
     since: float = field(default_factory=time.time)
-    """Time of the last change of state, in Unix seconds."""
+    """Time of the last state change in Unix seconds."""
     reason: str = ""
-    """Reason why it is in backoff or broken."""
+    """Reason why the slot is in backoff or broken."""
 
     def __post_init__(self) -> None:
         settings = self.launch.settings
@@ -127,7 +128,7 @@ class WorkerSlot:
 
     @property
     def settled(self) -> bool:
-        """Whether it is ready, or will never be."""
+        """Whether the worker is ready, or will never be."""
         return self.state in ("ready", "broken", "stopped")
 
     def enter(self, state: State, reason: str = "") -> None:
@@ -141,7 +142,7 @@ class WorkerSlot:
                 try:
                     code = await self._run_process_once()
                 except (OSError, subprocess.SubprocessError) as error:
-                    # No memory or no slot for another process: as bad as a death, and as temporary.
+                    # No memory or slot for another process: treated like a death, and as temporary.
                     log.error("worker not started", worker=self.name, error=str(error))
                     self.kill_process()
                     code = os.EX_OSERR
@@ -154,13 +155,13 @@ class WorkerSlot:
             self._log.close()
 
     async def stop(self) -> None:
-        """Ask the process to drain; if that takes too long, let it abandon its work."""
+        """Ask the process to drain; if this takes too long, make it abandon its work."""
         self._stopping.set()
         process = self.process
         if process is None or process.returncode is not None:
             return
         self.enter("draining")
-        # A stopped process can't drain: it wakes up, sees the signal, and does.
+        # A suspended process can't drain: SIGCONT wakes it up to handle the signal.
         send(process, signal.SIGTERM, signal.SIGCONT)
         try:
             async with asyncio.timeout(self.launch.settings.drain_seconds):
@@ -175,7 +176,7 @@ class WorkerSlot:
             await process.wait()
 
     def kill(self) -> None:
-        """Let the process abandon its work, and kill it where that takes long."""
+        """Make the process abandon its work, and kill it if that takes too long."""
         self._stopping.set()
         process = self.process
         if process is None or process.returncode is not None:
@@ -200,7 +201,7 @@ class WorkerSlot:
                 stderr=asyncio.subprocess.STDOUT,
                 env=self._environment(),
                 pass_fds=[listener.fileno()] if (listener := self._listener()) else [],
-                # A terminal's Ctrl-C is for the supervisor alone: it drains the workers in order.
+                # Ctrl-C must only reach the supervisor, which drains the workers in order.
                 start_new_session=True,
                 preexec_fn=dies_with_parent(signal.SIGKILL),
             )

@@ -1,8 +1,8 @@
-"""A run as a dialogue, live or from its journal: planner reasons and delegates → small model works
-→ answer, with tokens and milliseconds.
+"""Prints a run as a dialogue, live or from its journal: planner reasons and delegates → small model
+works → answer, with tokens and milliseconds.
 
-What models write is hostile: it is printed as text, never as markup, and its control characters
-(which could repaint a terminal, or hide what is written) are shown as their code points.
+Models' text is untrusted: it is printed as text, never as markup, and its control characters (which
+could repaint a terminal or hide text) are shown as code points.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from loopline.runtime.terminal.safe_text import sanitize, sanitize_line
 
 AGENT_COLOURS = ("cyan", "green", "magenta", "blue", "yellow")
 MAX_SHOWN_CHARS = 2_000
-"""Most characters of one text; a model may write megabytes."""
+"""Maximum characters of one text; a model may write megabytes."""
 
 
 MAX_HEAD_CHARS = 80
-"""Most characters of an answer in the head of a step; the text below shows all of it."""
+"""Maximum characters of an answer in the head of a step; the text below shows all of it."""
 
 
 class DialoguePrinter:
@@ -40,17 +40,17 @@ class DialoguePrinter:
         """Place (`turn.branch`) whose tokens are being printed."""
         self._call = ""
         self._speaking = False
-        """Whether a line of text was begun and not ended."""
+        """Whether a line of text was started and not finished."""
         self._texts: dict[str, VisibleText] = {}
-        """Texts of the calls that are on stage, or were and continue."""
+        """Texts of the calls that are being printed, or were and will continue."""
         self._waiting: dict[str, list[dict[str, str]]] = {}
         self._streamed: set[str] = set()
 
     # -- tokens --------------------------------------------------------------------------------
 
     def tokens(self, fields: dict[str, str]) -> None:
-        """Print new text of one call. Of branches that write at the same time, one is on stage
-        until its step ends; the text of the others is kept for their turn."""
+        """Print new text of one call. If several branches write at the same time, one is printed
+        until its step ends; the text of the others is buffered until their turn."""
         place = _place_of(fields.get("call", ""))
         if self._on_stage in ("", place):
             self._print_tokens(place, fields)
@@ -58,7 +58,7 @@ class DialoguePrinter:
             self._waiting.setdefault(place, []).append(fields)
 
     def restart(self, fields: dict[str, str]) -> None:
-        """Restart a call's text, which another worker begins again."""
+        """Restart a call's text, which another worker generates again."""
         place = _place_of(fields.get("call", ""))
         self._texts.pop(fields.get("call", ""), None)
         if place in self._waiting:
@@ -83,7 +83,7 @@ class DialoguePrinter:
         self._say(place, agent, text.feed(fields.get("text", "")))
 
     def _say(self, place: str, agent: str, pieces: Iterable[TextPiece]) -> None:
-        """Print the visible part of a text; its thoughts are left out."""
+        """Print the visible part of a text, without its thoughts."""
         content = "".join(piece.text for piece in pieces if piece.kind == "content")
         if not content:
             return
@@ -95,7 +95,7 @@ class DialoguePrinter:
         self._console.print(Text(sanitize(content), style="dim"), end="", soft_wrap=True)
 
     def _end_texts(self, place: str, agent: str) -> None:
-        """End the texts at a place: its next text follows, or its step."""
+        """Finish the texts at a place before its next text or its step."""
         for call in [call for call in self._texts if _place_of(call) == place]:
             self._say(place, agent, self._texts.pop(call).finish())
 
@@ -105,14 +105,14 @@ class DialoguePrinter:
         self._on_stage, self._call, self._speaking = "", "", False
 
     def _print_buffered(self, place: str) -> None:
-        """Print the text that was kept for this place."""
+        """Print the buffered text of this place."""
         for fields in self._waiting.pop(place, []):
             self._print_tokens(place, fields)
 
     # -- steps ---------------------------------------------------------------------------------
 
     def step(self, step: Step) -> None:
-        """Print one committed step: its text and calls, and its decision."""
+        """Print one committed step with its text, calls and decision."""
         place = f"{step.turn}.{step.branch}"
         if place in self._waiting:
             self._leave_stage()
@@ -145,7 +145,7 @@ class DialoguePrinter:
     def _calls(self, step: Step) -> None:
         """Print the text of the executed candidate, and the results of its tool calls."""
         selected_calls = step.candidates[step.selected].calls if step.candidates else ()
-        # A puzzle's agent calls no tool, and a team's asks its judge once for all candidates.
+        # A puzzle's agent calls no tools, and a team asks its judge once for all candidates.
         outputs = [*_tool_outputs(step), *([] for _ in selected_calls)]
         for call, results in zip(selected_calls, outputs, strict=False):
             if call.id not in self._streamed:
@@ -156,7 +156,7 @@ class DialoguePrinter:
                 if result is not None:
                     self._line(f"{_format_call(tool_call)} = {result}", style="italic")
             for result in results[len(call.tool_calls) :]:
-                # For a call that a role wrote as text, which was shown.
+                # For a call that a role wrote as text, which was already shown.
                 self._line(f"= {result}", style="italic")
         observed = step.observation.get("text")
         if isinstance(observed, str):
@@ -172,7 +172,7 @@ class DialoguePrinter:
     # -- end -----------------------------------------------------------------------------------
 
     def end(self, trajectory: Trajectory) -> None:
-        """Print the answer, or why there is none, and what it took."""
+        """Print the answer, or why there is none, and the run's totals."""
         for place in dict.fromkeys(_place_of(call) for call in self._texts):
             self._end_texts(place, "")
         self._leave_stage()
@@ -212,7 +212,7 @@ def decision_of(step: Step) -> str:
 
 
 def summary_of(trajectory: Trajectory) -> str:
-    """Summarize steps, calls, tokens, money and time of a whole run, in one line."""
+    """Summarize steps, calls, tokens, money and time of a whole run in one line."""
     calls = [call for step in trajectory.steps for call in step.calls]
     prompt = sum(call.usage.prompt for call in calls)
     completion = sum(call.usage.completion for call in calls)
@@ -227,7 +227,7 @@ def summary_of(trajectory: Trajectory) -> str:
 
 
 def ending_reason(trajectory: Trajectory) -> str:
-    """Reason why there is no answer: `cancelled by its user`, `error: …`."""
+    """Return the reason why there is no answer: `cancelled by its user`, `error: …`."""
     outcome, reason = trajectory.outcome.value, trajectory.reason or ""
     return reason if reason.startswith(outcome) else f"{outcome}: {reason}"
 
@@ -260,7 +260,7 @@ def _problems(step: Step) -> list[str]:
 
 
 def _tool_outputs(step: Step) -> list[list[str | None]]:
-    """Output of each tool call, call by call; `None` where it was handed over."""
+    """Return the output of each tool call, call by call; `None` for a call that was handed over."""
     turns = step.observation.get("turns")
     return [
         [_output(entry) for entry in cast(Iterable[Any], turn)]
@@ -288,11 +288,11 @@ def _format_call(call: ToolCall) -> str:
 
 
 def _without_markup(call: Call) -> str:
-    """Return the text without its tool calls, which are shown in another way."""
+    """Return the text without its tool calls, which are shown differently."""
     return strip_calls(call.said, {tool_call.name: {} for tool_call in call.tool_calls})
 
 
 def _place_of(call_id: str) -> str:
-    """Return the `turn.branch` in a call's id, `run/turn.branch/number`."""
+    """Return `turn.branch` from a call's id, `run/turn.branch/number`."""
     parts = call_id.split("/")
     return parts[1] if len(parts) == 3 else call_id

@@ -1,4 +1,4 @@
-"""Small words that several programs print."""
+"""Plurals for the messages of several programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Foreign text on a terminal: what models, servers and files say is shown, never executed."""
+"""Foreign text on a terminal: text from models, servers and files is shown, never executed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, TextIO
 CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
-"""Terminal control, characters that change the direction of text, separators of lines, and
-characters without width. Line feed and tab stay; so do U+200C and U+200D, which join letters
-(Persian, Hindi) and emoji. Scripts of pages read the same pattern: see
+"""Terminal control characters, characters that change text direction, line separators, and
+zero-width characters. Line feed and tab are allowed; so are U+200C and U+200D, which join letters
+(Persian, Hindi) and emoji. The pages' scripts use the same pattern: see
 `loopline.bench.report.html`."""
 
 
@@ -23,23 +23,23 @@ def sanitize(text: str) -> str:
 
 
 def sanitize_line(text: str) -> str:
-    """Return `sanitize` on one line, so that a name with a line break is not a row of its own."""
+    """Return `sanitize` on one line, so that a name with a line break doesn't form another row."""
     return sanitize(text).replace("\n", "\\n").replace("\t", " ")
 
 
 class Guarded:
-    """A stream of text through which nothing reaches a terminal that it would obey.
+    """A text stream that lets no control sequence through to a terminal.
 
-    Whatever is printed may hold a name that a model, a server or a file chose: of a tool, a worker,
-    a policy, a run. So it is the stream that looks, and no single command. Rich draws past it, by
-    the name that it keeps for such streams: see `tables.new_table` for what is drawn in tables.
+    Any output may contain a name from a model, a server or a file: of a tool, a worker, a policy, a
+    run. Therefore, the stream does the check instead of each command. Rich bypasses it through the
+    attribute that it reads on such streams: see `tables.new_table` for text in tables.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self.rich_proxied_file = stream
 
     def write(self, text: str) -> int:
-        # A progress bar begins with a carriage return, and draws over itself alone.
+        # A progress bar starts with a carriage return and only overwrites itself.
         start = "\r" if text.startswith("\r") else ""
         self.rich_proxied_file.write(start + sanitize(text[len(start) :]))
         return len(text)

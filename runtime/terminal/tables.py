@@ -1,4 +1,4 @@
-"""Tables for terminals of any width: numbers are folded where there is no room, never cut off."""
+"""Tables for terminals of any width: without space, numbers are wrapped, never truncated."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PIPED_WIDTH = 140
-"""Columns of output into a pipe, a file or a log."""
+"""Columns of output to a pipe, a file or a log."""
 
 
 def output_console(width: int = PIPED_WIDTH) -> Console:
-    """Return a console for results on stdout: as wide as the terminal, else `width` columns, so
+    """Return a console for results on stdout: as wide as the terminal, or else `width` columns, so
     that piped output does not depend on the viewer."""
     from rich.console import Console
 
@@ -26,8 +26,8 @@ def output_console(width: int = PIPED_WIDTH) -> Console:
 
 
 def new_table(*columns: str, words: Collection[str] = (), title: str = "") -> Table:
-    """Return a table for rich: the columns in `words` are left-aligned, the others, numbers,
-    right-aligned. A cell of plain text can't affect a terminal; it may hold rich's markup."""
+    """Return a table for rich: the columns in `words` are left-aligned, all others are numbers and
+    right-aligned. A cell of plain text can't affect a terminal; it may contain rich markup."""
     from rich.console import RenderableType
     from rich.markup import escape
     from rich.table import Table
@@ -52,8 +52,8 @@ def new_table(*columns: str, words: Collection[str] = (), title: str = "") -> Ta
 def align_columns(
     head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[str] = ()
 ) -> list[str]:
-    """Return lines of even columns, the heading first, harmless whatever the cells contain. They
-    may be longer than the terminal is wide: an id stays whole, to be copied."""
+    """Return lines of aligned columns, heading first; their cells are sanitized. Lines may be wider
+    than the terminal: an id stays whole, so that it can be copied."""
     rows = [tuple(map(sanitize_line, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return [
@@ -66,8 +66,7 @@ def align_columns(
 
 
 def truncate_to_terminal(text: str) -> str:
-    """Return as much of the text as the terminal's width holds; all of it where there is no
-    terminal."""
+    """Truncate the text to the terminal's width; return all of it without a terminal."""
     text = sanitize_line(text)
     width = get_terminal_size((len(text), 0)).columns
     return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -1,4 +1,4 @@
-"""Records of a list that can't be read: they are named, and hide no others."""
+"""Reports records of a list that can't be read, without hiding the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopline.runtime.errors import EXIT_FAILED
 from loopline.runtime.terminal.safe_text import sanitize
 
 MAX_SHOWN = 200
-"""Most characters of a name and of a reason that a message shows."""
+"""Maximum characters of a name and of a reason in a message."""
 
 
 def why_unreadable(what: str, error: Exception) -> str:

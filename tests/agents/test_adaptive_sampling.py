@@ -22,7 +22,7 @@ from tests.agents.test_pair import TO_THE_GOAL, a_task, answer, pair_run, play
         ([1, 1, 1, 1], "positive", False),
     ],
 )
-def test_an_observation_is_sampled_until_it_has_shown_enough(
+def test_an_observation_is_sampled_until_its_exit_condition_holds(
     successes: list[bool], exit_when: Exit, expected: bool
 ) -> None:
     adaptive = AdaptiveSampling(exit_when=exit_when, rounds=3)
@@ -30,7 +30,7 @@ def test_an_observation_is_sampled_until_it_has_shown_enough(
     assert not adaptive.wants_more(successes, 4, 3)
 
 
-async def test_a_success_is_what_solves_the_task_and_not_what_dense_rewards_add_up_to() -> None:
+async def test_success_means_solving_the_task_and_not_a_high_dense_reward() -> None:
     """A step along a shortest path earns more than 1, and a roundabout way to the goal less than
     some that don't get there."""
     run = pair_run(a_task(team=["plan_agent"]), candidates=2, adaptive={"exit_when": "positive"})
@@ -43,7 +43,7 @@ async def test_a_success_is_what_solves_the_task_and_not_what_dense_rewards_add_
     assert (trajectory.outcome, len(step.candidates)) == (Outcome.SOLVED, 6)
 
 
-async def test_adaptive_sampling_draws_further_candidates_and_executes_the_best_of_all() -> None:
+async def test_adaptive_sampling_draws_more_candidates_and_executes_the_best_of_all() -> None:
     run = pair_run(
         a_task(team=["plan_agent"]), candidates=2,
         adaptive={"exit_when": "positive", "rounds": 3, "success": 1.5},
@@ -58,7 +58,7 @@ async def test_adaptive_sampling_draws_further_candidates_and_executes_the_best_
     assert (await replay(trajectory)).reproduced
 
 
-async def test_adaptive_sampling_ends_with_its_rounds_and_does_not_concern_greedy_play() -> None:
+async def test_adaptive_sampling_stops_after_its_rounds_and_does_not_affect_greedy_play() -> None:
     adaptive: JsonObject = {"exit_when": "positive", "rounds": 2}
     alone = a_task(team=["plan_agent"], turns=1)
     trajectory, *_ = await play(
@@ -70,5 +70,5 @@ async def test_adaptive_sampling_ends_with_its_rounds_and_does_not_concern_greed
 
 
 def test_more_candidates_than_a_step_can_have_are_refused() -> None:
-    with pytest.raises(InvalidOptions, match="may be 80 in all; a step has 64 at most"):
+    with pytest.raises(InvalidOptions, match="can add up to 80; a step may have at most 64"):
         pair_run(a_task(), candidates=20, adaptive={"exit_when": "balanced", "rounds": 4})

@@ -33,14 +33,14 @@ async def played(run: Run, *replies: Any) -> tuple[Trajectory, ScriptedHost]:
     return await run_locally(run, {"agent": host}), host
 
 
-async def test_the_answer_is_the_models_text_to_the_letter() -> None:
+async def test_the_answer_is_the_model_s_verbatim_text() -> None:
     text = "Line one\n\n  ~5 °C, $3 \\boxed{4}  "
     trajectory, host = await played(agent_run(), says(text))
     assert (trajectory.outcome, trajectory.answer) == (Outcome.ANSWERED, text)
     assert [m.role for m in host.requests[0].messages] == ["user"], "no prompt of ours"
 
 
-async def test_instructions_and_the_callers_system_messages_are_one_system_message() -> None:
+async def test_instructions_and_the_caller_s_system_messages_form_one_system_message() -> None:
     run = agent_run(
         Message(role="system", content="Be brief."),
         Message(role="user", content="Hello"),
@@ -58,7 +58,7 @@ async def test_instructions_and_the_callers_system_messages_are_one_system_messa
     ]
 
 
-async def test_it_calls_tools_and_reads_their_errors() -> None:
+async def test_the_agent_calls_tools_and_reads_their_errors() -> None:
     run = agent_run(tools=["calculate"])
     trajectory, host = await played(
         run,
@@ -71,7 +71,7 @@ async def test_it_calls_tools_and_reads_their_errors() -> None:
     assert host.requests[2].last.content == "6"
 
 
-async def test_an_answer_of_the_wrong_shape_is_answered_with_the_error_and_asked_again() -> None:
+async def test_an_answer_of_the_wrong_shape_is_retried_with_the_error() -> None:
     run = agent_run(answer=QUOTE)
     good = json.dumps({"sku": "A7", "price": 12.5})
     trajectory, host = await played(run, says('{"sku": "A7"}'), says(f"```json\n{good}\n```"))
@@ -80,20 +80,20 @@ async def test_an_answer_of_the_wrong_shape_is_answered_with_the_error_and_asked
     assert [request.json_schema for request in host.requests] == [QUOTE, QUOTE]
 
 
-async def test_with_tools_the_schema_constrains_from_the_first_correction_on() -> None:
+async def test_with_tools_the_schema_applies_from_the_first_correction() -> None:
     run = agent_run(answer=QUOTE, tools=["calculate"])
     _, host = await played(run, says("twelve"), says('{"sku": "A7", "price": 1}'))
     assert [request.json_schema for request in host.requests] == [None, QUOTE]
 
 
-async def test_it_gives_up_on_a_model_that_never_fits_the_schema() -> None:
+async def test_the_agent_gives_up_on_a_model_that_never_fits_the_schema() -> None:
     trajectory, _ = await played(agent_run(answer=QUOTE), says("a"), says("b"), says("c"))
     assert trajectory.outcome is Outcome.GAVE_UP
     assert "after 3 tries" in (trajectory.reason or "")
     assert trajectory.steps[-1].decision.data["wrong_answer"] == "c"
 
 
-async def test_completions_are_bounded() -> None:
+async def test_the_number_of_completions_is_bounded() -> None:
     calls = [says("", asks("calculate", expression="1 + 1")) for _ in range(2)]
     trajectory, _ = await played(agent_run(tools=["calculate"], max_completions=2), *calls)
     assert trajectory.reason == "agent: no answer after 2 completions"
@@ -113,7 +113,7 @@ def test_a_schema_that_cannot_be_used_is_refused(schema: JsonObject, wrong: str)
         workflows.get("agent").check_options({"answer": schema})
 
 
-async def test_a_schema_that_never_ends_costs_a_bounded_check() -> None:
+async def test_checking_an_endless_schema_takes_bounded_time() -> None:
     levels: JsonObject = {
         f"l{n}": {"allOf": [{"$ref": f"#/$defs/l{n + 1}"}, {"$ref": f"#/$defs/l{n + 1}"}]}
         for n in range(40)
@@ -123,7 +123,7 @@ async def test_a_schema_that_never_ends_costs_a_bounded_check() -> None:
     assert "without an end" in (trajectory.reason or "")
 
 
-async def test_sampling_options_reach_the_model_but_a_forced_tool_is_called_once() -> None:
+async def test_sampling_options_reach_the_model_and_a_forced_tool_is_called_only_once() -> None:
     options_seen: list[Any] = []
 
     class Recording(ScriptedHost):

@@ -55,7 +55,7 @@ def test_the_last_complete_box_counts(text: str, boxed: str | None) -> None:
         (r"<think>\boxed{90}?</think>So \boxed{96}", "96"),
     ],
 )
-def test_a_final_answer_is_what_its_box_shows(text: str, answer: str) -> None:
+def test_a_final_answer_is_the_content_of_its_box(text: str, answer: str) -> None:
     assert final_answer(text) == answer
 
 
@@ -69,12 +69,12 @@ def test_a_final_answer_is_what_its_box_shows(text: str, answer: str) -> None:
         "x" * 50_000 + ".",
     ],
 )
-def test_an_answer_without_a_box_is_delivered_to_the_letter(text: str) -> None:
+def test_an_answer_without_a_box_is_delivered_verbatim(text: str) -> None:
     assert final_answer(f"\n\n{text}\n") == text
     assert final_answer(f"<think>Is it \\boxed{{3}}?</think>\n\n{text}\n") == text
 
 
-def test_an_answer_beyond_all_bounds_says_that_it_was_cut() -> None:
+def test_an_oversized_answer_is_marked_as_truncated() -> None:
     answer = final_answer("é" * MAX_ANSWER_BYTES)
     assert answer.endswith(f"\n[cut: the first {MAX_ANSWER_BYTES} of {2 * MAX_ANSWER_BYTES} bytes]")
     assert answer.startswith("é" * (MAX_ANSWER_BYTES // 2) + "\n")
@@ -125,7 +125,7 @@ def test_an_answer_beyond_all_bounds_says_that_it_was_cut() -> None:
         ("3 boxes", "3"),
     ],
 )
-def test_a_number_is_read_in_any_usual_form(text: str, number: str) -> None:
+def test_a_number_is_read_in_every_common_notation(text: str, number: str) -> None:
     assert str(parse_number(text)) == number
 
 
@@ -143,9 +143,7 @@ def test_a_number_is_read_in_any_usual_form(text: str, number: str) -> None:
         ("-1,000 ¾ cups", "-1000.75"),
     ],
 )
-def test_a_number_has_the_size_that_a_scale_word_or_a_vulgar_fraction_gives_it(
-    text: str, number: str
-) -> None:
+def test_scale_words_and_vulgar_fractions_set_a_number_s_size(text: str, number: str) -> None:
     assert str(parse_number(text)) == number
 
 
@@ -163,7 +161,7 @@ def test_a_number_has_the_size_that_a_scale_word_or_a_vulgar_fraction_gives_it(
         "21 98/2", r"6\frac{64}{1}", "1 2/2", "1.5 1/2",
     ],
 )  # fmt: skip
-def test_what_is_more_than_a_number_with_its_unit_is_none(text: str) -> None:
+def test_a_text_with_more_than_a_number_and_its_unit_is_not_a_number(text: str) -> None:
     assert parse_number(text) is None
 
 
@@ -171,7 +169,7 @@ def test_what_is_more_than_a_number_with_its_unit_is_none(text: str) -> None:
     "text",
     ["", "apples", "5 apples and 3 pears", "1,23", "3 4", "5x - y", "1/0", "2^5", "1.2.3", "٣"],
 )
-def test_what_is_not_one_number_is_none(text: str) -> None:
+def test_a_text_that_is_not_a_single_number_is_not_a_number(text: str) -> None:
     assert parse_number(text) is None
 
 
@@ -215,7 +213,7 @@ BLANKS = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()
 
 
 @pytest.mark.parametrize("blank", BLANKS, ids=lambda blank: f"U+{ord(blank):04X}")
-def test_a_run_of_any_blank_is_one_space(blank: str) -> None:
+def test_any_run_of_whitespace_becomes_one_space(blank: str) -> None:
     assert strip_latex(f"{blank}two{blank * 3}words{blank}.{blank}") == "two words"
 
 

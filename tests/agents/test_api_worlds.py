@@ -126,7 +126,7 @@ def test_a_number_of_thousands_of_digits_is_refused() -> None:
     assert len(message) < 120
 
 
-def test_a_domain_does_not_depend_on_what_was_used_before_it() -> None:
+def test_a_domain_does_not_depend_on_domains_used_before_it() -> None:
     forwards, backwards = World(5), World(5)
     for domain in DOMAINS.values():
         forwards.state(domain)
@@ -151,12 +151,14 @@ def test_a_domain_does_not_depend_on_what_was_used_before_it() -> None:
         (None, "JSON object"),
     ],
 )
-def test_an_argument_that_does_not_fit_the_schema_is_named(arguments: object, message: str) -> None:
+def test_an_argument_that_does_not_fit_the_schema_is_reported_by_name(
+    arguments: object, message: str
+) -> None:
     error = json.loads(World(1).call("book_flight", arguments))["error"]
     assert message in error
 
 
-def test_a_day_outside_of_the_week_is_refused_with_the_days_that_there_are() -> None:
+def test_an_invalid_day_is_refused_with_the_valid_days() -> None:
     world = World(1)
     city = world.setting.cities[0]
     error = json.loads(world.call("get_forecast", {"city": city, "day": "Someday"}))["error"]
@@ -164,7 +166,7 @@ def test_a_day_outside_of_the_week_is_refused_with_the_days_that_there_are() -> 
     assert "Monday" in error
 
 
-def test_pages_show_every_row_once_and_end() -> None:
+def test_pages_show_every_row_once() -> None:
     paged = [name for name, called in APIS.items() if "page" in called.parameters]
     assert len(paged) >= 12
     longest = 0
@@ -191,7 +193,7 @@ def test_pages_show_every_row_once_and_end() -> None:
     assert longest >= 3
 
 
-def test_a_booking_takes_seats_and_a_cancellation_gives_them_back() -> None:
+def test_a_booking_takes_seats_and_a_cancellation_returns_them() -> None:
     for seed in range(50):
         world = World(seed)
         bookings = json.loads(world.call("list_flight_bookings", {}))["bookings"]
@@ -209,7 +211,7 @@ def test_a_booking_takes_seats_and_a_cancellation_gives_them_back() -> None:
         assert whole(world) == before
 
 
-def test_money_that_is_not_there_cannot_be_sent() -> None:
+def test_missing_money_cannot_be_sent() -> None:
     world = World(3)
     row = json.loads(world.call("list_accounts", {}))["accounts"][0]
     account, balance = row["account"], row["balance"]
@@ -219,7 +221,7 @@ def test_money_that_is_not_there_cannot_be_sent() -> None:
     assert json.loads(world.call("transfer_money", {**wanted, "amount": balance})) == {"balance": 0}
 
 
-def test_two_events_cannot_be_at_the_same_time() -> None:
+def test_two_events_cannot_overlap() -> None:
     world = World(3)
     free = {day: json.loads(world.call("free_hours", {"day": day}))["free"] for day in WEEKDAYS}
     day = next(day for day in WEEKDAYS if free[day])
@@ -235,7 +237,7 @@ def test_a_tool_that_is_not_offered_cannot_be_called() -> None:
     assert not world.used_domains
 
 
-def test_an_api_must_take_a_state_and_have_a_name_of_its_own() -> None:
+def test_an_api_must_take_a_state_and_have_a_unique_name() -> None:
     def stateless(text: Name) -> JsonObject:
         return {"text": text}
 

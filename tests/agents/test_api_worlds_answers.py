@@ -80,7 +80,7 @@ def said(instance: Instance, sentence: str) -> str:
 
 
 @pytest.mark.parametrize(("intent", "sentence"), HONEST)
-def test_an_answer_in_other_words_that_says_only_what_won_is_right(
+def test_a_paraphrased_answer_that_names_only_the_winner_is_right(
     intent: str, sentence: str
 ) -> None:
     for instance in instances_of(intent):
@@ -89,7 +89,7 @@ def test_an_answer_in_other_words_that_says_only_what_won_is_right(
 
 
 @pytest.mark.parametrize(("intent", "sentence"), NAME_BOTH)
-def test_an_answer_that_names_what_lost_fails_though_the_instruction_names_it(
+def test_an_answer_that_names_a_loser_fails_even_if_the_instruction_names_it(
     intent: str, sentence: str
 ) -> None:
     for instance in instances_of(intent):
@@ -99,7 +99,7 @@ def test_an_answer_that_names_what_lost_fails_though_the_instruction_names_it(
 
 
 @pytest.mark.parametrize("intent", FALLBACKS)
-def test_the_samples_have_instances_where_the_first_wish_is_met_and_where_it_is_not(
+def test_the_samples_include_instances_with_and_without_a_granted_first_wish(
     intent: str,
 ) -> None:
     assert {len(instance.oracle.calls) for instance in instances_of(intent)} == {1, 2}
@@ -115,7 +115,7 @@ def rivals_in(instruction: str, fact: str) -> Iterator[str]:
             yield from (name for name in pool if contains_name(instruction, name))
 
 
-def test_no_instruction_names_its_answer_beside_another_that_is_not_known_to_have_lost() -> None:
+def test_no_instruction_names_its_answer_next_to_an_undecided_candidate() -> None:
     with_choice: set[str] = set()
     for intent in SINGLE:
         for instance in instances_of(intent.name):
@@ -166,7 +166,7 @@ def known_of(instance: Instance) -> dict[str, str] | None:
 
 
 @pytest.mark.parametrize(("intent", "sentence"), WORDIER)
-def test_a_wordier_answer_that_says_what_was_asked_is_right(intent: str, sentence: str) -> None:
+def test_a_wordy_answer_to_the_question_is_right(intent: str, sentence: str) -> None:
     cases = [
         (candidate, values) for candidate in instances_of(intent) if (values := known_of(candidate))
     ]
@@ -177,9 +177,7 @@ def test_a_wordier_answer_that_says_what_was_asked_is_right(intent: str, sentenc
 
 
 @pytest.mark.parametrize(("intent", "sentence"), BESIDE)
-def test_an_answer_that_says_what_was_read_beside_the_fact_fails(
-    intent: str, sentence: str
-) -> None:
+def test_an_answer_that_adds_other_values_to_the_fact_fails(intent: str, sentence: str) -> None:
     cases = [
         (candidate, values) for candidate in instances_of(intent) if (values := known_of(candidate))
     ]
@@ -190,7 +188,7 @@ def test_an_answer_that_says_what_was_read_beside_the_fact_fails(
 
 
 @pytest.mark.parametrize("intent", ["weather.high", "currency.rate", "flights.book", "tasks.add"])
-def test_an_answer_that_pastes_what_a_tool_said_fails_whatever_was_asked(intent: str) -> None:
+def test_an_answer_that_pastes_tool_output_always_fails(intent: str) -> None:
     pasted = 0
     for instance in instances_of(intent):
         if instance.oracle.answer is None:
@@ -205,7 +203,7 @@ def test_an_answer_that_pastes_what_a_tool_said_fails_whatever_was_asked(intent:
     assert pasted
 
 
-def test_a_change_may_be_told_with_what_it_brought() -> None:
+def test_an_answer_may_report_a_change_with_its_result() -> None:
     count = 0
     for instance in instances_of("library.borrow_shortest"):
         if instance.oracle.answer is not None:
@@ -219,7 +217,7 @@ def test_a_change_may_be_told_with_what_it_brought() -> None:
 
 
 @pytest.mark.parametrize("minus", ["-", "\N{MINUS SIGN}", "minus "])
-def test_a_number_s_sign_is_a_part_of_it(minus: str) -> None:
+def test_a_number_s_sign_matters(minus: str) -> None:
     for instance in instances_of("weather.high"):
         for high in instance.oracle.facts:
             assert instance.verify(f"{high} degrees", instance.oracle.calls).solved
@@ -227,7 +225,7 @@ def test_a_number_s_sign_is_a_part_of_it(minus: str) -> None:
             assert f"does not say {high}" in verdict.reason or high == "0"
 
 
-def test_a_number_below_zero_is_said_by_sign_or_in_words() -> None:
+def test_a_negative_number_may_be_written_with_a_sign_or_in_words() -> None:
     goal = AnswerGoal(("-3",), (), frozenset(), frozenset(), frozenset())
     for answer in ("-3 degrees", "\N{MINUS SIGN}3 degrees", "It will be minus 3."):
         assert check_answer(answer, goal).solved

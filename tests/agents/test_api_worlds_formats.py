@@ -10,7 +10,7 @@ from loopline.agents.environments.api_worlds.api import signature
 from loopline.agents.environments.api_worlds.toolbench import answer, function_name, query
 
 
-def test_a_signature_names_types_choices_and_what_is_optional() -> None:
+def test_a_signature_shows_types_choices_and_optional_parameters() -> None:
     assert signature(APIS["book_flight"].spec) == "book_flight(flight, seats: int)"
     assert signature(APIS["checkout"].spec) == "checkout()"
     assert (
@@ -39,7 +39,7 @@ def test_a_toolbench_query_lists_the_apis_and_the_relevant_ones() -> None:
             assert names == schema.get("required", [])
 
 
-def test_a_toolbench_answer_holds_the_oracle_s_way_and_ends_with_finish() -> None:
+def test_a_toolbench_answer_contains_the_oracle_s_calls_and_ends_with_finish() -> None:
     for instance in instances("train", 2, 60):
         entry: Any = answer(instance)["answer_generation"]
         names = {function["name"] for function in entry["function"]}

@@ -95,7 +95,7 @@ def test_the_oracle_solves_every_instance_with_the_offered_tools(split: Split) -
 
 @given(any_instance)
 @settings(max_examples=200, deadline=None)
-def test_the_oracle_s_observations_are_those_of_the_world(instance: Instance) -> None:
+def test_the_oracle_s_observations_match_the_world(instance: Instance) -> None:
     world = instance.world()
     for step in instance.oracle.steps:
         assert world.call(step.call.name, step.call.arguments) == step.observation
@@ -103,7 +103,7 @@ def test_the_oracle_s_observations_are_those_of_the_world(instance: Instance) ->
 
 @given(any_instance, st.integers(0, 3), st.integers(0, 5))
 @settings(max_examples=150, deadline=None)
-def test_a_run_is_right_only_if_the_world_is_as_the_oracle_leaves_it(
+def test_a_run_is_right_only_if_it_leaves_the_world_as_the_oracle_does(
     instance: Instance, kind: int, place: int
 ) -> None:
     calls = [*instance.oracle.calls]
@@ -124,7 +124,7 @@ def test_a_run_is_right_only_if_the_world_is_as_the_oracle_leaves_it(
     assert world_is_wrong == (not same), (instance.instruction, calls, verdict)
 
 
-def test_a_change_that_was_left_out_fails() -> None:
+def test_a_run_that_omits_a_change_fails() -> None:
     left_out = 0
     for instance in every():
         calls = instance.oracle.calls
@@ -218,7 +218,7 @@ def test_an_answer_without_its_facts_or_with_a_wrong_one_fails() -> None:
         ("ZQ83 costs 255 to 300 dollars", "says 300"),
     ],
 )
-def test_facts_count_and_not_the_words_around_them(answer: str, reason: str) -> None:
+def test_only_the_facts_of_an_answer_count(answer: str, reason: str) -> None:
     instance = next(
         candidate
         for seed in range(200)
@@ -234,7 +234,7 @@ def test_facts_count_and_not_the_words_around_them(answer: str, reason: str) -> 
     assert verdict.solved == (not reason)
 
 
-def test_giving_up_is_right_only_where_there_is_no_way_and_after_a_try() -> None:
+def test_giving_up_is_right_only_for_an_unsolvable_instance_and_after_a_try() -> None:
     hopeless = 0
     for instance in every():
         verdict = instance.verify(None, instance.oracle.calls)
@@ -272,12 +272,12 @@ def test_an_instance_is_rebuilt_from_its_task() -> None:
         assert answer is None or answer not in task.model_dump_json()
 
 
-def test_the_same_seed_gives_the_same_instances_and_a_longer_list_begins_alike() -> None:
+def test_the_same_seed_gives_the_same_instances_and_a_longer_list_extends_a_shorter() -> None:
     assert instances("train", 3, 40)[:10] == instances("train", 3, 10)
     assert instances("train", 3, 10) != instances("train", 4, 10)
 
 
-def test_another_process_makes_the_same_instances() -> None:
+def test_another_process_generates_the_same_instances() -> None:
     code = (
         "from loopline.agents.environments.api_worlds import instances\n"
         "print(*(each.id for each in instances('unseen_worlds', 11, 20)))"
@@ -289,7 +289,7 @@ def test_another_process_makes_the_same_instances() -> None:
     assert process.stdout.split() == [instance.id for instance in sample(Split.UNSEEN_WORLDS)[:20]]
 
 
-def test_no_instance_and_no_instruction_of_training_is_in_another_split() -> None:
+def test_no_training_instance_or_instruction_is_in_another_split() -> None:
     ids = {split: {instance.id for instance in sample(split)} for split in Split}
     texts = {split: {instance.instruction for instance in sample(split)} for split in Split}
     assert sum(map(len, ids.values())) == len(set().union(*ids.values()))
@@ -297,7 +297,7 @@ def test_no_instance_and_no_instruction_of_training_is_in_another_split() -> Non
         assert not texts[split] & texts[Split.TRAIN]
 
 
-def test_each_split_holds_out_what_its_name_says() -> None:
+def test_each_split_holds_out_the_feature_in_its_name() -> None:
     training = {
         "apis": {name for instance in sample(Split.TRAIN) for name in instance.recipe.tools},
         "intents": {instance.recipe.intent for instance in sample(Split.TRAIN)},
@@ -328,7 +328,7 @@ def test_training_sees_every_value_of_a_choice_and_so_do_unseen_worlds() -> None
         assert any(" second " in text for text in instructions)
 
 
-def test_every_api_is_needed_by_something_and_training_needs_all_that_are_not_held_out() -> None:
+def test_every_api_is_needed_and_training_needs_all_that_are_not_held_out() -> None:
     needed = {
         split: {tool for part in intents_of(split) for intent in part for tool in intent.tools}
         for split in Split
@@ -372,7 +372,7 @@ def test_instructions_are_whole_sentences_and_short(instance: Instance) -> None:
     assert 3 <= len(instance.tools) <= 8
 
 
-def test_a_choice_is_reasoned_row_by_row() -> None:
+def test_a_choice_is_justified_row_by_row() -> None:
     flights = {"origin": "Riga", "to": "Oslo", "day": "Monday", "seats": 2}
     program = INTENTS["flights.book_cheapest"].program(flights)
     assert isinstance(next(program), Step)
@@ -391,14 +391,14 @@ def test_a_choice_is_reasoned_row_by_row() -> None:
     assert more.rationale == "So far EF30 with 110 is best. I look at page 2."
 
 
-def test_the_row_that_is_looked_for_is_quoted_from_its_words_on() -> None:
+def test_the_sought_row_is_quoted_starting_with_the_matching_words() -> None:
     program = INTENTS["flights.cancel_by_flight"].program({"flight": "AZ38"})
     assert isinstance(next(program), Step)
     rows = [{"seats": 1, "flight": "BB10"}, {"booking": "F2", "flight": "AZ38", "seats": 3}]
     assert program.send({"bookings": rows}) == Thought('"flight":"AZ38","booking":"F2","seats":3.')
 
 
-def test_what_is_on_no_page_begins_with_the_same_words() -> None:
+def test_a_missing_row_is_reported_in_the_same_words_on_every_page() -> None:
     program = INTENTS["library.due"].program({"title": "Iron Wings"})
     assert isinstance(next(program), Step)
     turned = program.send({"loans": [{"title": "Paper Boats", "due": "Friday"}], "next_page": 2})
@@ -410,7 +410,7 @@ def test_what_is_on_no_page_begins_with_the_same_words() -> None:
         next(program)
 
 
-def test_what_was_thought_begins_the_next_rationale() -> None:
+def test_the_previous_thought_starts_the_next_rationale() -> None:
     counted = next(instance for instance in every() if instance.recipe.intent == "calendar.count")
     [step], oracle = counted.oracle.steps, counted.oracle
     titles = [row["title"] for row in json.loads(step.observation)["events"]]
@@ -418,7 +418,7 @@ def test_what_was_thought_begins_the_next_rationale() -> None:
     assert oracle.rationale.startswith(f"{listing}. I count {len(titles)} event")
 
 
-def test_difficulty_is_what_was_asked_for() -> None:
+def test_instances_have_the_requested_difficulty() -> None:
     hard = Difficulty(combined=1.0, trouble=0.0, missing=0.0, offered=(8, 8), max_calls=4)
     for instance in instances("train", 1, 60, hard):
         assert "+" in instance.recipe.intent
@@ -439,7 +439,7 @@ def test_difficulty_is_what_was_asked_for() -> None:
         ({"max_calls": 0}, "max_calls is from 1 to 6"),
     ],
 )
-def test_a_difficulty_that_cannot_be_is_refused(knobs: dict[str, Any], message: str) -> None:
+def test_an_impossible_difficulty_is_refused(knobs: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Difficulty(**knobs)
 

@@ -92,7 +92,7 @@ def test_an_expression_has_its_exact_result(expression: str, result: str) -> Non
         ("1\x00+2", "unexpected"),
     ],
 )
-def test_what_is_no_expression_is_refused_with_the_reason(expression: str, complaint: str) -> None:
+def test_an_invalid_expression_is_refused_with_the_reason(expression: str, complaint: str) -> None:
     with pytest.raises(ExpressionError, match=complaint.replace("(", r"\(")):
         evaluate(expression)
 
@@ -115,7 +115,7 @@ def test_what_is_no_expression_is_refused_with_the_reason(expression: str, compl
         "1e" + "9" * 1_990,
     ],
 )
-def test_a_hostile_expression_is_answered_within_a_second_of_computing(expression: str) -> None:
+def test_a_hostile_expression_is_answered_within_a_second(expression: str) -> None:
     started = time.process_time()
     with pytest.raises(ExpressionError):
         evaluate(expression)
@@ -180,7 +180,7 @@ def test_the_calculator_agrees_with_fractions_on_any_tree(tree: Tree) -> None:
     st.lists(st.tuples(st.sampled_from(["+", "-", "*", "//", "%"]), st.integers(1, 99)), max_size=8)
 )
 @settings(max_examples=300, deadline=None)
-def test_precedence_is_that_of_python(terms: list[tuple[str, int]]) -> None:
+def test_operator_precedence_matches_python(terms: list[tuple[str, int]]) -> None:
     text = "7"
     # Python's own precedence, by folding products before sums.
     sums: list[int] = []
@@ -203,13 +203,13 @@ def test_precedence_is_that_of_python(terms: list[tuple[str, int]]) -> None:
 
 @given(st.fractions(max_denominator=10**6))
 @settings(max_examples=300, deadline=None)
-def test_what_is_shown_has_the_same_value(value: Fraction) -> None:
+def test_the_displayed_expression_has_the_same_value(value: Fraction) -> None:
     assert evaluate(f"({format_number(value)})" if value < 0 else format_number(value)) == value
 
 
 @given(st.text(max_size=60))
 @settings(max_examples=500, deadline=None)
-def test_any_text_is_a_number_or_an_error_and_nothing_else(text: str) -> None:
+def test_any_text_evaluates_to_a_number_or_an_error(text: str) -> None:
     try:
         value = evaluate(text)
     except ExpressionError:

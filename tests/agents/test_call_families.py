@@ -119,7 +119,7 @@ MARKUPS = {
 
 
 @pytest.mark.parametrize("markup", MARKUPS.values(), ids=MARKUPS)
-def test_a_call_is_read_as_its_family_or_its_server_writes_it(markup: str) -> None:
+def test_a_call_is_read_in_the_notation_of_its_model_family_or_server(markup: str) -> None:
     (call,) = written_calls(markup, OFFERED)
     assert (call.name, call.arguments, call.error) == ("calculate", {"expression": "6*7"}, None)
     assert strip_calls(markup, OFFERED) == ""
@@ -151,7 +151,7 @@ def test_several_calls_of_one_markup_are_all_read(text: str) -> None:
         '{"name": "calculate the sum", "value": 3}',
     ],
 )
-def test_words_that_look_like_a_call_are_an_answer(text: str) -> None:
+def test_text_that_looks_like_a_call_is_an_answer(text: str) -> None:
     assert written_calls(text, OFFERED) == []
     assert strip_calls(text, OFFERED) == text
 
@@ -164,11 +164,11 @@ def test_words_that_look_like_a_call_are_an_answer(text: str) -> None:
         f"<think>I might write <tool_call>{CALL}</tool_call></think>",
     ],
 )
-def test_a_call_within_a_thought_that_is_not_its_end_is_none(thought: str) -> None:
+def test_a_call_in_the_middle_of_a_thought_is_not_made(thought: str) -> None:
     assert written_calls(thought, OFFERED) == []
 
 
-def test_nested_values_of_minimax_are_refused_by_name() -> None:
+def test_nested_values_in_minimax_calls_are_refused_by_name() -> None:
     text = (
         f'{MINIMAX}<tool_call>{MINIMAX}<invoke name="now">{MINIMAX}<a>{MINIMAX}<b>1{MINIMAX}</b>'
         f"{MINIMAX}</a>{MINIMAX}</invoke>{MINIMAX}</tool_call>"

@@ -64,7 +64,7 @@ def test_a_call_is_read_in_the_markup_of_its_family(markup: str) -> None:
 
 
 @pytest.mark.parametrize("markup", MARKUPS.values(), ids=MARKUPS)
-def test_a_call_that_was_only_thought_of_is_none(markup: str) -> None:
+def test_a_call_inside_a_thought_is_not_made(markup: str) -> None:
     text = f"<think>{markup}\nNo: I know it.</think>42"
     assert written_calls(text, OFFERED) == [] or "<|channel|>" in markup
     assert "<|channel|>" in markup or strip_calls(text, OFFERED) == "42"
@@ -73,7 +73,7 @@ def test_a_call_that_was_only_thought_of_is_none(markup: str) -> None:
 @pytest.mark.parametrize(
     "text", ["The answer is 42.", "[1, 2]", '{"a": 1}', "f(x) = 2", '{"name": "Ada", "age": 3}']
 )
-def test_an_answer_is_no_call(text: str) -> None:
+def test_an_answer_is_not_read_as_a_call(text: str) -> None:
     assert written_calls(text, OFFERED) == []
     assert strip_calls(text, OFFERED) == text
 
@@ -114,7 +114,7 @@ def test_an_example_in_a_block_of_code_stays_in_an_answer() -> None:
      "<|tool_call_begin|>", "<arg_key>a</arg_key><arg_value>", "]<]minimax[>[<tool_call>",
      "```\n", '<invoke name="a">', "<|python_tag|>1;", "1;"],
 )  # fmt: skip
-def test_a_hostile_text_takes_time_by_its_length(piece: str) -> None:
+def test_hostile_text_is_read_in_linear_time(piece: str) -> None:
     started = time.process_time()
     text = "<|python_tag|>" + piece * (200_000 // len(piece))
     written_calls(piece * (200_000 // len(piece)), OFFERED)

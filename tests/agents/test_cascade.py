@@ -31,9 +31,7 @@ def sampled(*texts: str) -> tuple[Call, ...]:
 RIGHT, WRONG_SUM = r"3 * 4 = 12, so \boxed{12}", r"3 * 4 = 14, so \boxed{14}"
 
 
-async def test_an_answer_that_passes_the_ladder_is_the_runs_and_the_big_model_is_not_asked() -> (
-    None
-):
+async def test_an_answer_that_passes_the_ladder_is_final_and_the_big_model_is_not_asked() -> None:
     small, big = ScriptedHost([says(RIGHT)]), ScriptedHost([])
     trajectory = await run_locally(cascade(), {"first": small, "solo": big})
     assert (trajectory.outcome, trajectory.answer) == (Outcome.ANSWERED, "12")
@@ -42,7 +40,7 @@ async def test_an_answer_that_passes_the_ladder_is_the_runs_and_the_big_model_is
 
 
 @pytest.mark.parametrize("text", [WRONG_SUM, "no idea", ""])
-async def test_an_answer_that_fails_a_rung_goes_to_the_big_model_whole(text: str) -> None:
+async def test_the_big_model_answers_the_whole_question_when_a_rung_fails(text: str) -> None:
     small, big = ScriptedHost([says(text)]), ScriptedHost([says(RIGHT)])
     trajectory = await run_locally(cascade(), {"first": small, "solo": big})
     assert trajectory.answer == "12"
@@ -63,7 +61,7 @@ async def test_samples_that_disagree_send_the_question_to_the_big_model() -> Non
     assert (await replay(trajectory)).reproduced
 
 
-async def test_every_rung_that_was_climbed_has_its_price() -> None:
+async def test_every_rung_that_was_checked_has_its_price() -> None:
     priced = [
         call.model_copy(update={"cost_micro_dollars": 7}) for call in sampled(RIGHT, RIGHT, RIGHT)
     ]
@@ -73,7 +71,7 @@ async def test_every_rung_that_was_climbed_has_its_price() -> None:
     assert prices == {"answer": 7, "schema": 0, "arithmetic": 0, "agreement": 14}
 
 
-async def test_samples_that_could_not_differ_vouch_for_nothing() -> None:
+async def test_samples_at_temperature_zero_prove_nothing() -> None:
     small, big = ScriptedHost([says(RIGHT), (says(RIGHT),) * 2]), ScriptedHost([says(RIGHT)])
     trajectory = await run_locally(cascade(samples=2), {"first": small, "solo": big})
     assert "temperature 0" in str(trajectory.steps[0].decision.data["reason"])
@@ -83,7 +81,7 @@ async def test_samples_that_could_not_differ_vouch_for_nothing() -> None:
     ("logprobs", "agents"),
     [((-0.1, -0.2), ["first"]), ((-3.0, -2.0), ["first", "solo"]), ((), ["first", "solo"])],
 )
-async def test_tokens_that_are_unlikely_or_unknown_do_not_pass_the_logprob_rung(
+async def test_unlikely_or_unknown_tokens_fail_the_logprob_rung(
     logprobs: tuple[float, ...], agents: list[str]
 ) -> None:
     answer = says(RIGHT).model_copy(update={"raw_logprobs": logprobs, "logprobs": ()})
@@ -92,7 +90,7 @@ async def test_tokens_that_are_unlikely_or_unknown_do_not_pass_the_logprob_rung(
     assert [step.agent for step in trajectory.steps] == agents
 
 
-async def test_an_audited_answer_is_also_asked_of_the_big_model_which_then_answers() -> None:
+async def test_an_audited_question_also_goes_to_the_big_model_whose_answer_counts() -> None:
     small, big = ScriptedHost([says(RIGHT)]), ScriptedHost([says(r"\boxed{13}")])
     trajectory = await run_locally(cascade(audit=1.0), {"first": small, "solo": big})
     assert [step.decision.kind for step in trajectory.steps] == ["answer", "answer"]
@@ -128,7 +126,7 @@ async def test_the_learned_score_decides_by_the_router_file(
 
 
 @pytest.mark.parametrize("content", [None, "{}", '{"kind": "router"}', "not JSON"])
-async def test_a_router_file_that_is_none_accepts_nothing_and_says_why(
+async def test_an_invalid_router_file_accepts_nothing_and_reports_why(
     tmp_path: Path, content: str | None
 ) -> None:
     path = tmp_path / "bad.router.json"
@@ -144,6 +142,6 @@ async def test_a_router_file_that_is_none_accepts_nothing_and_says_why(
     "options",
     [{"samples": 17}, {"min_logprob": 0.5}, {"router": "/etc/passwd"}, {"audit": 2}, {"typo": 1}],
 )
-def test_options_that_cannot_be_are_refused(options: dict[str, object]) -> None:
+def test_invalid_options_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(InvalidOptions):
         workflows.get("cascade").check_options(json.loads(json.dumps(options)))

@@ -28,12 +28,12 @@ def lines(name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("case", lines("extraction.jsonl"))
-def test_the_program_is_taken_out_of_a_text(case: dict[str, Any]) -> None:
+def test_the_program_is_extracted_from_a_text(case: dict[str, Any]) -> None:
     assert extract_code(case["text"]).strip("\n") == case["right"].strip("\n")
 
 
 @pytest.mark.parametrize("case", lines("outputs.jsonl"))
-def test_a_printed_output_is_the_expected_one_or_not(case: dict[str, Any]) -> None:
+def test_printed_output_is_compared_with_the_expected_output(case: dict[str, Any]) -> None:
     assert outputs_agree(case["printed"], case["expected"]) is case["right"]
 
 
@@ -69,7 +69,7 @@ def test_a_program_is_found_in_every_kind_of_fence(text: str) -> None:
     assert extract_code(text, "g").strip("\n") == PROGRAM.strip("\n")
 
 
-def test_of_several_programs_the_one_that_defines_the_asked_function_is_taken() -> None:
+def test_the_program_that_defines_the_requested_function_is_chosen() -> None:
     alternative = "def h(x):\n    return -x\n"
     text = f"```python\n{PROGRAM}```\nAnd another:\n```python\n{alternative}```"
     assert extract_code(text, "g") == PROGRAM
@@ -89,7 +89,7 @@ def test_a_fence_within_a_program_does_not_end_it() -> None:
 @pytest.mark.parametrize(
     ("printed", "expected"), [("1e400", "-1e400"), ("1e999", "2e999"), ("9e307", "1e400")]
 )
-def test_numbers_too_large_for_a_float_are_not_taken_for_each_other(
+def test_numbers_too_large_for_a_float_are_not_considered_equal(
     printed: str, expected: str
 ) -> None:
     assert not outputs_agree(printed, expected)
@@ -97,7 +97,7 @@ def test_numbers_too_large_for_a_float_are_not_taken_for_each_other(
 
 
 @pytest.mark.parametrize("piece", ["```\n", "```python\n", "~~~\n```\n", "````\n```\n", "<code>"])
-def test_hostile_fences_cost_no_more_than_their_length(piece: str) -> None:
+def test_hostile_fences_are_read_in_linear_time(piece: str) -> None:
     extract_code(piece * (200_000 // len(piece)))
 
 
@@ -118,7 +118,7 @@ def written(test_input: str, wanted: str) -> str:
 
 
 @pytest.mark.parametrize("case", [pytest.param(record, id=record["id"]) for record in COPIES])
-def test_a_test_that_repeats_what_is_shown_is_refused(case: dict[str, Any]) -> None:
+def test_a_test_that_repeats_a_shown_example_is_refused(case: dict[str, Any]) -> None:
     test = read_test(asked(case["shown"]), written(case["test_input"], case["test_output"]))
     assert ("refused" if test is None else "accepted") == case["right"]
 
@@ -139,13 +139,13 @@ def test_a_test_that_repeats_what_is_shown_is_refused(case: dict[str, Any]) -> N
         ("x = x\nassert f(x) == 8", "8", "8", False),
     ],
 )
-def test_a_call_is_known_however_its_arguments_are_written(
+def test_a_call_is_recognized_however_its_arguments_are_written(
     assertion: str, test_input: str, wanted: str, is_copy: bool
 ) -> None:
     assert (read_test(asked(assertion), written(test_input, wanted)) is None) is is_copy
 
 
-def test_a_1_that_is_no_number_of_cases_takes_no_test_away() -> None:
+def test_a_leading_1_that_is_not_a_case_count_excludes_no_test() -> None:
     """An example `1 / 5` says nothing of `3 / 5`, where the first line is a number like the
     second."""
     example = "Add.\n\n-----Example-----\nInput\n1\n5\n\nOutput\n6\n"

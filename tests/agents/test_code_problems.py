@@ -49,7 +49,7 @@ def test_the_program_is_the_last_block_of_python(completion: str, code: str) -> 
     assert extract_code(completion) == code
 
 
-def test_a_text_without_a_fence_is_no_program_where_it_would_take_long_to_parse() -> None:
+def test_an_unfenced_text_that_takes_long_to_parse_is_not_a_program() -> None:
     """Some are short to write: this one takes a hundred times its length."""
     short = "a = 1;" * 1_000
     assert extract_code(short) == short
@@ -71,7 +71,7 @@ def test_any_text_has_a_program_or_none(text: str) -> None:
         ("0.3333333", "0.33333333333"), ("1000000.4", "1000000.0"), ("", "\n"), ("a  b", "a b"),
     ],
 )  # fmt: skip
-def test_outputs_that_differ_by_space_or_by_the_writing_of_numbers_agree(
+def test_outputs_that_differ_only_in_whitespace_or_number_format_agree(
     actual: str, expected: str
 ) -> None:
     assert outputs_agree(actual, expected)
@@ -107,13 +107,13 @@ def test_a_value_agrees_with_itself(value: object) -> None:
         ([], None, False), ("ab", ["a", "b"], False),
     ],
 )  # fmt: skip
-def test_values_are_compared_as_python_does_with_tuples_as_lists(
+def test_values_are_compared_as_in_python_with_tuples_as_lists(
     actual: object, expected: object, agree: bool
 ) -> None:
     assert values_agree(actual, expected) is agree
 
 
-def test_an_object_of_a_programs_own_agrees_with_nothing() -> None:
+def test_an_object_of_a_program_s_own_class_equals_nothing() -> None:
     """However it answers when it is asked."""
 
     class Agreeable:
@@ -139,7 +139,7 @@ def test_a_body_continues_the_starter_code_and_a_whole_function_stands_alone() -
     assert assemble_program(problem, "    return 2 * n\n") == f"{HEAD}    return 2 * n\n"
 
 
-def test_a_program_that_is_run_as_a_whole_is_taken_as_it_is() -> None:
+def test_a_standalone_program_is_used_unchanged() -> None:
     problem = CodeProblem(id="x/2", statement="?", tests=(ProgramTest(stdin="", stdout=""),))
     assert assemble_program(problem, "print(1)") == "print(1)"
     assert problem.functions == frozenset()
@@ -154,7 +154,7 @@ def test_a_solution_class_stands_for_its_method() -> None:
     assert assemble_program(problem, code) == code
 
 
-def test_what_thousands_of_branches_define_is_found_in_its_order() -> None:
+def test_definitions_in_thousands_of_branches_are_found_in_order() -> None:
     """In loops, where recursion would come to its end."""
     branches = "".join(f"elif n == {n}:\n    a{n} = 0\n" for n in range(2_000))
     source = f"def f(): pass\nif n:\n    b = 0\n{branches}else:\n    c = 0\ndef g(): pass\n"

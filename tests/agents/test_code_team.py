@@ -58,7 +58,7 @@ def turn(rate: float = 0.5, *, right: bool | None = True, agree: bool = False) -
     return Turn(code="print(6)", test=test, facts=facts)
 
 
-def test_a_generated_test_is_of_the_kind_that_the_problem_asks_for() -> None:
+def test_a_generated_test_has_the_kind_that_the_problem_requires() -> None:
     assert read_test(WHOLE, written("3\n4", "6")) == ProgramTest(stdin="3\n4\n", stdout="6")
     assert read_test(FUNCTION, written("[1, 2]\n'a'", "(True, None)")) == CallTest(
         function="f", arguments=([1, 2], "a"), expected=[True, None]
@@ -77,7 +77,7 @@ def test_a_generated_test_is_of_the_kind_that_the_problem_asks_for() -> None:
         '"\\ud800"', "'\\ud800'", '{"\\udfff": 1}', "NaN", "[1e999]", "[" * 90 + "]" * 90,
     ],
 )  # fmt: skip
-def test_a_value_that_no_record_can_carry_makes_no_test(value: str) -> None:
+def test_a_value_that_no_record_can_carry_is_rejected_as_a_test(value: str) -> None:
     assert read_test(FUNCTION, written(value, "1")) is None
     assert read_test(FUNCTION, written("1", value)) is None
 
@@ -90,14 +90,14 @@ def test_a_value_that_no_record_can_carry_makes_no_test(value: str) -> None:
         "**Test Input:**\n```\n3\n```\n**Test Output:**\n```\n6", written("9" * 30_000, "1"),
     ],
 )  # fmt: skip
-def test_what_is_no_whole_test_is_none(completion: str) -> None:
+def test_an_incomplete_test_is_rejected(completion: str) -> None:
     assert read_test(WHOLE, completion) is None
 
 
 @pytest.mark.parametrize(
     ("test_input", "wanted"), [("x y", "1"), ("1", "{1}"), ("1", "f(1)"), ("nan", "1"), ("1", "1j")]
 )
-def test_arguments_and_value_must_be_values(test_input: str, wanted: str) -> None:
+def test_a_test_s_arguments_and_result_must_be_literal_values(test_input: str, wanted: str) -> None:
     """Never an expression that would have to be evaluated."""
     assert read_test(FUNCTION, written(test_input, wanted)) is None
 
@@ -112,7 +112,7 @@ def test_the_last_test_counts_however_it_is_decorated() -> None:
     [CallTest(function="f", arguments=([1, 2], "a"), expected=3),
      AssertionTest(source="assert set(f((1, 2), 'a')) == {f([3], 'b')}")],
 )  # fmt: skip
-def test_a_test_of_an_examples_arguments_says_nothing(example: CodeTest) -> None:
+def test_a_test_with_an_example_s_arguments_is_rejected(example: CodeTest) -> None:
     question = CALLED.model_copy(update={"examples": (example,)}).question
     assert read_test(question, written("[1, 2]\n'a'", "3")) is None
     assert read_test(question, written("[1, 2]\n'b'", "3")) is not None
@@ -123,7 +123,7 @@ def test_a_test_of_an_examples_arguments_says_nothing(example: CodeTest) -> None
 @pytest.mark.parametrize(
     ("test_input", "wanted"), [("1", "2"), ("1 ", "5"), ("7", ""), ("0", " \n ")]
 )
-def test_a_test_of_an_examples_input_or_of_no_output_says_nothing(
+def test_a_test_with_an_example_s_input_or_no_output_is_rejected(
     test_input: str, wanted: str
 ) -> None:
     """A tester would be paid for copying, and for what almost any program does."""
@@ -151,7 +151,7 @@ def call(arguments: list[JsonValue], expected: JsonValue) -> CallTest:
         ("Return 2 for 1.", call([1], 2), False),
     ],
 )  # fmt: skip
-def test_a_test_that_the_statement_tells_says_nothing(
+def test_a_test_that_the_statement_contains_is_rejected(
     statement: str, test: ProgramTest | CallTest, is_stated: bool
 ) -> None:
     """APPS has its examples there, and nowhere else."""
@@ -165,7 +165,7 @@ def test_a_test_that_the_statement_tells_says_nothing(
     [("superSize(105)  # 510", True), ("superSize(105)  # [510]", True),
      ("superSize(105)  # 511", False)],
 )  # fmt: skip
-def test_a_statement_tells_a_test_also_by_another_value_that_is_right(
+def test_a_test_that_the_statement_contains_with_another_right_value_is_rejected(
     statement: str, is_stated: bool
 ) -> None:
     """APPS has Codewars' outputs in lists of one, which no statement shows."""
@@ -173,7 +173,7 @@ def test_a_statement_tells_a_test_also_by_another_value_that_is_right(
     assert leaks_test(statement, wrapped) is is_stated
 
 
-def test_a_test_of_an_examples_input_and_something_behind_it_says_nothing() -> None:
+def test_a_test_that_appends_to_an_example_s_input_is_rejected() -> None:
     """Most programs don't read it."""
     assert read_test(WHOLE, written("1\n9", "2")) is None
     assert read_test(WHOLE, written("1\n9", "3")) is not None
@@ -191,7 +191,7 @@ TOLD = CodeProblem(
 @pytest.mark.parametrize(
     "spelled", ["{}", "0{}", "+{}", "0_{}", "{}.0", "{}e0", "-0 {}", "0" * 5_000 + "{}"]
 )
-def test_an_example_is_the_same_however_its_numbers_are_spelled(
+def test_an_example_is_recognized_however_its_numbers_are_written(
     question: CodeQuestion, spelled: str
 ) -> None:
     test_input, wanted = ("3", "6") if question is TOLD else ("1", "2")
@@ -222,13 +222,13 @@ LISTED = CodeProblem(
         ("1\n3 4", "8", False),
     ],
 )  # fmt: skip
-def test_a_test_of_cases_that_an_example_has_says_nothing(
+def test_a_test_made_of_an_example_s_cases_is_rejected(
     question: CodeQuestion, test_input: str, wanted: str, copied: bool
 ) -> None:
     assert (read_test(question, written(test_input, wanted)) is None) is copied
 
 
-def test_what_looks_like_a_part_of_an_example_with_one_case_is_a_test() -> None:
+def test_a_test_that_only_resembles_part_of_a_one_case_example_is_accepted() -> None:
     example = ProgramTest(stdin="3\n1\n2\n4\n", stdout="7\n")
     question = PROGRAM.model_copy(update={"examples": (example,)}).question
     assert read_test(question, written("2\n4\n2", "6")) is not None
@@ -238,7 +238,7 @@ def test_what_looks_like_a_part_of_an_example_with_one_case_is_a_test() -> None:
 @pytest.mark.parametrize(
     ("test_input", "copied"), [("5.0000000001", True), ("5.0", True), ("5.1", False), ("6", False)]
 )
-def test_an_example_whose_number_is_moved_by_less_than_is_compared_says_nothing(
+def test_a_test_that_changes_an_example_s_number_within_the_tolerance_is_rejected(
     test_input: str, copied: bool
 ) -> None:
     example = AssertionTest(source="assert f(5, [3]) == 7.5")
@@ -258,7 +258,7 @@ def test_an_example_whose_number_is_moved_by_less_than_is_compared_says_nothing(
         ("99\n3", "6", False), ("7", "14", False), ("4 7", "8\n14", False),
     ],
 )  # fmt: skip
-def test_a_test_that_goes_on_behind_an_example_of_the_statement_says_nothing(
+def test_a_test_that_extends_an_example_of_the_statement_is_rejected(
     test_input: str, wanted: str, copied: bool
 ) -> None:
     """Most programs don't read it; with another output it is a test of its own."""
@@ -274,7 +274,7 @@ def test_a_test_that_goes_on_behind_an_example_of_the_statement_says_nothing(
         ("f(1.2.3, 1) == 6", "2\n1", "6", False), ("f(-0.0) == 1e16", "0", "10" + "0" * 15, True),
     ],
 )  # fmt: skip
-def test_a_call_of_the_statement_is_the_same_however_its_values_are_spelled(
+def test_a_call_in_the_statement_is_recognized_however_its_values_are_written(
     statement: str, test_input: str, wanted: str, copied: bool
 ) -> None:
     """3.0 and `True` are equal to 3 and 1."""
@@ -282,12 +282,12 @@ def test_a_call_of_the_statement_is_the_same_however_its_values_are_spelled(
     assert (read_test(question, written(test_input, wanted)) is None) is copied
 
 
-def test_a_data_sets_own_tests_are_taken_as_they_are_written() -> None:
+def test_a_data_set_s_own_tests_are_used_as_written() -> None:
     """There zeros may be the point."""
     assert not leaks_test(TOLD.statement, ProgramTest(stdin="03\n", stdout="6"))
 
 
-def test_a_heading_is_found_behind_letters_whose_small_form_is_longer() -> None:
+def test_a_heading_is_found_after_letters_whose_lowercase_form_is_longer() -> None:
     assert read_test(WHOLE, "İİİİ" + written("5", "10")) == ProgramTest(stdin="5\n", stdout="10")
 
 
@@ -297,7 +297,7 @@ def test_a_heading_is_found_behind_letters_whose_small_form_is_longer() -> None:
      (WHOLE, ProgramTest(stdin="", stdout="x")),
      (FUNCTION, CallTest(function="f", arguments=([1, {"a": None}], "ä"), expected=1.5))],
 )  # fmt: skip
-def test_a_test_that_is_shown_reads_as_itself(
+def test_a_displayed_test_reads_back_as_itself(
     question: CodeQuestion, test: ProgramTest | CallTest
 ) -> None:
     assert read_test(question, show_test(test)) == test
@@ -309,7 +309,7 @@ def test_a_test_that_is_shown_reads_as_itself(
      written("1", "2")[:-5] * 3_000],
     ids=["headings", "a fence that is none", "space", "blocks that are left open"],
 )  # fmt: skip
-def test_reading_takes_no_longer_for_a_text_that_is_made_to_be_slow(hostile: str) -> None:
+def test_hostile_text_is_read_as_fast_as_any_other(hostile: str) -> None:
     """Linear in its length; the suite's time limit would tell of more."""
     read_test(WHOLE, hostile)
     extract_code(hostile)
@@ -321,7 +321,7 @@ def test_reading_takes_no_longer_for_a_text_that_is_made_to_be_slow(hostile: str
      "input 1 sample " + "sample " * 40_000 + "output 2", "-" * 300_000 + "output"],
     ids=["input", "examples", "a number", "points", "exponents", "labels", "marks"],
 )  # fmt: skip
-def test_a_statement_that_is_made_to_be_slow_takes_no_longer(hostile: str) -> None:
+def test_a_hostile_statement_is_read_as_fast_as_any_other(hostile: str) -> None:
     for question in (WHOLE, FUNCTION):
         hostile_question = question.model_copy(update={"statement": hostile})
         read_test(
@@ -347,7 +347,7 @@ def test_rewards_are_the_published_ones(
     assert paid.total(alpha=0.0) == tester - rate
 
 
-def test_agreeing_with_a_wrong_program_pays_a_tester_nothing() -> None:
+def test_a_tester_earns_nothing_for_agreeing_with_a_wrong_program() -> None:
     """The published code pays for it."""
     paid = team.tester_rewards(0.0, written=True, right=False, agrees=True)
     assert paid.total() == 0
@@ -380,7 +380,7 @@ def test_a_coder_alone_has_one_turn() -> None:
 
 @pytest.mark.parametrize("member", MEMBERS)
 @pytest.mark.parametrize("turns", [[], [turn()]])
-def test_no_one_sees_a_golden_test_or_program(member: str, turns: list[Turn]) -> None:
+def test_no_agent_sees_a_golden_test_or_program(member: str, turns: list[Turn]) -> None:
     for question in (WHOLE, FUNCTION):
         observation = observe("coder" if member == "coder" else "tester", question, turns)
         assert "31415" not in observation
@@ -389,7 +389,7 @@ def test_no_one_sees_a_golden_test_or_program(member: str, turns: list[Turn]) ->
         assert "Double the number." in observation
 
 
-def test_the_second_turn_shows_both_where_they_disagree() -> None:
+def test_the_second_turn_shows_both_agents_where_they_disagree() -> None:
     """The program, the test, what the program did; also when one of them is missing."""
     for member in MEMBERS:
         observation = observe(member, WHOLE, [turn()])
@@ -411,7 +411,7 @@ def test_examples_are_shown_in_the_form_of_a_test() -> None:
     assert "`f`" in observe("coder", problem.question, [])
 
 
-def test_the_form_that_a_tester_is_shown_is_read_as_no_values() -> None:
+def test_the_template_shown_to_a_tester_does_not_read_as_values() -> None:
     """A tester that repeats it has not written a test of a function."""
     assert read_test(FUNCTION, observe("tester", FUNCTION, [])) is None
 

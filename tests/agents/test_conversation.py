@@ -37,7 +37,7 @@ async def test_a_text_without_tool_calls_ends_the_step() -> None:
 
 
 @pytest.mark.parametrize("text", ["I compute.", 'I compute.\n<tool_call>\n{"name": …}'])
-async def test_a_calculation_is_answered_and_the_model_goes_on(text: str) -> None:
+async def test_a_calculation_is_answered_and_the_model_continues(text: str) -> None:
     """A local model's text holds its call and goes back whole; an endpoint's does not."""
     wants = asks("calculate", expression="3*4")
     first = says(text, wants)
@@ -113,7 +113,7 @@ async def test_a_model_that_never_answers_is_stopped() -> None:
     assert len(host.requests) == len(conversation.calls) == MAX_COMPLETIONS
 
 
-async def test_every_one_of_several_calls_is_answered_in_order() -> None:
+async def test_several_calls_are_all_answered_in_order() -> None:
     wanted = [asks("calculate", expression=f"{n}*2") for n in range(3)]
     wanted.insert(1, asks("nothing"))
     host = ScriptedHost([says("", *wanted), says("done")])
@@ -124,7 +124,7 @@ async def test_every_one_of_several_calls_is_answered_in_order() -> None:
     assert answers[1].content.startswith("error: there is no tool 'nothing'")
 
 
-async def test_calls_beyond_the_limit_are_answered_but_not_carried_out() -> None:
+async def test_calls_beyond_the_limit_are_answered_but_not_executed() -> None:
     wanted = [asks("calculate", expression="1") for _ in range(1_000)]
     host = ScriptedHost([says("", *wanted), says("done")])
     await talk(host).run()
@@ -134,7 +134,7 @@ async def test_calls_beyond_the_limit_are_answered_but_not_carried_out() -> None
     assert "too many tool calls" in answers[-1].content
 
 
-async def test_delegations_of_one_turn_become_one_hand_over_with_their_positions() -> None:
+async def test_delegations_of_one_turn_become_one_handover_with_their_positions() -> None:
     calculation = asks("calculate", expression="1+1")
     single = asks("delegate", problem="A", expected_type="integer")
     many = asks(
@@ -165,19 +165,19 @@ async def test_problems_beyond_the_limit_of_one_turn_are_refused_with_their_call
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
-async def test_a_text_that_was_cut_off_says_so(finish: str) -> None:
+async def test_a_truncated_text_is_marked_as_truncated(finish: str) -> None:
     ending = await talk(ScriptedHost([says("I th", finish=finish)])).run()  # pyright: ignore[reportArgumentType]
     assert isinstance(ending, FinalText)
     assert ending.cut_off
 
 
-async def test_a_failure_that_may_pass_leaves_the_step_for_a_repetition() -> None:
+async def test_a_transient_failure_leaves_the_step_to_be_retried() -> None:
     host = ScriptedHost([RequestFailed("rate_limited", "slow down", retryable=True)])
     with pytest.raises(RequestFailed, match="slow down"):
         await talk(host).run()
 
 
-async def test_a_failure_for_good_keeps_the_calls_made_before_it() -> None:
+async def test_a_permanent_failure_keeps_the_calls_made_before_it() -> None:
     host = ScriptedHost(
         [says("", asks("calculate", expression="1")), RequestFailed("auth", "wrong key")]
     )
@@ -190,7 +190,7 @@ async def test_a_failure_for_good_keeps_the_calls_made_before_it() -> None:
     assert result.observation["failure"] == {"kind": "auth", "message": "wrong key"}
 
 
-async def test_a_host_that_gives_no_completion_is_an_error() -> None:
+async def test_a_host_without_a_completion_raises_an_error() -> None:
     class Empty(ScriptedHost):
         async def complete(self, *args: object, **options: object) -> tuple[()]:
             return ()

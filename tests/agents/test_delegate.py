@@ -26,7 +26,7 @@ def journey(trajectory: Trajectory) -> list[tuple[str, int, int, str]]:
     return [(s.agent, s.turn, s.branch, s.decision.kind) for s in trajectory.steps]
 
 
-async def test_a_planner_may_answer_on_its_own() -> None:
+async def test_a_planner_may_answer_without_delegating() -> None:
     planner = ScriptedHost([says(r"Easy: \boxed{12}")])
     trajectory = await run_locally(a_run(), {"planner": planner})
     assert trajectory.outcome is Outcome.ANSWERED
@@ -34,7 +34,7 @@ async def test_a_planner_may_answer_on_its_own() -> None:
     assert journey(trajectory) == [("planner", 0, 0, "answer")]
 
 
-async def test_a_delegated_problem_is_solved_and_the_planner_goes_on() -> None:
+async def test_a_delegated_problem_is_solved_and_the_planner_continues() -> None:
     wants = asks("delegate", dict(ASK))
     first = says("I delegate.", wants)
     planner = ScriptedHost([first, says(r"So \boxed{12}.")])
@@ -73,7 +73,7 @@ async def test_an_answer_that_fails_the_check_goes_to_the_expert() -> None:
     assert planner.requests[1].last.content == "12"
 
 
-async def test_of_two_sub_tasks_the_one_whose_tokens_were_doubtful_goes_to_the_expert() -> None:
+async def test_only_the_sub_task_with_doubtful_tokens_goes_to_the_expert() -> None:
     sure, doubtful = (
         says(r"3 * 4 = 12. \boxed{12}").model_copy(update={"raw_logprobs": (value, value)})
         for value in (-0.1, -2.0)
@@ -142,7 +142,7 @@ async def test_parallel_problems_are_answered_by_call_and_number() -> None:
     ]
 
 
-async def test_a_planner_that_only_delegates_gives_up_at_the_turn_limit() -> None:
+async def test_a_run_whose_planner_only_delegates_gives_up_at_the_turn_limit() -> None:
     planner = ScriptedHost(lambda _: says("", asks("delegate", dict(ASK))))
     slm = ScriptedHost(lambda _: says(r"\boxed{12}"))
     trajectory = await run_locally(a_run(), {"planner": planner, "slm": slm})
@@ -152,7 +152,7 @@ async def test_a_planner_that_only_delegates_gives_up_at_the_turn_limit() -> Non
     assert max(step.turn for step in trajectory.steps) == 21
 
 
-async def test_a_text_that_was_cut_off_before_its_answer_is_no_answer() -> None:
+async def test_a_text_truncated_before_its_answer_is_not_an_answer() -> None:
     planner = ScriptedHost([says("The first step is", finish="length")])
     trajectory = await run_locally(a_run(), {"planner": planner})
     assert trajectory.outcome is Outcome.GAVE_UP
@@ -162,7 +162,7 @@ async def test_a_text_that_was_cut_off_before_its_answer_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n ", r"\boxed{}"])
-async def test_an_empty_text_is_no_answer(text: str) -> None:
+async def test_an_empty_text_is_not_an_answer(text: str) -> None:
     trajectory = await run_locally(a_run(), {"planner": ScriptedHost([says(text)])})
     assert trajectory.outcome is Outcome.GAVE_UP
 
@@ -171,7 +171,7 @@ async def test_an_empty_text_is_no_answer(text: str) -> None:
     ("kind", "outcome"),
     [("auth", Outcome.ERROR), ("deadline", Outcome.DEADLINE), ("budget", Outcome.BUDGET)],
 )
-async def test_a_request_that_fails_for_good_ends_the_run_with_the_reason(
+async def test_a_permanently_failed_request_ends_the_run_with_the_reason(
     kind: str, outcome: Outcome
 ) -> None:
     planner = ScriptedHost([says("", asks("delegate", dict(ASK)))])
@@ -191,7 +191,7 @@ async def test_a_problem_too_long_for_the_small_model_goes_to_the_expert() -> No
     assert trajectory.steps[1].decision.data["reason"] == "context_overflow: 4,096 tokens at most"
 
 
-async def test_without_the_calculator_nobody_is_offered_it() -> None:
+async def test_a_run_without_the_calculator_offers_it_to_no_role() -> None:
     planner = ScriptedHost([says("", asks("delegate", dict(ASK))), says(r"\boxed{12}")])
     slm = ScriptedHost([says(r"\boxed{12}")])
     await run_locally(a_run(calculator=False), {"planner": planner, "slm": slm})
@@ -199,7 +199,7 @@ async def test_without_the_calculator_nobody_is_offered_it() -> None:
     assert slm.requests[0].tools == ()
 
 
-async def test_the_solo_workflow_is_one_step_with_the_question_as_it_is() -> None:
+async def test_the_solo_workflow_is_one_step_with_the_unchanged_question() -> None:
     host = ScriptedHost([says("", asks("calculate", expression="3*4")), says(r"\boxed{12}")])
     trajectory = await run_locally(a_run("solo"), {"solo": host})
     assert journey(trajectory) == [("solo", 0, 0, "answer")]
@@ -207,7 +207,7 @@ async def test_the_solo_workflow_is_one_step_with_the_question_as_it_is() -> Non
     assert len(trajectory.steps[0].calls) == 2
 
 
-async def test_a_planner_that_misses_an_answer_in_the_journal_says_which() -> None:
+async def test_a_planner_reports_which_answer_is_missing_from_the_journal() -> None:
     planner = ScriptedHost([says("", asks("delegate", dict(ASK))), says(r"\boxed{12}")])
     slm = ScriptedHost([says(r"\boxed{12}")])
     trajectory = await run_locally(a_run(), {"planner": planner, "slm": slm})
@@ -227,7 +227,7 @@ async def test_a_role_refuses_a_payload_that_it_cannot_start_from() -> None:
         await roles.get("slm").step(context, ScriptedHost([]))
 
 
-def test_options_are_checked_with_the_name_of_what_is_wrong() -> None:
+def test_an_invalid_option_is_refused_by_name() -> None:
     workflow = workflows.get("delegate")
     assert workflow.check_options({}) == {
         "calculator": True,

@@ -106,7 +106,7 @@ async def test_every_run_ends_within_its_turns(seed: int, order: int) -> None:
 
 @given(seeds, seeds)
 @settings(max_examples=60, deadline=None)
-async def test_as_many_branches_arrive_as_were_fanned_out(seed: int, order: int) -> None:
+async def test_every_fanned_out_branch_arrives(seed: int, order: int) -> None:
     trajectory, _ = await _run(seed, order)
     opened: dict[str, int] = {}
     arrived: Counter[str] = Counter()
@@ -129,7 +129,7 @@ async def test_as_many_branches_arrive_as_were_fanned_out(seed: int, order: int)
 
 @given(seeds, seeds, seeds)
 @settings(max_examples=60, deadline=None)
-async def test_the_order_of_commits_changes_nothing_that_the_planner_reads(
+async def test_the_order_of_commits_does_not_change_the_planner_s_input(
     seed: int, first_order: int, second_order: int
 ) -> None:
     first, heard_first = await _run(seed, first_order)
@@ -167,7 +167,7 @@ async def test_every_run_is_reproduced_from_its_journal(seed: int, order: int) -
 
 @given(seeds, seeds, st.integers(0, 100))
 @settings(max_examples=60, deadline=None)
-async def test_any_part_of_a_journal_leads_to_what_is_still_to_do(
+async def test_any_part_of_a_journal_leads_to_the_remaining_steps(
     seed: int, order: int, cut: int
 ) -> None:
     trajectory, _ = await _run(seed, order)

@@ -59,7 +59,7 @@ def ladder(step: Step) -> list[Any]:
     return climbs
 
 
-async def test_a_doubtful_call_is_made_by_the_big_model_and_the_small_one_goes_on() -> None:
+async def test_the_big_model_makes_a_doubtful_call_and_the_small_one_continues() -> None:
     wrong = with_logprobs(says("", asks("calculate", expression="3 + 4")), DOUBTFUL)
     right = says("", asks("calculate", expression="3 * 4")).model_copy(
         update={"cost_micro_dollars": 70}
@@ -81,7 +81,7 @@ async def test_a_doubtful_call_is_made_by_the_big_model_and_the_small_one_goes_o
     assert (await replay(trajectory)).reproduced
 
 
-async def test_samples_are_drawn_in_one_batch_with_the_call_that_counts() -> None:
+async def test_samples_are_drawn_in_one_batch_with_the_actual_call() -> None:
     def call(expression: str) -> Call:
         return says("", asks("calculate", expression=expression))
 
@@ -111,21 +111,21 @@ async def test_samples_are_drawn_in_one_batch_with_the_call_that_counts() -> Non
         says("thirt", finish="length"),
     ],
 )
-async def test_a_call_or_a_text_that_is_not_in_order_is_always_doubtful(doubtful: Call) -> None:
+async def test_a_malformed_call_or_text_is_always_doubtful(doubtful: Call) -> None:
     trajectory, _, big = await played(agent_run(), [doubtful], [says("13")])
     assert trajectory.answer == "13"
     assert len(big.requests) == 1
 
 
 @pytest.mark.parametrize(("text", "times"), [("3 * 4 = 12", 0), ("3 * 4 = 14", 1)])
-async def test_an_equation_that_does_not_hold_is_doubtful_where_it_is_recomputed(
+async def test_a_false_equation_is_doubtful_where_equations_are_recomputed(
     text: str, times: int
 ) -> None:
     _, _, big = await played(agent_run(arithmetic=True), [says(text)], [says("12")])
     assert len(big.requests) == times
 
 
-async def test_an_answer_of_another_form_than_asked_for_is_the_big_models_to_write() -> None:
+async def test_the_big_model_rewrites_an_answer_of_the_wrong_form() -> None:
     run = a_run("agent", "How many?", answer={"type": "integer"}, escalation={})
     trajectory, _, big = await played(run, [says("many")], [says("13")])
     assert trajectory.answer == "13"
@@ -156,7 +156,7 @@ async def test_a_router_judges_the_final_text_of_any_agent(
     assert (await replay(trajectory)).reproduced
 
 
-async def test_an_agent_of_a_team_escalates_by_itself_and_names_its_big_model() -> None:
+async def test_an_agent_of_a_team_escalates_alone_to_its_own_big_model() -> None:
     team: JsonObject = {
         "kind": "sequence",
         "parts": [
@@ -179,7 +179,7 @@ async def test_an_agent_of_a_team_escalates_by_itself_and_names_its_big_model() 
     assert (await replay(trajectory)).reproduced
 
 
-async def test_what_a_caller_sets_holds_for_the_model_that_takes_doubtful_steps_too() -> None:
+async def test_the_caller_s_options_also_apply_to_the_model_that_takes_doubtful_steps() -> None:
     run = agent_run().model_copy(update={"generation": GenerationOptions(max_tokens=7)})
     for agent in ("agent", "agent.big"):
         options = generation_of(run, agent, None)
@@ -187,7 +187,7 @@ async def test_what_a_caller_sets_holds_for_the_model_that_takes_doubtful_steps_
         assert options.max_tokens == 7
 
 
-async def test_a_cascade_may_escalate_steps_and_leave_the_rest_to_the_small_model() -> None:
+async def test_a_cascade_may_escalate_only_doubtful_steps() -> None:
     run = a_run("cascade", "What is 3 * 4?", expected_type="number", escalate="step")
     slip = says("3 * 4 = 14, let me see", asks("calculate", expression="14"))
     better = says("", asks("calculate", expression="3 * 4"))
@@ -204,7 +204,7 @@ async def test_a_cascade_may_escalate_steps_and_leave_the_rest_to_the_small_mode
     assert (await replay(trajectory)).reproduced
 
 
-async def test_a_canary_is_compared_by_its_own_completions_alone() -> None:
+async def test_a_canary_is_compared_only_by_its_own_completions() -> None:
     doubtful = with_logprobs(says("12?"), DOUBTFUL)
     version = doubtful.policy.model_copy(update={"version": 7})
     doubtful = doubtful.model_copy(update={"policy": version})
@@ -215,6 +215,6 @@ async def test_a_canary_is_compared_by_its_own_completions_alone() -> None:
 @pytest.mark.parametrize(
     "escalation", [{"samples": 17}, {"min_logprob": 1}, {"router": "/etc/passwd"}, {"typo": 1}]
 )
-def test_options_that_cannot_be_are_refused(escalation: JsonObject) -> None:
+def test_invalid_options_are_refused(escalation: JsonObject) -> None:
     with pytest.raises(InvalidOptions, match="escalation"):
         workflows.get("agent").check_options({"escalation": escalation})

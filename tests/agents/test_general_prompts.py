@@ -16,9 +16,7 @@ CAPITAL = "Capital of France?"
 
 
 @pytest.mark.parametrize(("workflow", "role"), [("delegate", "planner"), ("solo", "solo")])
-async def test_a_question_of_any_domain_is_asked_under_a_general_prompt(
-    workflow: str, role: str
-) -> None:
+async def test_a_general_prompt_serves_questions_of_any_domain(workflow: str, role: str) -> None:
     options = workflows.get(workflow).check_options({})
     host = ScriptedHost([says("Paris.")])
     trajectory = await run_locally(a_run(workflow, CAPITAL, **options), {role: host})
@@ -29,21 +27,21 @@ async def test_a_question_of_any_domain_is_asked_under_a_general_prompt(
     assert trajectory.run.prompts == prompt_hashes(workflow)
 
 
-async def test_the_answer_is_the_model_s_text_to_the_letter() -> None:
+async def test_the_answer_is_the_model_s_verbatim_text() -> None:
     text = "  It is 12~14 °C.\n\n```tex\n\\boxed{12}\n```\n" + "A line of it.\n" * 500
     host = ScriptedHost([says(text)])
     trajectory = await run_locally(a_run("solo", prompts="general"), {"solo": host})
     assert trajectory.answer == text
 
 
-async def test_a_text_that_was_cut_off_is_an_answer_that_says_so() -> None:
+async def test_a_truncated_text_is_an_answer_marked_as_truncated() -> None:
     host = ScriptedHost([says("Once upon a", finish="length")])
     trajectory = await run_locally(a_run("solo", prompts="general"), {"solo": host})
     assert (trajectory.outcome, trajectory.answer) == (Outcome.ANSWERED, "Once upon a")
     assert "cut off at" in str(trajectory.steps[0].decision.data["cut_off"])
 
 
-async def test_tasks_of_any_type_are_handed_over_and_their_answers_handed_back() -> None:
+async def test_tasks_of_any_type_are_handed_over_and_their_answers_returned() -> None:
     problems = [
         {"problem": "Name two rivers.", "expected_type": "list"},
         {"problem": "Is the Seine one?", "expected_type": "boolean"},
@@ -65,7 +63,7 @@ async def test_tasks_of_any_type_are_handed_over_and_their_answers_handed_back()
     assert trajectory.answer == "Done."
 
 
-async def test_what_is_not_of_the_type_goes_to_the_expert() -> None:
+async def test_an_answer_of_the_wrong_type_goes_to_the_expert() -> None:
     call = asks("delegate", problem="When was it?", expected_type="date")
     hosts = {
         "planner": ScriptedHost([says("", call), says("In July.")]),
@@ -88,7 +86,7 @@ async def test_an_equation_in_a_text_is_not_recomputed() -> None:
     assert trajectory.answer == "There."
 
 
-async def test_a_text_that_was_cut_off_is_no_answer_to_a_task() -> None:
+async def test_a_truncated_text_is_not_an_answer_to_a_task() -> None:
     call = asks("delegate", problem="Write a story.", expected_type="text")
     hosts = {
         "planner": ScriptedHost([says("", call), says("There.")]),
@@ -128,5 +126,7 @@ async def test_a_text_that_was_cut_off_is_no_answer_to_a_task() -> None:
         ("Answer: 1\nI was wrong.\nAnswer: 2", "integer", "2"),
     ],
 )
-def test_an_answer_of_a_type_is_read(text: str, expected: ExpectedType, answer: str | None) -> None:
+def test_an_answer_of_each_type_is_read(
+    text: str, expected: ExpectedType, answer: str | None
+) -> None:
     assert answer_in(text, expected) == answer

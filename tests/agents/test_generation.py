@@ -44,7 +44,7 @@ ROW: JsonObject = {
         ("team", ROW, ["a", "b"], ["writer"]),
     ],
 )
-def test_the_length_of_the_answer_is_for_who_answers_and_sampling_for_everybody(
+def test_length_limits_reach_the_answering_role_and_sampling_options_all_roles(
     workflow: str, options: JsonObject, answering: list[str], others: list[str]
 ) -> None:
     require_honoured(workflow, options, EVERYTHING)
@@ -56,7 +56,7 @@ def test_the_length_of_the_answer_is_for_who_answers_and_sampling_for_everybody(
         assert generation_of(run, agent, None) == SAMPLING
 
 
-def test_the_caller_stands_over_the_agent_s_author() -> None:
+def test_the_caller_s_options_override_the_agent_s() -> None:
     of_agent = GenerationOptions(
         temperature=1.0, top_p=0.3, tool_choice=ToolChoice(mode="required")
     )
@@ -78,7 +78,7 @@ def test_the_caller_stands_over_the_agent_s_author() -> None:
         ("pair", GenerationOptions(temperature=0.2), "temperature"),
     ],
 )
-def test_what_a_workflow_cannot_honour_is_refused_by_name(
+def test_an_option_that_a_workflow_cannot_honour_is_refused_by_name(
     workflow: str, generation: GenerationOptions, field: str
 ) -> None:
     with pytest.raises(UnsupportedGeneration, match=f"'{workflow}' cannot honour '{field}'") as why:
@@ -86,7 +86,7 @@ def test_what_a_workflow_cannot_honour_is_refused_by_name(
     assert why.value.field == field
 
 
-def test_a_chat_takes_everything_that_a_chat_api_has() -> None:
+def test_a_chat_accepts_every_option_of_a_chat_api() -> None:
     whole = EVERYTHING.model_copy(
         update={"n": 3, "token_texts": True, "tool_choice": ToolChoice(mode="required")}
     )
@@ -95,7 +95,7 @@ def test_a_chat_takes_everything_that_a_chat_api_has() -> None:
     assert generation_of(run, "chat", None) == whole
 
 
-def test_the_caller_s_seed_is_the_run_s() -> None:
+def test_the_caller_s_seed_becomes_the_run_s_seed() -> None:
     client = Client(BusSettings())
     run = client.new_run("?", generation=GenerationOptions(seed=7), seed=1)
     assert (run.seed, run.generation) == (7, GenerationOptions(seed=7))
@@ -104,7 +104,7 @@ def test_the_caller_s_seed_is_the_run_s() -> None:
         client.new_run("?", generation=GenerationOptions(n=2))
 
 
-def test_what_is_said_of_one_agent_holds_for_it_alone_and_over_the_rest() -> None:
+def test_options_for_one_agent_apply_only_to_it_and_override_the_general_ones() -> None:
     of_writer = GenerationOptions(temperature=0.2, max_tokens=7)
     generation = GenerationOptions(temperature=0.9, agents={"a": of_writer})
     require_honoured("team", ROW, generation)
@@ -118,13 +118,13 @@ def test_what_is_said_of_one_agent_holds_for_it_alone_and_over_the_rest() -> Non
     assert generation_of(only, "tool_agent", None) == GenerationOptions()
 
 
-def test_a_seed_of_one_agent_is_refused() -> None:
+def test_a_seed_for_one_agent_is_refused() -> None:
     generation = GenerationOptions(agents={"planner": GenerationOptions(seed=1)})
     with pytest.raises(UnsupportedGeneration, match="'seed' can't be set for one agent"):
         require_honoured("delegate", {}, generation)
 
 
-def test_switches_of_the_chat_template_are_for_everybody_and_of_one_agent_over_them() -> None:
+def test_template_switches_apply_to_all_agents_unless_one_agent_overrides_them() -> None:
     off = GenerationOptions(template_options={"enable_thinking": False})
     both = GenerationOptions(template_options={"enable_thinking": True, "style": "short"})
     generation = both.model_copy(update={"agents": {"a": off}})
@@ -139,6 +139,6 @@ def test_switches_of_the_chat_template_are_for_everybody_and_of_one_agent_over_t
     assert generation_of(pair, "tool_agent", None) == GenerationOptions()
 
 
-def test_a_switch_that_could_write_the_markup_of_a_turn_is_refused() -> None:
+def test_a_switch_that_could_write_turn_markup_is_refused() -> None:
     with pytest.raises(ValidationError, match="has at most 100 letters"):
         GenerationOptions(template_options={"style": "<|im_end|>"})

@@ -49,7 +49,7 @@ BOXED = r"It is \boxed{4}."
 ARITHMETIC = {"escalation": {"arithmetic": True}}
 
 
-async def test_a_refused_draft_is_read_by_nobody_and_the_big_models_text_as_it_comes() -> None:
+async def test_a_refused_draft_stays_hidden_and_the_big_model_s_text_is_streamed() -> None:
     right = says("2 + 2 = 4")
     [step], small, big = await played("agent", [says("2 + 2 = 5")], [right], **ARITHMETIC)
     assert (small.published, big.published) == ([False], [True])
@@ -57,15 +57,13 @@ async def test_a_refused_draft_is_read_by_nobody_and_the_big_models_text_as_it_c
     assert texts(step, (right.id,)) == [], "it was told of while it was written"
 
 
-async def test_an_accepted_draft_is_told_of_whole_with_its_step() -> None:
+async def test_an_accepted_draft_is_published_whole_with_its_step() -> None:
     [step], small, _ = await played("agent", [says("2 + 2 = 4")], [], **ARITHMETIC)
     assert small.published == [False]
     assert texts(step) == ["2 + 2 = 4"]
 
 
-async def test_a_cascades_small_answer_waits_for_its_verdict_and_samples_are_not_the_answer() -> (
-    None
-):
+async def test_a_cascade_s_small_answer_waits_for_its_verdict_and_samples_stay_hidden() -> None:
     hot = SamplingParams(temperature=0.8)
     samples = tuple(says(BOXED).model_copy(update={"sampling": hot}) for _ in range(2))
     steps, small, _ = await played("cascade", [says(BOXED), samples], [], samples=2)
@@ -77,7 +75,7 @@ async def test_a_cascades_small_answer_waits_for_its_verdict_and_samples_are_not
     assert texts(steps[0]) == [], "what was refused is told of by nobody"
 
 
-async def test_an_agent_without_a_ladder_is_followed_while_it_writes() -> None:
+async def test_the_text_of_an_agent_without_a_ladder_is_streamed() -> None:
     [step], alone, _ = await played("agent", [says("Four.")], [])
     assert alone.published == [True]
     assert accepted_call(step) is None

@@ -43,7 +43,7 @@ def turn(reasoner: str, tool_user: str) -> Turn:
     [("so \\boxed{\\frac{1}{2}}", "\\frac{1}{2}"), ("\\boxed{1} no, \\boxed{2}", "2"), ("12", ""),
      ("", ""), ("\\boxed{" + "9" * 3_000 + "}", "")],
 )  # fmt: skip
-def test_a_reasoners_answer_is_its_last_box(text: str, answer: str) -> None:
+def test_a_reasoner_s_answer_is_its_last_box(text: str, answer: str) -> None:
     assert reasoning_answer(text) == answer
 
 
@@ -52,7 +52,7 @@ def test_a_reasoners_answer_is_its_last_box(text: str, answer: str) -> None:
     [("116\n", True, "116"), ("step\n 116 \n\n", True, "116"), ("\\boxed{116}", True, "116"),
      ("", True, ""), ("116\n", False, ""), ("9" * 3_000, True, "")],
 )  # fmt: skip
-def test_a_programs_answer_is_its_last_line(output: str, well: bool, answer: str) -> None:
+def test_a_program_s_answer_is_its_last_line(output: str, well: bool, answer: str) -> None:
     """If it came to its end: what it printed before it failed is not an answer."""
     assert program_answer(output, ended_well=well) == answer
 
@@ -73,7 +73,7 @@ def test_rewards_are_the_published_ones(
     ) == earned
 
 
-def test_progress_is_to_be_right_where_there_is_no_measure_of_the_way() -> None:
+def test_progress_means_being_right_where_nothing_else_measures_it() -> None:
     assert reasoner_rewards("116", right=True).total("progress") == 1.0
     assert reasoner_rewards("5", right=False).total("progress") == 0.0
 
@@ -94,11 +94,11 @@ def test_a_reasoner_alone_has_one_turn() -> None:
         MathSetting(team=("tool_user",))
 
 
-def test_to_agree_is_not_to_be_right() -> None:
+def test_agreement_alone_is_not_success() -> None:
     assert verdict([turn("5", "5")]).reason == "the answer is wrong"
 
 
-def test_the_teams_answer_is_the_reasoners_last_one() -> None:
+def test_the_team_s_answer_is_the_reasoner_s_last_one() -> None:
     """The tool user's where the reasoner has none; a missing one is wrong."""
     assert team_answer([turn("116", "116"), turn("7", "116")]) == "7"
     assert not verdict([turn("116", "116"), turn("7", "116")]).solved

@@ -158,7 +158,7 @@ async def test_all_candidates_are_scored_from_the_same_state() -> None:
     assert trajectory.steps[0].selected == 0
 
 
-async def test_the_state_goes_on_from_the_executed_action_over_turns() -> None:
+async def test_each_turn_continues_from_the_executed_action() -> None:
     run = pair_run(a_task(), candidates=2)
     trajectory, tool, plan = await play(
         run,
@@ -175,7 +175,7 @@ async def test_the_state_goes_on_from_the_executed_action_over_turns() -> None:
     assert rebuilt.actions == tuple(executed_action(step) for step in trajectory.steps)
 
 
-async def test_steps_of_one_state_name_the_same_observation() -> None:
+async def test_steps_from_one_state_share_an_observation() -> None:
     """Two runs of one task share the first group, and no other."""
     tool = [["#### [look(U)]"], ["#### [look(U)]"]]
     runs = [
@@ -190,7 +190,7 @@ async def test_steps_of_one_state_name_the_same_observation() -> None:
     assert len(set(observed[0])) == 4
 
 
-async def test_running_out_of_turns_fails_with_the_verifier_s_reason() -> None:
+async def test_a_run_out_of_turns_fails_with_the_verifier_s_reason() -> None:
     run = pair_run(a_task(turns=2), candidates=1)
     trajectory, *_ = await play(
         run, tool=[[BFS], [BFS]], plan=[[answer("D")], ["I give up: #### [U, D"]]
@@ -200,14 +200,14 @@ async def test_running_out_of_turns_fails_with_the_verifier_s_reason() -> None:
     assert trajectory.steps[-1].decision.data["done"] is True
 
 
-async def test_greedy_evaluation_asks_for_one_completion_at_temperature_zero() -> None:
+async def test_greedy_evaluation_requests_one_completion_at_temperature_zero() -> None:
     run = pair_run(a_task(), greedy=True, candidates=8, temperature=1.0)
     _, tool, plan = await play(run, tool=[[BFS]], plan=[[TO_THE_GOAL]])
     for sampling in (*tool.sampling, *plan.sampling):
         assert (sampling.n, sampling.temperature) == (1, 0.0)
 
 
-async def test_the_role_s_prompt_stands_before_the_observation_unless_it_is_left_away() -> None:
+async def test_the_role_s_prompt_precedes_the_observation_unless_omitted() -> None:
     for instructions, roles in ((True, ["system", "user"]), (False, ["user"])):
         run = pair_run(a_task(), candidates=1, instructions=instructions)
         _, tool, plan = await play(run, tool=[[BFS]], plan=[[TO_THE_GOAL]])
@@ -228,7 +228,7 @@ async def test_candidates_are_sampled_with_full_support_and_a_seed_of_their_turn
     assert len({sampling.seed for sampling in samplings}) == 4
 
 
-async def test_a_team_of_one_is_played_by_that_agent_alone() -> None:
+async def test_the_only_agent_plays_a_team_of_one() -> None:
     for agent, text in ((TOOL, "#### [bfs(8)]"), (PLAN, TO_THE_GOAL)):
         run = pair_run(a_task(team=[agent]), candidates=1)
         trajectory = await run_locally(run, {agent: ManyHost([[text]])})
@@ -237,7 +237,7 @@ async def test_a_team_of_one_is_played_by_that_agent_alone() -> None:
         assert agreement_rate(trajectory) is None
 
 
-async def test_rewards_are_summed_by_agent_from_what_was_executed() -> None:
+async def test_each_agent_s_rewards_are_summed_over_executed_actions() -> None:
     run = pair_run(a_task(), candidates=2)
     trajectory, *_ = await play(run, tool=[["x", BFS]], plan=[[answer("U"), TO_THE_GOAL]])
     paid = rewarded(trajectory)
@@ -249,14 +249,14 @@ async def test_rewards_are_summed_by_agent_from_what_was_executed() -> None:
     assert Trajectory.model_validate_json(paid.model_dump_json()) == paid
 
 
-async def test_a_run_that_broke_keeps_what_its_agents_had_earned() -> None:
+async def test_a_broken_run_keeps_the_rewards_its_agents_had_earned() -> None:
     run = pair_run(a_task(), candidates=1)
     broken, *_ = await play(run, tool=[[BFS]], plan=[RequestFailed("auth", "no key")])
     assert (broken.outcome, broken.team_reward) == (Outcome.ERROR, 0.0)
     assert set(broken.agent_rewards) == {TOOL}
 
 
-async def test_rewards_that_raise_are_named_with_their_environment_and_place(
+async def test_an_error_in_rewards_names_the_environment_and_the_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def rewards(*_: object, **__: object) -> None:
@@ -282,16 +282,16 @@ FAULT = r"no way is this short \(test_pair\.py:\d+, in raises\); fix it, or leav
     ("owner", "name", "faulty", "when"),
     [
         (Environment, "reset", raises, "as the instance was set up"),
-        (TeamEpisode, "agents", property(raises), "as its team was asked for"),
-        (TeamEpisode, "observe", raises, "as tool_agent observed"),
-        (TeamEpisode, "by_program", property(raises), "as tool_agent observed"),
-        (TeamEpisode, "copy", raises, "as the episode was copied for tool_agent"),
+        (TeamEpisode, "agents", property(raises), "while its team was requested"),
+        (TeamEpisode, "observe", raises, "while tool_agent observed"),
+        (TeamEpisode, "by_program", property(raises), "while tool_agent observed"),
+        (TeamEpisode, "copy", raises, "while the episode was copied for tool_agent"),
         (TeamEpisode, "to_run", raises, "on an action of tool_agent"),
         (TeamEpisode, "apply", raises, "on an action of tool_agent"),
-        (TeamEpisode, "verify", raises, "as what tool_agent did was verified"),
+        (TeamEpisode, "verify", raises, "while the action of tool_agent was verified"),
     ],
 )
-async def test_an_environment_that_raises_is_named_with_what_was_asked_of_it_and_what_to_do(
+async def test_an_error_in_an_environment_names_the_call_and_the_remedy(
     owner: type, name: str, faulty: object, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner, name, faulty)
@@ -301,7 +301,7 @@ async def test_an_environment_that_raises_is_named_with_what_was_asked_of_it_and
         await play(pair_run(a_task(), candidates=1), tool=[[BFS]], plan=[])
 
 
-async def test_an_environment_that_raises_as_a_journal_is_played_again_is_named(
+async def test_an_error_in_an_environment_during_a_replay_names_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = pair_run(a_task(turns=1), candidates=1)
@@ -312,10 +312,10 @@ async def test_an_environment_that_raises_as_a_journal_is_played_again_is_named(
     ):
         episode_of(run, trajectory.steps)
     (divergence,) = (await replay(trajectory)).divergences
-    assert "the step cannot be taken again: the environment 'plan_path' raised" in divergence
+    assert "the step cannot be repeated: the environment 'plan_path' raised" in divergence
 
 
-async def test_a_workflow_without_rewards_and_one_that_is_not_installed_have_none() -> None:
+async def test_a_workflow_that_has_no_rewards_or_is_not_installed_yields_none() -> None:
     whole = await run_locally(a_run("solo"), {"solo": ScriptedHost([says(r"\boxed{12}")])})
     run = whole.run.model_copy(update={"workflow": "somebody_elses"})
     for trajectory in (whole, whole.model_copy(update={"run": run})):
@@ -323,7 +323,7 @@ async def test_a_workflow_without_rewards_and_one_that_is_not_installed_have_non
         assert (trajectory.team_reward, trajectory.agent_rewards) == (None, {})
 
 
-async def test_a_run_is_reproduced_with_its_end_solved_or_failed() -> None:
+async def test_a_solved_or_failed_run_is_reproduced_with_its_end() -> None:
     for text, outcome in ((TO_THE_GOAL, Outcome.SOLVED), (answer("D"), Outcome.FAILED)):
         run = pair_run(a_task(turns=1), candidates=1)
         trajectory, *_ = await play(run, tool=[[BFS]], plan=[[text]])
@@ -339,7 +339,7 @@ async def test_a_run_whose_last_answer_was_empty_is_reproduced_as_the_bus_record
     assert (await replay(recorded)).reproduced
 
 
-async def test_a_lost_game_that_was_recorded_as_solved_is_a_divergence() -> None:
+async def test_a_lost_game_recorded_as_solved_is_a_divergence() -> None:
     run = pair_run(a_task(turns=1), candidates=1)
     trajectory, *_ = await play(run, tool=[[BFS]], plan=[[answer("D")]])
     forged = trajectory.model_copy(update={"outcome": Outcome.SOLVED})
@@ -347,7 +347,7 @@ async def test_a_lost_game_that_was_recorded_as_solved_is_a_divergence() -> None
     assert divergence.startswith("the end is failed")
 
 
-async def test_the_options_decide_what_is_best() -> None:
+async def test_the_options_decide_which_candidate_is_best() -> None:
     """A short way that ends before the goal, or a detour that reaches it. With the paper's weights
     and α = 1 the near miss earns more: 7/8 + 1 against 1 + .2 + .8 · 11/14."""
     short, detour = answer("DDDDRRR"), answer("DUDUDUDDDDRRRR")
@@ -363,7 +363,7 @@ async def test_the_options_decide_what_is_best() -> None:
         assert trajectory.steps[0].selected == best
 
 
-async def test_agreement_counts_only_turns_in_which_something_was_proposed() -> None:
+async def test_agreement_counts_only_turns_with_a_proposal() -> None:
     run = pair_run(a_task(turns=4), candidates=1)
     trajectory, *_ = await play(
         run,
@@ -408,13 +408,13 @@ async def test_a_solved_run_of_every_environment_is_reproduced_from_its_journal(
     assert replay_episode(find(name), stored.run.task.instance, actions).verify().solved
 
 
-async def test_a_host_that_answers_with_too_few_completions_is_at_fault() -> None:
+async def test_too_few_completions_from_a_host_are_an_error() -> None:
     run = pair_run(a_task(), candidates=3)
     with pytest.raises(MalformedModelOutput, match="3 completions were asked for, 2 came back"):
         await play(run, tool=[["a", "b"]], plan=[])
 
 
-async def test_a_request_that_fails_for_good_ends_the_run() -> None:
+async def test_a_permanently_failed_request_ends_the_run() -> None:
     run = pair_run(a_task())
     trajectory, *_ = await play(run, tool=[RequestFailed("auth", "no key")], plan=[])
     assert trajectory.outcome is Outcome.ERROR

@@ -26,7 +26,7 @@ from tests.agents.conversations import a_run
         (Task(environment="math", prompt="?"), "no math instance: question"),
     ],
 )
-def test_a_task_that_can_t_be_played_is_not_let_in(task: Task, message: str) -> None:
+def test_a_task_that_can_t_be_played_is_not_admitted(task: Task, message: str) -> None:
     with pytest.raises(InvalidTask) as error:
         workflows.get("pair").first(a_run("pair").model_copy(update={"task": task}))
     assert message in str(error.value)
@@ -41,7 +41,7 @@ def test_a_task_that_can_t_be_played_is_not_let_in(task: Task, message: str) -> 
         ({"kandidates": 4}, "known options: candidates, temperature, greedy"),
     ],
 )
-def test_an_option_that_can_t_be_used_is_named(options: JsonObject, message: str) -> None:
+def test_an_unusable_option_is_refused_by_name(options: JsonObject, message: str) -> None:
     with pytest.raises(InvalidOptions) as error:
         workflows.get("pair").check_options(options)
     assert message in str(error.value)

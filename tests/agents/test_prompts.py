@@ -31,13 +31,13 @@ MATHEMATICAL = {
 HEADER = "---\nname: test\nversion: 2\n---\n"
 
 
-def test_a_prompt_has_name_version_text_and_the_hash_of_its_file() -> None:
+def test_a_prompt_has_a_name_a_version_a_text_and_its_file_s_hash() -> None:
     prompt = parse_prompt(HEADER + "\nDo it.\n", origin="here")
     assert (prompt.name, prompt.version, prompt.text) == ("test", 2, "Do it.")
     assert prompt.hash == hashlib.sha256((HEADER + "\nDo it.\n").encode()).hexdigest()
 
 
-def test_line_ends_of_the_checkout_do_not_change_the_hash() -> None:
+def test_a_checkout_s_line_endings_do_not_change_the_hash() -> None:
     content = HEADER + "One.\nTwo.\n"
     windows = parse_prompt(content.replace("\n", "\r\n"), origin="here")
     assert windows == parse_prompt(content, origin="here")
@@ -46,12 +46,12 @@ def test_line_ends_of_the_checkout_do_not_change_the_hash() -> None:
 @pytest.mark.parametrize(
     "content", ["", "Do it.", "---\nname: x\n---\nDo it.", HEADER, HEADER + " \n", "x" * 60_000]
 )
-def test_a_file_that_is_no_prompt_is_refused(content: str) -> None:
+def test_an_invalid_prompt_file_is_refused(content: str) -> None:
     with pytest.raises(InvalidPrompt, match="here"):
         parse_prompt(content, origin="here")
 
 
-def test_a_missing_prompt_is_named() -> None:
+def test_a_missing_prompt_is_reported_by_name() -> None:
     with pytest.raises(InvalidPrompt, match=r"nobody\.md of loopline\.agents\.prompts"):
         load_prompt("nobody")
 
@@ -67,14 +67,14 @@ def test_every_shipped_prompt_can_be_loaded() -> None:
         assert "\\boxed{" not in load_prompt(name).text
 
 
-def test_the_mathematical_prompts_are_those_of_every_earlier_record() -> None:
+def test_the_mathematical_prompts_match_every_earlier_record() -> None:
     for name, digest in MATHEMATICAL.items():
         assert prompt_in("mathematics", name).hash == digest
     hashes = prompt_hashes("delegate", options={"prompts": "mathematics"})
     assert hashes == {f"{name}.md": MATHEMATICAL[name] for name in ("planner", "slm", "expert")}
 
 
-def test_a_run_from_before_there_was_a_choice_has_the_mathematical_prompts() -> None:
+def test_a_run_without_a_recorded_choice_uses_the_mathematical_prompts() -> None:
     run = a_run("solo").model_copy(update={"options": {"calculator": True}})
     assert run.prompts == {"solo.md": MATHEMATICAL["solo"]}
     assert prompt_set_of(run) == "mathematics"
@@ -110,7 +110,7 @@ async def test_a_question_never_enters_the_system_text(question: str) -> None:
 OWN = "---\nname: solo\nversion: 2\n---\nAnswer in one word.\n"
 
 
-def test_a_run_says_what_its_own_prompt_file_says() -> None:
+def test_a_run_uses_the_text_of_its_own_prompt_file() -> None:
     files = {"solo.md": OWN}
     run = a_run("solo").model_copy(
         update={"prompt_files": files, "prompts": prompt_hashes("solo", files)}
@@ -119,7 +119,7 @@ def test_a_run_says_what_its_own_prompt_file_says() -> None:
     assert prompt_for(run, load_prompt("solo")) == "Answer in one word."
 
 
-def test_a_run_whose_own_prompt_file_is_not_what_it_was_admitted_with_is_refused() -> None:
+def test_a_run_whose_prompt_file_changed_since_admission_is_refused() -> None:
     run = a_run("solo").model_copy(update={"prompt_files": {"solo.md": OWN}})
     with pytest.raises(PromptMismatch, match="version 2"):
         prompt_for(run, load_prompt("solo"))
@@ -135,7 +135,7 @@ def test_a_run_whose_own_prompt_file_is_not_what_it_was_admitted_with_is_refused
         ("Say \ud800.", "UTF-8"),
     ],
 )
-def test_a_replacement_with_a_gap_that_nobody_fills_is_refused(text: str, named: str) -> None:
+def test_a_replacement_with_an_unknown_placeholder_is_refused(text: str, named: str) -> None:
     with pytest.raises(InvalidPrompt, match="here") as refused:
         parse_replacement_prompt(
             f"---\nname: solo\nversion: 1\n---\n{text}\n", "solo", origin="here"
@@ -146,18 +146,18 @@ def test_a_replacement_with_a_gap_that_nobody_fills_is_refused(text: str, named:
 @pytest.mark.parametrize(
     "text", [r"End with \boxed{answer} or \frac{a}{b}.", 'Write {"a": 1} or {} or {1, 2}.', "100%"]
 )
-def test_braces_that_are_no_gap_are_allowed(text: str) -> None:
+def test_braces_that_are_not_placeholders_are_allowed(text: str) -> None:
     content = f"---\nname: solo\nversion: 1\n---\n{text}\n"
     assert parse_replacement_prompt(content, "solo", origin="here").text == text
 
 
-def test_every_shipped_prompt_could_stand_in_its_own_place() -> None:
+def test_every_shipped_prompt_can_replace_itself() -> None:
     for prompt in all_prompts().values():
         content = f"---\nname: {prompt.name}\nversion: 1\n---\n{prompt.text}\n"
         assert parse_replacement_prompt(content, prompt.name, origin="here").text == prompt.text
 
 
-def test_a_file_of_another_prompt_or_workflow_is_refused() -> None:
+def test_a_file_for_another_prompt_or_workflow_is_refused() -> None:
     with pytest.raises(InvalidPrompt, match="calls itself 'solo'"):
         parse_replacement_prompt(OWN, "planner", origin="here")
     with pytest.raises(UnknownName, match=r"workflow 'delegate' called 'solo\.md'"):

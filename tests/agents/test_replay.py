@@ -34,14 +34,14 @@ async def a_trajectory() -> Trajectory:
     return await run_locally(a_run(), {"planner": planner, "slm": slm, "expert": expert})
 
 
-async def test_a_run_is_reproduced_without_asking_anyone() -> None:
+async def test_a_run_is_reproduced_without_any_request() -> None:
     trajectory = await a_trajectory()
     report = await replay(trajectory)
     assert report.reproduced
     assert report.steps == len(trajectory.steps) == 5
 
 
-async def test_a_run_that_was_judged_later_is_reproduced_too() -> None:
+async def test_a_run_that_was_scored_later_is_reproduced() -> None:
     trajectory = await a_trajectory()
     judged = trajectory.model_copy(update={"outcome": Outcome.SOLVED})
     assert (await replay(judged)).reproduced
@@ -56,7 +56,7 @@ async def test_a_run_that_failed_is_reproduced_with_its_failure() -> None:
     assert (await replay(trajectory)).reproduced
 
 
-async def test_a_cancelled_run_is_reproduced_as_far_as_it_went() -> None:
+async def test_a_cancelled_run_is_reproduced_up_to_its_cancellation() -> None:
     trajectory = await a_trajectory()
     cancelled = trajectory.model_copy(
         update={"steps": trajectory.steps[:2], "outcome": Outcome.CANCELLED, "answer": None}
@@ -68,11 +68,11 @@ async def test_a_journal_that_stops_without_a_reason_is_a_divergence() -> None:
     trajectory = await a_trajectory()
     cut = trajectory.model_copy(update={"steps": trajectory.steps[:2]})
     assert (await replay(cut)).divergences == (
-        "the journal stops before an end, yet the outcome is answered",
+        "the journal stops before the run's end, yet the outcome is answered",
     )
 
 
-async def test_a_changed_decision_is_found_with_its_place() -> None:
+async def test_a_changed_decision_is_reported_with_its_place() -> None:
     trajectory = await a_trajectory()
     wrong = trajectory.steps[-1].model_copy(
         update={"decision": Decision(kind="answer", data={"answer": "4", "boxed": True})}
@@ -83,7 +83,7 @@ async def test_a_changed_decision_is_found_with_its_place() -> None:
     assert report.steps == 4
 
 
-async def test_a_missing_call_is_found() -> None:
+async def test_a_missing_call_is_reported() -> None:
     trajectory = await a_trajectory()
     first = trajectory.steps[0]
     shorter = first.model_copy(
@@ -94,20 +94,20 @@ async def test_a_missing_call_is_found() -> None:
     assert "asks for more completions than were recorded" in divergence
 
 
-async def test_a_step_that_nothing_was_handed_over_to_is_found() -> None:
+async def test_a_step_without_a_handover_is_reported() -> None:
     trajectory = await a_trajectory()
     changed = trajectory.model_copy(update={"steps": trajectory.steps[1:]})
     (divergence,) = (await replay(changed)).divergences
     assert divergence == "turn 1, branch 0 (slm): the workflow hands nothing over there"
 
 
-async def test_a_changed_answer_is_found() -> None:
+async def test_a_changed_answer_is_reported() -> None:
     trajectory = await a_trajectory()
     (divergence,) = (await replay(trajectory.model_copy(update={"answer": "4"}))).divergences
-    assert divergence == "the end is answered '3', recorded was answered '4'"
+    assert divergence == "the end is answered '3', but the record has answered '4'"
 
 
-async def test_a_prompt_that_has_changed_since_is_told_but_stops_nothing() -> None:
+async def test_a_changed_prompt_is_reported_but_does_not_stop_the_replay() -> None:
     trajectory = await a_trajectory()
     run = trajectory.run
     older = run.model_copy(update={"prompts": {**run.prompts, "slm.md": "0" * 64}})
@@ -116,7 +116,7 @@ async def test_a_prompt_that_has_changed_since_is_told_but_stops_nothing() -> No
     assert [divergence[:24] for divergence in report.divergences] == ["prompt slm.md has change"]
 
 
-async def test_a_run_with_a_prompt_of_its_own_is_replayed_and_forked_with_it() -> None:
+async def test_a_run_is_replayed_and_forked_with_its_own_prompt() -> None:
     files = {"planner.md": "---\nname: planner\nversion: 2\n---\nPlan.\n"}
     hashes = prompt_hashes("delegate", files, options={"prompts": "mathematics"})
     trajectory = await a_trajectory()
@@ -127,14 +127,14 @@ async def test_a_run_with_a_prompt_of_its_own_is_replayed_and_forked_with_it() -
     assert (forked.prompt_files, forked.prompts) == (files, hashes)
 
 
-async def test_a_recorded_host_answers_only_what_was_asked() -> None:
+async def test_a_recorded_host_answers_only_recorded_requests() -> None:
     trajectory = await a_trajectory()
     host = RecordedHost(trajectory.steps[0])
-    with pytest.raises(ReplayDiverged, match=r"recorded was calculate\(\{'expression': '1\+1'\}"):
+    with pytest.raises(ReplayDiverged, match=r"the record has calculate\(\{'expression': '1\+1'\}"):
         await host.call_tool("calculate", {"expression": "2+2"})
 
 
-async def test_a_fork_keeps_what_came_before_and_takes_the_turn_anew() -> None:
+async def test_a_fork_keeps_the_earlier_turns_and_repeats_the_chosen_one() -> None:
     trajectory = await a_trajectory()
     branch = fork(trajectory, 3, run_id=FORK_ID, created=5_000.0, tags={"why": "test"})
     assert branch.run.parent == trajectory.run.id
@@ -167,18 +167,18 @@ async def test_a_fork_at_the_first_turn_starts_over() -> None:
 
 
 @pytest.mark.parametrize("turn", [-1, 4, 1_000])
-async def test_a_turn_that_the_run_never_reached_cannot_be_forked(turn: int) -> None:
+async def test_a_run_cannot_be_forked_at_a_turn_that_it_never_reached(turn: int) -> None:
     with pytest.raises(ForkImpossible, match="has the turns 0 to 3"):
         fork(await a_trajectory(), turn, run_id=FORK_ID, created=5_000.0)
 
 
-async def test_a_fork_takes_the_policy_that_is_given_for_a_role() -> None:
+async def test_a_fork_uses_the_policy_given_for_a_role() -> None:
     branch = fork(
         await a_trajectory(), 0, run_id=FORK_ID, created=5_000.0, policies={"planner": "other"}
     )
     assert branch.run.policies["planner"] == "other"
 
 
-async def test_a_fork_with_a_policy_for_a_role_that_is_not_there_is_refused() -> None:
+async def test_a_fork_with_a_policy_for_an_unknown_role_is_refused() -> None:
     with pytest.raises(UnknownName, match="called 'plannr'; did you mean 'planner'"):
         fork(await a_trajectory(), 0, run_id=FORK_ID, created=5_000.0, policies={"plannr": "llm"})

@@ -51,12 +51,12 @@ def test_calculations_in_words_are_read_as_equations(
         "It is 5 to 3.", "She pays $4 for 2 of them.",
     ],
 )  # fmt: skip
-def test_what_is_no_calculation_stays_none(text: str) -> None:
+def test_words_without_a_calculation_yield_no_equation(text: str) -> None:
     assert calculations(text) == ([], 0)
 
 
 @pytest.mark.skipif("LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set")
-def test_right_solutions_hold_as_symbols_as_well() -> None:
+def test_right_solutions_also_hold_symbolically() -> None:
     path = Path(os.environ["LOOPLINE_DATA"]) / "math" / "gsm8k" / "test.jsonl.xz"
     with lzma.open(path, "rt", encoding="utf-8") as lines:
         texts = [json.loads(line)["answer"] for line in lines]
@@ -66,7 +66,7 @@ def test_right_solutions_hold_as_symbols_as_well() -> None:
     assert sum(not step.holds for step in steps) / len(steps) < 0.01
 
 
-def test_a_mark_whose_number_is_another_contradicts_itself() -> None:
+def test_a_mark_followed_by_a_different_number_contradicts_itself() -> None:
     assert contradicted_marks("9 * 2 = $<<9*2=18>>18") == 0
     assert contradicted_marks("9 * 2 = <<9*2=18>>16. 3,000 = <<3*1000=3000>>3,000") == 1
 
@@ -94,18 +94,20 @@ QUESTION = "Ann has 12 apples and eats 4. She sells the rest for $3 each. How ma
         ("asked_noun_unsaid", "She has 24 dollars.", "24"),
     ],
 )
-def test_a_sign_of_a_wrong_answer_is_higher_where_it_shows(name: str, good: str, bad: str) -> None:
+def test_a_sign_of_a_wrong_answer_is_higher_in_a_text_that_shows_it(
+    name: str, good: str, bad: str
+) -> None:
     assert sign(name, QUESTION, good) < sign(name, QUESTION, bad)
 
 
-def test_units_that_should_be_converted_are_counted() -> None:
+def test_unconverted_units_are_counted() -> None:
     question = "Ben reads 20 minutes each day. How many hours does he read in 3 weeks?"
     assert sign("units_unconverted", question, "20 * 3 = 60") > sign(
         "units_unconverted", question, "20 * 7 * 3 = 420, 420 / 60 = 7"
     )
 
 
-def test_of_a_long_text_the_end_is_read_where_the_answer_stands() -> None:
+def test_only_the_end_of_a_long_text_is_read() -> None:
     text = "and so on, " * 10_000 + "\n#### 42"
     assert len(clip(text)) == MAX_EVIDENCE_CHARS
     assert clip(clip(text)) == clip(text)
@@ -115,6 +117,6 @@ def test_of_a_long_text_the_end_is_read_where_the_answer_stands() -> None:
     assert numeric_features(whole)["answer.in_mark"] == 1
 
 
-def test_what_is_not_a_calculation_is_left_as_it_was() -> None:
+def test_text_that_is_not_a_calculation_stays_unchanged() -> None:
     text = "Ann buys 3 pens and 4 books. She pays 5 dollars; 2 hours are 120 minutes."
     assert symbolic(text) == text

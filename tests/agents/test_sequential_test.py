@@ -28,7 +28,7 @@ def alarms(draw: list[list[float]], bound: float) -> int:
     zero=st.floats(0, 0.9),
     seed=st.integers(0, 2**32),
 )
-def test_a_true_bound_is_rejected_no_more_often_than_the_level_however_often_one_looks(
+def test_a_true_bound_is_rejected_no_more_often_than_the_level_under_repeated_checks(
     bound: float, zero: float, seed: int
 ) -> None:
     """Values at the bound itself, the hardest case: of mean `bound`, some of them equal to it."""
@@ -45,7 +45,7 @@ def test_a_true_bound_is_rejected_no_more_often_than_the_level_however_often_one
     assert alarms(sequences, bound) <= DELTA * 200 + 5 * (200 * DELTA * (1 - DELTA)) ** 0.5
 
 
-def test_a_mean_above_the_bound_is_found() -> None:
+def test_a_mean_above_the_bound_is_detected() -> None:
     chance = random.Random(3)
     sequences = [[1.0 if chance.random() < 0.6 else -1.0 for _ in range(600)] for _ in range(50)]
     assert alarms(sequences, 0.0) >= 48
@@ -67,14 +67,14 @@ def test_the_capital_stays_positive_and_falls_as_the_bound_rises(
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-1, 1), max_size=80))
-def test_the_interval_holds_the_sample_s_mean(values: list[float]) -> None:
+def test_the_interval_contains_the_sample_mean(values: list[float]) -> None:
     interval = mean_interval(values, DELTA)
     mean = sum(values) / len(values) if values else 0.0
     assert -1 <= interval.low <= mean + 1e-6
     assert mean - 1e-6 <= interval.high <= 1
 
 
-def test_the_interval_covers_the_mean_as_often_as_it_says() -> None:
+def test_the_interval_covers_the_mean_at_its_stated_rate() -> None:
     chance = random.Random(11)
     covered, width = 0, 0.0
     for _ in range(60):
@@ -87,12 +87,12 @@ def test_the_interval_covers_the_mean_as_often_as_it_says() -> None:
 
 
 @pytest.mark.parametrize(("bound", "low"), [(0.0, 0.0), (-1.0, 0.0), (float("nan"), 0.0)])
-def test_a_bound_that_no_value_can_be_below_is_refused(bound: float, low: float) -> None:
-    with pytest.raises(ValueError, match="has to be above the least value"):
+def test_a_bound_below_all_possible_values_is_refused(bound: float, low: float) -> None:
+    with pytest.raises(ValueError, match="must be above the minimum"):
         MeanTest(bound, low=low)
 
 
 @pytest.mark.parametrize("value", [-1.5, float("nan")])
-def test_a_value_that_can_not_be_is_refused(value: float) -> None:
-    with pytest.raises(ValueError, match="below the least"):
+def test_an_impossible_value_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="below the minimum"):
         MeanTest(0.0, low=-1.0).add(value)

@@ -65,7 +65,7 @@ async def played(
     return trajectory, questions
 
 
-async def test_in_a_sequence_each_reads_what_those_before_answered() -> None:
+async def test_each_agent_of_a_sequence_reads_the_earlier_answers() -> None:
     trajectory, questions = await played(sequence(agent("a"), agent("b"), agent("c")))
     assert trajectory.answer == "c"
     assert [step.agent for step in trajectory.steps] == ["a", "b", "c"]
@@ -74,7 +74,9 @@ async def test_in_a_sequence_each_reads_what_those_before_answered() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_side_by_side_none_reads_the_other_and_the_next_reads_all(seed: int) -> None:
+async def test_parallel_agents_read_no_peer_s_answer_and_the_next_agent_reads_all(
+    seed: int,
+) -> None:
     team = sequence(parallel(agent("a"), agent("b")), agent("c"))
     trajectory, questions = await played(team, seed=seed)
     assert (questions["a"], questions["b"]) == (["Q"], ["Q"])
@@ -82,7 +84,7 @@ async def test_side_by_side_none_reads_the_other_and_the_next_reads_all(seed: in
     assert trajectory.answer == "c"
 
 
-async def test_a_loop_ends_by_its_condition_and_gives_the_first_parts_last_answer() -> None:
+async def test_a_loop_ends_by_its_condition_with_its_first_part_s_last_answer() -> None:
     team = loop(agent("writer"), agent("critic"), until="APPROVED")
     replies = {"writer": ["one", "two"], "critic": ["longer", "APPROVED"]}
     trajectory, questions = await played(team, replies)
@@ -91,7 +93,7 @@ async def test_a_loop_ends_by_its_condition_and_gives_the_first_parts_last_answe
     assert questions["critic"][1].endswith("writer:\ntwo")
 
 
-async def test_a_loop_ends_by_a_field_of_a_typed_answer_or_after_its_rounds() -> None:
+async def test_a_loop_ends_by_a_typed_answer_s_field_or_after_its_rounds() -> None:
     verdict = {"type": "object", "properties": {"good": {"type": "boolean"}}}
     parts = agent("writer"), agent("critic", answer=verdict)
     replies = {"critic": ['{"good": false}', '{"good": true}']}
@@ -103,7 +105,7 @@ async def test_a_loop_ends_by_a_field_of_a_typed_answer_or_after_its_rounds() ->
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_nested_parts_come_to_an_end_in_whatever_order_branches_commit(seed: int) -> None:
+async def test_nested_parts_finish_in_any_order_of_commits(seed: int) -> None:
     inner = loop(parallel(sequence(agent("a"), agent("b")), agent("c")), agent("d"), until="no",
                  max_rounds=3)  # fmt: skip
     team = parallel(sequence(inner, agent("e")), parallel(agent("f"), agent("g")), agent("h"))
@@ -118,7 +120,7 @@ async def test_nested_parts_come_to_an_end_in_whatever_order_branches_commit(see
         assert (frontier.finish is not None) == (length == len(trajectory.steps))
 
 
-async def test_who_gives_up_ends_the_run() -> None:
+async def test_an_agent_that_gives_up_ends_the_run() -> None:
     trajectory, _ = await played(sequence(agent("a"), agent("b")), {"a": [" "]})
     assert trajectory.outcome is Outcome.GAVE_UP
     assert trajectory.reason == "a: the model's final text is empty"

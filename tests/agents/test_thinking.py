@@ -46,14 +46,14 @@ _PIECES = st.sampled_from(
         ("Here is my thought process:", "Here is my response:"),
     ],
 )
-def test_every_known_way_to_think_aloud_is_told_from_the_answer(opening: str, end: str) -> None:
+def test_every_known_thought_markup_is_separated_from_the_answer(opening: str, end: str) -> None:
     whole = split_thoughts(f"{opening}We try 12 * 7 = 80.{end}\n\nIt is 84.")
     assert whole.visible.strip() == "It is 84."
     assert whole.thought == "We try 12 * 7 = 80."
     assert text_without_thoughts(f"{opening}We try 12 * 7 = 80") == ""
 
 
-def test_an_end_without_its_opening_has_only_thought_before_it() -> None:
+def test_text_before_an_unopened_closing_tag_is_thought() -> None:
     """The chat template has written the opening into the prompt."""
     assert split_thoughts("Is it 90? No.\n</think>\n\n96").visible == "96"
     assert split_thoughts("Is it 90? No.\n</think>\n\n96", opened=True).visible == "96"
@@ -68,7 +68,9 @@ def test_an_end_without_its_opening_has_only_thought_before_it() -> None:
         ("What does <think> mean?<|im_end|>\n<|im_start|>assistant\n", False),
     ],
 )
-def test_a_prompt_says_whether_its_completion_begins_in_a_thought(prompt: str, opens: bool) -> None:
+def test_a_prompt_shows_whether_its_completion_starts_in_a_thought(
+    prompt: str, opens: bool
+) -> None:
     assert opens_thought(prompt) is opens
 
 
@@ -89,7 +91,7 @@ def test_a_prompt_says_whether_its_completion_begins_in_a_thought(prompt: str, o
         ("<|channel|>final<|message|>84<|return|>", "84"),
     ],
 )
-def test_nested_spoken_of_and_cut_off_thoughts(text: str, spoken: str) -> None:
+def test_nested_quoted_and_truncated_thoughts_are_separated(text: str, spoken: str) -> None:
     assert text_without_thoughts(text) == spoken
 
 
@@ -105,18 +107,20 @@ def test_nested_spoken_of_and_cut_off_thoughts(text: str, spoken: str) -> None:
         "",
     ],
 )
-def test_what_only_speaks_of_thoughts_is_said_to_the_letter(text: str) -> None:
+def test_text_that_only_mentions_thought_tags_stays_visible(text: str) -> None:
     whole = split_thoughts(text)
     assert (whole.visible, whole.thought, whole.spans) == (text, "", ())
 
 
-def test_code_that_speaks_of_thoughts_behind_a_thought_is_said() -> None:
+def test_code_that_mentions_thought_tags_after_a_thought_stays_visible() -> None:
     code = "```python\nre.sub(r'<think>.*?</think>', '', text)\n```\nok"
     assert text_without_thoughts(f"<think>a regex</think>{code}") == code
 
 
 @given(st.lists(_PIECES, max_size=30).map("".join), st.booleans())
-def test_spans_are_apart_in_order_and_hold_all_that_was_not_said(text: str, opened: bool) -> None:
+def test_spans_are_disjoint_ordered_and_cover_everything_not_visible(
+    text: str, opened: bool
+) -> None:
     whole = split_thoughts(text, opened=opened)
     edges = [place for span in whole.spans for place in span]
     assert edges == sorted(edges)
@@ -130,7 +134,7 @@ def test_spans_are_apart_in_order_and_hold_all_that_was_not_said(text: str, open
     ["<think>", "</think>", "<think> </think>", "```\n", "`<think>` ", "<|channel|>", "<|start|>",
      "<|channel|>final<|message|>", "analysis\n", "<answer>", " ", "[THINK]\n```\n", '{"a":'],
 )  # fmt: skip
-def test_a_hostile_text_takes_time_by_its_length(piece: str) -> None:
+def test_hostile_text_is_read_in_linear_time(piece: str) -> None:
     """By its square it would be minutes."""
     started = time.process_time()
     split_thoughts(piece * (300_000 // len(piece)))

@@ -15,7 +15,7 @@ REJECTED = 'Action: calculate\nAction Input: {"expression": "9*7"}'
 CALCULATES = 'Action: calculate\nAction Input: {"expression": "6*7"}'
 
 
-async def test_a_right_answer_is_not_escalated_for_an_equation_that_was_thought_away() -> None:
+async def test_a_right_answer_is_not_escalated_for_a_false_equation_in_a_thought() -> None:
     planner = ScriptedHost(
         [says("", asks("delegate", problem="12 * 7?", expected_type="integer")), says("84")]
     )
@@ -29,7 +29,7 @@ async def test_a_right_answer_is_not_escalated_for_an_equation_that_was_thought_
     assert "<think>" in call.text
 
 
-async def test_alpha_umi_takes_the_plan_and_the_call_behind_the_thoughts() -> None:
+async def test_alpha_umi_reads_the_plan_and_the_call_after_the_thoughts() -> None:
     hosts = {
         "umi_planner": ScriptedHost(
             [says("<think>Next: conclusion? No.</think>I compute. Next: caller."),
@@ -46,7 +46,7 @@ async def test_alpha_umi_takes_the_plan_and_the_call_behind_the_thoughts() -> No
 
 
 @pytest.mark.parametrize("text", ["<think>12 * 7 = 84, \\boxed{84}", "12 * 7 = 84, \\boxed{84}"])
-async def test_a_model_that_only_thinks_gives_no_answer(text: str) -> None:
+async def test_a_completion_with_only_thoughts_is_not_an_answer(text: str) -> None:
     """The second model's template had opened the thought in the prompt."""
     call = says(text).model_copy(update={"begins_in_thought": "<think>" not in text})
     run = await run_locally(a_run("solo"), {"solo": ScriptedHost([call])})
@@ -54,7 +54,7 @@ async def test_a_model_that_only_thinks_gives_no_answer(text: str) -> None:
     assert "all thought" in (run.reason or "")
 
 
-async def test_the_whole_answer_reaches_who_asked() -> None:
+async def test_the_whole_answer_reaches_the_caller() -> None:
     text = "Warm: 20 °C ~ 68 °F.\n\n```python\nprint(1)\n```\n" + "More. " * 1_000 + "The end."
     run = await run_locally(a_run("solo"), {"solo": ScriptedHost([says(text)])})
     assert run.answer == text
@@ -64,13 +64,13 @@ async def test_the_whole_answer_reaches_who_asked() -> None:
     "markup",
     ['<tool_call>\n{"name": "calculate", "arguments": {}}\n</tool_call>', "[TOOL_CALLS][{}]"],
 )
-async def test_the_markup_of_a_call_is_never_the_answer(markup: str) -> None:
+async def test_call_markup_is_never_the_answer(markup: str) -> None:
     run = await run_locally(a_run("solo", calculator=False), {"solo": ScriptedHost([says(markup)])})
     assert (run.outcome, run.answer) == (Outcome.GAVE_UP, None)
     assert "call of a tool" in (run.reason or "")
 
 
-def test_thoughts_are_not_sent_back_but_in_the_text_that_a_template_reads() -> None:
+def test_thoughts_are_sent_back_only_in_text_that_a_template_reads() -> None:
     markup = '<tool_call>\n{"name": "calculate", "arguments": {"expression": "6*7"}}\n</tool_call>'
     call = says(f"<think>Hm.</think>I compute.\n{markup}", asks("calculate", expression="6*7"))
     message = assistant_message(call)

@@ -67,13 +67,15 @@ async def test_calculate_answers_a_bad_expression_with_the_reason() -> None:
         ({"expression": 10**5_000}, "valid string (given: an integer of 16610 bits)"),
     ],
 )
-async def test_invalid_arguments_are_named(arguments: JsonObject, complaint: str) -> None:
+async def test_invalid_arguments_are_reported_by_name(
+    arguments: JsonObject, complaint: str
+) -> None:
     answer = await call_tool("calculate", arguments)
     assert complaint in str(answer["error"])
     assert len(str(answer["error"])) < 700
 
 
-async def test_an_unknown_tool_is_an_error_with_the_nearest_name() -> None:
+async def test_an_unknown_tool_s_error_suggests_the_nearest_name() -> None:
     answer = await call_tool("calculator", {})
     assert "did you mean 'calculate'?" in str(answer["error"])
 
@@ -83,7 +85,7 @@ async def test_an_async_function_can_be_a_tool() -> None:
     assert await echo.call({"text": "ab", "times": 2}) == {"result": "abab"}
 
 
-async def test_a_plain_function_runs_beside_the_event_loop() -> None:
+async def test_a_plain_function_runs_outside_the_event_loop() -> None:
     thread_ids: list[int] = []
 
     @tool()
@@ -120,7 +122,7 @@ async def test_a_tool_that_takes_too_long_is_stopped() -> None:
     assert await slow.call({"text": ""}) == {"error": "slow took longer than 0.01 s"}
 
 
-async def test_a_tools_own_time_out_is_not_taken_for_ours() -> None:
+async def test_a_tool_s_own_timeout_is_not_mistaken_for_the_limit_on_its_calls() -> None:
     @tool()
     async def fetch(arguments: EchoArguments) -> str:
         """Fetch."""
@@ -130,7 +132,7 @@ async def test_a_tools_own_time_out_is_not_taken_for_ours() -> None:
     assert answer == {"error": "fetch failed: TimeoutError: no answer from the database after 2 s"}
 
 
-async def test_tools_that_hang_for_ever_leave_room_for_the_others() -> None:
+async def test_hanging_tools_leave_room_for_others() -> None:
     wake = threading.Event()
 
     @tool(timeout_seconds=0.01)
@@ -150,7 +152,7 @@ async def test_tools_that_hang_for_ever_leave_room_for_the_others() -> None:
     wake.set()
 
 
-async def test_a_tool_whose_calls_never_come_back_is_refused_until_one_of_them_ends() -> None:
+async def test_a_tool_whose_calls_all_hang_is_refused_until_one_returns() -> None:
     wake = threading.Event()
     begun: list[threading.Thread] = []
 
@@ -182,7 +184,7 @@ async def test_a_tool_whose_calls_never_come_back_is_refused_until_one_of_them_e
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), StopIteration("over")])
-async def test_a_tool_that_would_end_more_than_itself_is_an_error(error: BaseException) -> None:
+async def test_a_tool_that_raises_system_exit_only_yields_an_error(error: BaseException) -> None:
     @tool()
     def ends(arguments: EchoArguments) -> str:
         """End."""
@@ -209,7 +211,7 @@ async def test_a_cancelled_tool_stays_cancelled() -> None:
         await task
 
 
-async def test_a_long_text_is_cut_and_says_so() -> None:
+async def test_a_long_text_is_truncated_and_marked() -> None:
     @tool(quick=True, max_output_chars=5)
     def long(arguments: EchoArguments) -> str:
         """Say a lot."""
@@ -223,7 +225,7 @@ async def test_a_long_text_is_cut_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("error", [ToolFailed, ValueError])
-async def test_an_error_that_no_message_can_carry_is_told_with_a_question_mark(
+async def test_unencodable_characters_of_an_error_become_question_marks(
     error: type[Exception],
 ) -> None:
     @tool(quick=True)
@@ -234,7 +236,7 @@ async def test_an_error_that_no_message_can_carry_is_told_with_a_question_mark(
     assert str((await fail.call({}))["error"]).endswith("half a pair: ?")
 
 
-async def test_a_long_text_that_no_message_can_carry_is_cut_with_question_marks() -> None:
+async def test_unencodable_characters_of_a_long_truncated_text_become_question_marks() -> None:
     @tool(max_output_chars=3, quick=True)
     def half() -> str:
         """Say half of a character, many times."""
@@ -243,7 +245,7 @@ async def test_a_long_text_that_no_message_can_carry_is_cut_with_question_marks(
     assert (await half.call({}))["result"] == "???"
 
 
-async def test_a_text_is_measured_in_its_own_characters() -> None:
+async def test_a_text_s_length_is_measured_in_characters() -> None:
     @tool(quick=True, max_output_chars=500)
     def snow() -> str:
         """Let it snow."""
@@ -291,7 +293,7 @@ async def forecast(
     return f"{city} {copy} {days} {at}"
 
 
-def test_a_function_of_typed_parameters_is_a_tool_that_tells_them() -> None:
+def test_a_function_with_typed_parameters_becomes_a_tool_with_their_schema() -> None:
     assert forecast.spec == ToolSpec(
         name="forecast",
         description="The weather in a city.",
@@ -338,13 +340,13 @@ def test_a_function_of_typed_parameters_is_a_tool_that_tells_them() -> None:
         ),
     ],
 )
-async def test_a_function_of_typed_parameters_is_called_by_their_names(
+async def test_a_function_with_typed_parameters_is_called_with_named_arguments(
     arguments: JsonObject, answer: JsonObject
 ) -> None:
     assert await forecast.call(arguments) == answer
 
 
-async def test_a_function_without_parameters_is_a_tool() -> None:
+async def test_a_function_without_parameters_can_be_a_tool() -> None:
     @tool(quick=True)
     def dice() -> int:
         """Roll."""
@@ -354,7 +356,7 @@ async def test_a_function_without_parameters_is_a_tool() -> None:
     assert "Extra inputs" in str(await dice.call({"sides": 6}))
 
 
-def test_the_schema_of_a_tool_has_no_references_and_no_titles() -> None:
+def test_a_tool_s_schema_has_no_references_and_no_titles() -> None:
     schema = delegate_many.spec.model_dump_json()
     assert "$ref" not in schema
     assert "title" not in schema
@@ -373,7 +375,7 @@ def test_a_field_may_be_called_title() -> None:
     assert find.spec.parameters["properties"] == {"title": {"type": "string"}}
 
 
-def test_a_problem_that_is_too_long_is_refused_without_being_quoted() -> None:
+def test_an_overlong_problem_is_refused_without_quoting_it() -> None:
     with pytest.raises(InvalidArguments, match="at most 8000 characters") as caught:
         delegate.parse({"problem": "x" * 9_000, "expected_type": "integer"})
     assert len(str(caught.value)) < 300
@@ -388,7 +390,7 @@ print(json.dumps([registry.names() for registry in (tools, roles, workflows)]))
 """
 
 
-def test_the_registries_know_what_this_package_brings() -> None:
+def test_the_registries_contain_the_built_in_tools_and_workflows() -> None:
     """In a process of its own: other tests register what they bring in theirs."""
     output = subprocess.run(
         [sys.executable, "-c", _NAMES], capture_output=True, text=True, check=True
@@ -457,10 +459,10 @@ async def test_a_package_adds_a_tool_by_entry_point() -> None:
     [
         ("broken", "cannot be loaded: ModuleNotFoundError"),
         ("three", "is not a tool: int"),
-        ("other", "gives a tool called 'weather'"),
+        ("other", "provides a tool called 'weather'"),
     ],
 )
-def test_a_broken_plugin_is_named_when_it_is_asked_for(name: str, complaint: str) -> None:
+def test_a_broken_plugin_is_reported_by_name_when_requested(name: str, complaint: str) -> None:
     with pytest.raises(PluginError, match=complaint) as caught:
         _fresh_registry().get(name)
     assert "weather-plugin" in str(caught.value)
@@ -474,7 +476,7 @@ def test_a_plugin_cannot_take_the_name_of_a_built_in_tool() -> None:
         registry.get("calculate")
 
 
-def test_a_name_is_registered_once() -> None:
+def test_registering_a_name_twice_is_refused() -> None:
     registry = _fresh_registry()
     registry.register(echo)
     registry.register(echo)

@@ -140,7 +140,7 @@ async def test_a_question_is_answered_with_two_tool_calls() -> None:
     )
 
 
-async def test_each_role_reads_what_it_needs_and_its_input_ends_with_its_tag() -> None:
+async def test_each_role_reads_its_part_and_its_input_ends_with_its_tag() -> None:
     run = await played([CALL, CONCLUDE], [computes("1+1")], constrained=False)
     planner, caller, summarizer = (
         host.requests[-1].last.content for host in (run.planner, run.caller, run.summarizer)
@@ -154,7 +154,7 @@ async def test_each_role_reads_what_it_needs_and_its_input_ends_with_its_tag() -
     assert summarizer.endswith("\nconclusion:")
 
 
-async def test_the_steps_record_rationale_decision_and_observation() -> None:
+async def test_steps_record_the_rationale_the_decision_and_the_observation() -> None:
     run = await played([CALL, CONCLUDE], [computes("1+1")])
     plan, call, *_ = run.trajectory.steps
     assert (plan.decision.kind, plan.decision.data) == ("call", {"rationale": "I compute it."})
@@ -165,7 +165,7 @@ async def test_the_steps_record_rationale_decision_and_observation() -> None:
     assert call.observation == {"turns": [[entry]]}
 
 
-async def test_the_caller_is_held_to_the_offered_tools() -> None:
+async def test_the_caller_s_output_is_constrained_to_the_offered_tools() -> None:
     run = await played(
         [CALL, CONCLUDE], ['{"Action": "calculate", "Action Input": {"expression": "6*7"}}']
     )
@@ -177,7 +177,7 @@ async def test_the_caller_is_held_to_the_offered_tools() -> None:
     assert all(planner_request.json_schema is None for planner_request in run.planner.requests)
 
 
-async def test_an_unknown_tool_is_an_observation_that_names_the_offered_ones() -> None:
+async def test_calling_an_unknown_tool_yields_an_observation_with_the_offered_ones() -> None:
     run = await played(
         [CALL, CONCLUDE], [format_call("api_world", {"world": 1})], task=offering("calculate")
     )
@@ -195,7 +195,7 @@ async def test_an_unknown_tool_is_an_observation_that_names_the_offered_ones() -
         (computes("7 / 0"), "error: division by zero"),
     ],
 )
-async def test_what_a_caller_does_wrong_comes_back_as_an_observation(
+async def test_a_caller_s_mistake_is_returned_as_an_observation(
     text: str, observation: str
 ) -> None:
     run = await played([CALL, CONCLUDE], [text])
@@ -204,7 +204,7 @@ async def test_what_a_caller_does_wrong_comes_back_as_an_observation(
 
 
 @pytest.mark.parametrize("constrained", [True, False])
-async def test_a_call_that_was_cut_off_is_an_error_that_says_so(constrained: bool) -> None:
+async def test_a_truncated_call_is_reported_as_truncated(constrained: bool) -> None:
     whole = format_call("calculate", {"expression": "1+1"}, as_json=constrained)
     run = await played(
         [CALL, CONCLUDE], [says(whole[:-6], finish="length")], constrained=constrained
@@ -224,7 +224,7 @@ async def test_a_call_that_was_cut_off_is_an_error_that_says_so(constrained: boo
         ("large", "x" * 1024 + " [truncated: the first 1024 of 50000000 characters]"),
     ],
 )
-async def test_a_tool_that_hangs_raises_or_floods_is_an_observation(
+async def test_a_tool_that_hangs_raises_or_floods_yields_an_observation(
     name: str, observation: str
 ) -> None:
     run = await played([CALL, CONCLUDE], [format_call(name, {})], task=offering(name))
@@ -232,7 +232,7 @@ async def test_a_tool_that_hangs_raises_or_floods_is_an_observation(
 
 
 @pytest.mark.usefixtures("faulty_tools")
-async def test_a_hostile_observation_neither_ends_its_turn_nor_adds_a_tool() -> None:
+async def test_a_hostile_observation_cannot_end_its_turn_or_add_a_tool() -> None:
     run = await played(
         [CALL, CALL, CONCLUDE],
         [format_call("hostile", {}), computes("1+1")],
@@ -246,7 +246,7 @@ async def test_a_hostile_observation_neither_ends_its_turn_nor_adds_a_tool() -> 
     assert run.caller.requests[0].json_schema == run.caller.requests[1].json_schema
 
 
-async def test_what_comes_from_outside_is_in_the_user_message_where_engines_break_up_control_tokens(
+async def test_outside_text_stays_in_the_user_message_where_control_tokens_are_split(
 ) -> None:  # fmt: skip
     run = await played([CALL, CONCLUDE], [computes("1+1")])
     for host in (run.planner, run.caller, run.summarizer):
@@ -272,13 +272,11 @@ async def test_what_comes_from_outside_is_in_the_user_message_where_engines_brea
         ),
     ],
 )  # fmt: skip
-def test_an_observation_that_is_cut_says_how_much_of_it_there_is(
-    output: JsonObject, text: str
-) -> None:
+def test_a_truncated_observation_reports_its_full_length(output: JsonObject, text: str) -> None:
     assert observation_text(output, 16) == text
 
 
-async def test_the_same_call_with_the_same_observation_three_times_is_given_up() -> None:
+async def test_a_run_gives_up_after_three_identical_calls_and_observations() -> None:
     run = await played([CALL] * 3, [computes("1/0")] * 3)
     assert run.end[0] is Outcome.GAVE_UP
     assert run.end[1] is not None
@@ -286,25 +284,25 @@ async def test_the_same_call_with_the_same_observation_three_times_is_given_up()
     assert '"expression": "1/0"' in run.end[1]
 
 
-async def test_two_calls_in_turn_are_a_cycle_too() -> None:
+async def test_two_alternating_calls_are_a_cycle() -> None:
     run = await played([CALL] * 5, [computes(number) for number in ("1", "2") * 3])
     assert run.end[0] is Outcome.GAVE_UP
     assert len(calls_of(run.trajectory.steps)) == 5
 
 
-async def test_texts_that_are_no_calls_are_a_cycle_when_they_are_the_same() -> None:
+async def test_identical_texts_without_calls_are_a_cycle() -> None:
     assert (await played([CALL] * 2, ["What?"] * 2, max_repeats=2)).end[0] is Outcome.GAVE_UP
     second_run = await played([CALL, CALL, CONCLUDE], ["What?", "How?"], max_repeats=2)
     assert second_run.end == (Outcome.ANSWERED, "Done.")
 
 
-async def test_a_planner_that_wants_more_calls_than_the_limit_gives_up() -> None:
+async def test_a_planner_that_exceeds_the_call_limit_gives_up() -> None:
     run = await played([CALL] * 3, [computes("1"), computes("2")], max_calls=2)
     reason = "umi_planner: wants another call after 2, which is the limit"
     assert run.end == (Outcome.GAVE_UP, reason)
 
 
-async def test_the_largest_limit_of_calls_fits_into_the_turns_of_a_run() -> None:
+async def test_the_largest_call_limit_fits_the_turns_of_a_run() -> None:
     calls = [computes(str(number)) for number in range(10)]
     run = await played([CALL] * 10 + [CONCLUDE], calls, max_calls=10)
     assert run.end == (Outcome.ANSWERED, "Done.")
@@ -326,7 +324,7 @@ async def test_giving_up_has_a_reason(text: str, reason: str) -> None:
     assert explanation.startswith(reason)
 
 
-async def test_a_plan_that_was_cut_off_before_its_decision_says_so() -> None:
+async def test_a_plan_truncated_before_its_decision_is_reported_as_truncated() -> None:
     run = await played([says("I think that", finish="length")])
     assert str(run.end[1]).endswith("(the text was cut off at 512 tokens)")
 
@@ -338,12 +336,12 @@ async def test_a_plan_that_was_cut_off_before_its_decision_says_so() -> None:
         (says(" </s>"), "the summarizer wrote no answer"),
     ],
 )
-async def test_an_answer_that_is_cut_off_or_empty_is_none(reply: Reply, reason: str) -> None:
+async def test_a_truncated_or_empty_answer_does_not_count(reply: Reply, reason: str) -> None:
     run = await played([CONCLUDE], [], [reply])
     assert run.end == (Outcome.GAVE_UP, f"umi_summarizer: {reason}")
 
 
-async def test_a_request_that_fails_for_good_ends_the_run_with_its_reason() -> None:
+async def test_a_permanently_failed_request_ends_the_run_with_its_reason() -> None:
     run = await played([RequestFailed("context_overflow", "too long")])
     assert run.end == (Outcome.ERROR, "umi_planner: context_overflow: too long")
 
@@ -352,23 +350,23 @@ async def test_a_request_that_fails_for_good_ends_the_run_with_its_reason() -> N
     ("task", "wrong"),
     [
         (offering("calculat"), "there is no tool 'calculat'; did you mean 'calculate'"),
-        (Task(prompt="?", instance={"tools": "calculate"}), "under 'tools' a list"),
+        (Task(prompt="?", instance={"tools": "calculate"}), "names under 'tools'"),
         (Task(prompt="?", environment="api_worlds"), "not a recipe of an API world: world"),
     ],
 )
-def test_a_run_whose_tools_cannot_be_offered_is_not_let_in(task: Task, wrong: str) -> None:
+def test_a_run_whose_tools_cannot_be_offered_is_not_admitted(task: Task, wrong: str) -> None:
     run = a_run("umi").model_copy(update={"task": task})
     with pytest.raises(InvalidTask, match=wrong):
         workflows.get("umi").first(run)
 
 
-async def test_a_task_without_tools_gets_the_calculator_unless_it_is_turned_off() -> None:
+async def test_a_task_without_tools_gets_the_calculator_unless_disabled() -> None:
     run = await played([CALL, CONCLUDE], [computes("1+1")], calculator=False)
     assert run.observations() == ["error: there is no tool 'calculate'; the tools are: none"]
     assert run.caller.requests[0].json_schema is None
 
 
-def test_options_are_checked() -> None:
+def test_invalid_options_are_refused() -> None:
     with pytest.raises(InvalidOptions, match=r"max_calls.*less than or equal to 10"):
         workflows.get("umi").check_options({"max_calls": 11})
     with pytest.raises(InvalidOptions, match="known options: calculator, max_calls"):
@@ -395,7 +393,7 @@ async def test_a_team_that_follows_the_oracle_solves_the_instances_of_the_api_wo
         assert run.observations() == [step.observation for step in instance.oracle.steps]
 
 
-async def test_a_call_in_a_world_sees_what_earlier_calls_did_and_has_one_answer_only() -> None:
+async def test_a_call_in_a_world_sees_earlier_calls_effects_and_has_one_answer() -> None:
     instance = next(
         candidate for candidate in instances(Split.TRAIN, 81, 50)
         if candidate.oracle.answer is not None and len(candidate.oracle.calls) >= 2

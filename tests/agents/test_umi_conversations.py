@@ -27,7 +27,7 @@ async def ended(run: Run, summarizer: ScriptedHost, planner: ScriptedHost | None
     return await run_locally(run, {"umi_planner": concluding, "umi_summarizer": summarizer})
 
 
-async def test_the_conversation_is_the_begin_of_the_history() -> None:
+async def test_the_conversation_starts_the_history() -> None:
     planner = ScriptedHost([says("I know.\n Next: conclusion.")])
     summarizer = ScriptedHost([says("Sun.")])
     run = a_run("umi").model_copy(update={"task": TASK})
@@ -46,7 +46,7 @@ async def test_the_conversation_is_the_begin_of_the_history() -> None:
     assert summarizer.requests[0].messages[0].content.endswith("\n\nSpeak French.")
 
 
-async def test_an_answer_that_its_caller_wanted_short_may_be_cut_off() -> None:
+async def test_an_answer_under_the_caller_s_token_limit_may_be_truncated() -> None:
     cut = says("It is", finish="length")
     run = a_run("umi")
     assert (await ended(run, ScriptedHost([cut]))).outcome is Outcome.GAVE_UP

@@ -62,7 +62,7 @@ seeds = st.integers(0, 2**32)
 
 @given(seeds)
 @settings(max_examples=80)
-async def test_every_run_ends_within_its_limits_and_says_why(seed: int) -> None:
+async def test_every_run_ends_within_its_limits_with_a_reason(seed: int) -> None:
     trajectory, _ = await _run(seed)
     assert trajectory.outcome in (Outcome.ANSWERED, Outcome.GAVE_UP)
     assert bool(trajectory.answer) == (trajectory.outcome is Outcome.ANSWERED)
@@ -75,7 +75,7 @@ async def test_every_run_ends_within_its_limits_and_says_why(seed: int) -> None:
 
 @given(seeds)
 @settings(max_examples=80)
-async def test_no_tool_is_run_that_the_task_does_not_offer(seed: int) -> None:
+async def test_only_tools_that_the_task_offers_are_run(seed: int) -> None:
     _, models = await _run(seed)
     called = {name for _, host in models.hosts for name, _ in host.tool_calls}
     assert called <= {"calculate"}
@@ -83,7 +83,7 @@ async def test_no_tool_is_run_that_the_task_does_not_offer(seed: int) -> None:
 
 @given(seeds)
 @settings(max_examples=80)
-async def test_nobody_but_this_program_ends_a_turn_of_the_history(seed: int) -> None:
+async def test_only_the_program_itself_ends_a_turn_of_the_history(seed: int) -> None:
     _, models = await _run(seed)
     for handoff, host in models.hosts:
         for request in host.requests:

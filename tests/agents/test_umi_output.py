@@ -50,7 +50,7 @@ arguments: st.SearchStrategy[JsonObject] = st.dictionaries(st.text(max_size=8), 
         ("Frage: Überprüfen 🙂\nNext: caller.", "Frage: Überprüfen 🙂", "call"),
     ],
 )
-def test_a_plan_is_read_whatever_a_model_does_to_its_form(
+def test_a_plan_is_read_in_every_form_that_models_write(
     text: str, rationale: str, following: Next
 ) -> None:
     assert read_plan(text) == PlannerTurn(rationale, following)
@@ -68,9 +68,7 @@ def test_a_plan_is_read_whatever_a_model_does_to_its_form(
         ("x" * 5_000, "x" * 200),
     ],
 )
-def test_a_text_without_a_next_role_is_no_plan_and_says_what_stood_there(
-    text: str, reason: str
-) -> None:
+def test_a_text_without_a_next_role_is_refused_as_a_plan_and_quoted(text: str, reason: str) -> None:
     read = read_plan(text)
     assert isinstance(read, Unreadable)
     assert reason in read.reason
@@ -122,19 +120,19 @@ def test_a_call_is_read_in_either_form(text: str, name: str, given_arguments: Js
         ('{"Action": "weather", "Action Input": "Oslo"}', "`Action Input` must be a JSON object"),
     ],
 )
-def test_a_text_that_is_no_call_says_what_it_lacks(text: str, reason: str) -> None:
+def test_a_text_without_a_call_is_refused_with_its_missing_part(text: str, reason: str) -> None:
     read = read_action(text)
     assert isinstance(read, Unreadable)
     assert reason in read.reason
 
 
-def test_an_answer_is_the_text_without_its_tag_and_its_end() -> None:
+def test_an_answer_is_the_text_without_its_tags() -> None:
     assert read_answer("conclusion: It rains.</s>user: And now?") == "It rains."
     assert read_answer(" </s>") == ""
 
 
 @given(st.text(alphabet=st.characters(exclude_characters=":<"), max_size=80), decisions)
-def test_a_plan_that_is_written_is_read_again(rationale: str, following: Next) -> None:
+def test_a_written_plan_reads_back(rationale: str, following: Next) -> None:
     read = read_plan(format_plan(rationale, following))
     assert isinstance(read, PlannerTurn)
     assert read.next == following
@@ -142,15 +140,13 @@ def test_a_plan_that_is_written_is_read_again(rationale: str, following: Next) -
 
 
 @given(names, arguments, st.booleans())
-def test_a_call_that_is_written_is_read_again(
-    name: str, given_arguments: JsonObject, as_json: bool
-) -> None:
+def test_a_written_call_reads_back(name: str, given_arguments: JsonObject, as_json: bool) -> None:
     text = format_call(name, given_arguments, as_json=as_json)
     assert read_action(text) == Action(name, given_arguments)
 
 
 @given(st.text(alphabet='AactionInput: {}[]"\n</s>Nextcallergiveup.`*', max_size=80) | st.text())
-def test_no_text_whatever_makes_the_readers_fail(text: str) -> None:
+def test_no_text_crashes_the_readers(text: str) -> None:
     assert isinstance(read_plan(text), PlannerTurn | Unreadable)
     assert isinstance(read_action(text), Action | Unreadable)
 

@@ -55,7 +55,7 @@ async def played(
     return trajectory, host
 
 
-async def test_one_model_calls_reads_what_came_back_and_answers() -> None:
+async def test_one_model_calls_a_tool_reads_the_observation_and_answers() -> None:
     run, host = await played(
         [calling("First.", "12 * 7"), calling("Now.", "84 + 5"), answering("Known.", "It is 89.")]
     )
@@ -85,7 +85,7 @@ async def test_one_model_calls_reads_what_came_back_and_answers() -> None:
         ),
     ],
 )
-async def test_it_gives_up_with_the_reason(texts: list[str], reason: str) -> None:
+async def test_the_model_gives_up_with_a_reason(texts: list[str], reason: str) -> None:
     run, _ = await played(texts, max_calls=2 if "limit" in reason else 6)
     assert run.outcome is Outcome.GAVE_UP
     assert (run.reason or "").startswith(reason)
@@ -98,16 +98,14 @@ async def test_it_gives_up_with_the_reason(texts: list[str], reason: str) -> Non
         ("Action: calculate\nAction Input: {12}", "the arguments are not valid JSON"),
     ],
 )
-async def test_what_is_wrong_with_a_call_comes_back_as_its_observation(
-    text: str, message: str
-) -> None:
+async def test_the_error_of_a_call_is_returned_as_its_observation(text: str, message: str) -> None:
     run, host = await played([text, answering("", "4")])
     assert run.answer == "4"
     assert message in host.requests[1].last.content
     assert calls_of(run.steps) == ()
 
 
-async def test_a_call_that_was_cut_off_says_so() -> None:
+async def test_a_truncated_call_is_reported_as_truncated() -> None:
     cut = says("Action: calculate\nAction Input: {", finish="length")
     host = ScriptedHost([cut, says(answering("", "4"))])
     await run_locally(a_run("umi_single"), {"umi_single": host})
@@ -122,7 +120,7 @@ _JSON = st.dictionaries(_WORDS, st.one_of(st.integers(), _WORDS, st.lists(_WORDS
 
 
 @given(thought=_PLAIN, arguments=_JSON)
-def test_a_call_is_read_as_it_was_written(thought: str, arguments: dict[str, object]) -> None:
+def test_a_written_call_reads_back(thought: str, arguments: dict[str, object]) -> None:
     call = Action("weather", arguments)  # type: ignore[arg-type]
     step = read_step(step_text(thought, call_part(call)))
     assert isinstance(step, CallTurn)
@@ -131,7 +129,7 @@ def test_a_call_is_read_as_it_was_written(thought: str, arguments: dict[str, obj
 
 
 @given(thought=_PLAIN, answer=_PLAIN.filter(bool))
-def test_an_answer_is_read_as_it_was_written(thought: str, answer: str) -> None:
+def test_a_written_answer_reads_back(thought: str, answer: str) -> None:
     step = read_step(step_text(thought, conclusion_part(answer)))
     if not answer.strip("*_` "):
         assert isinstance(step, FinalTurn | Unreadable)
@@ -141,7 +139,7 @@ def test_an_answer_is_read_as_it_was_written(thought: str, answer: str) -> None:
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_read_or_said_to_be_unreadable(text: str) -> None:
+def test_any_text_is_read_or_reported_as_unreadable(text: str) -> None:
     assert isinstance(read_step(text), CallTurn | FinalTurn | Unreadable)
 
 
@@ -160,7 +158,7 @@ def rows(instance: Instance, name: SetName) -> list[tuple[str, str]]:
     return [(entry.input, entry.target_text) for entry in examples]
 
 
-async def test_a_run_meets_the_very_texts_that_the_backbone_is_trained_on() -> None:
+async def test_a_run_sends_exactly_the_texts_of_the_backbone_s_training() -> None:
     instance = an_instance()
     expected = rows(instance, "global_steps")
     run, host = await played([target for _, target in expected], instance.task, calculator=False)
@@ -187,7 +185,7 @@ def given_step(instance: Instance, number: int) -> Task:
     )
 
 
-async def test_a_given_step_is_asked_with_the_texts_of_training_and_ends_after_one_step() -> None:
+async def test_a_given_step_uses_the_training_texts_and_ends_after_one_step() -> None:
     instance = an_instance()
     text, target = rows(instance, "global_steps")[1]
     run, host = await played([target], given_step(instance, 1), calculator=False)
@@ -196,7 +194,7 @@ async def test_a_given_step_is_asked_with_the_texts_of_training_and_ends_after_o
     assert [name for name, _ in host.tool_calls] == ["noted_call"]
 
 
-async def test_the_team_takes_a_given_step_with_the_planners_own_thought() -> None:
+async def test_the_team_plays_a_given_step_with_the_planner_s_own_thought() -> None:
     instance = an_instance()
     (plan_input, plan), (call_input, call) = (
         rows(instance, name)[1] for name in ("planner", "caller")
@@ -213,13 +211,13 @@ async def test_the_team_takes_a_given_step_with_the_planners_own_thought() -> No
     assert trajectory.outcome is Outcome.ANSWERED
 
 
-async def test_a_noted_call_is_not_carried_out() -> None:
+async def test_a_noted_call_is_not_executed() -> None:
     assert await tools.get("noted_call").call({"name": "pay", "arguments": {"sum": 5}}) == {
         "result": ""
     }
 
 
-def test_a_task_that_is_no_given_step_is_refused() -> None:
+def test_a_task_that_is_not_a_given_step_is_refused() -> None:
     run = a_run("umi_single")
     task = Task(environment=tool_step.ENVIRONMENT, instance={"tools": [{"name": 1}]}, prompt="?")
     with pytest.raises(InvalidTask, match=r"not a given step: tools\.0\.name"):

@@ -70,7 +70,7 @@ def evidence(*texts: str, expected: ExpectedType = "integer") -> Evidence:
         "16 / 4 = 4 remainder 0",
     ],
 )
-def test_a_true_equation_is_found_and_holds(text: str) -> None:
+def test_a_true_equation_is_found_and_accepted(text: str) -> None:
     matches = equations(text)
     assert matches, text
     assert all(equation.holds for equation in matches), [str(match) for match in matches]
@@ -95,7 +95,7 @@ def test_a_true_equation_is_found_and_holds(text: str) -> None:
         ("3 * 4 = 13 apples", "3 * 4 = 13 is wrong: the left side is 12"),
     ],
 )
-def test_a_false_equation_is_named_with_the_true_value(text: str, reason: str) -> None:
+def test_a_false_equation_is_reported_with_the_true_value(text: str, reason: str) -> None:
     assert first_wrong(text) == reason
 
 
@@ -141,7 +141,7 @@ def test_a_false_equation_is_named_with_the_true_value(text: str, reason: str) -
         "1 + = 2",
     ],
 )
-def test_what_cannot_be_read_for_certain_is_no_equation(text: str) -> None:
+def test_ambiguous_text_is_not_an_equation(text: str) -> None:
     assert equations(text) == []
 
 
@@ -210,13 +210,13 @@ def test_hostile_working_is_searched_in_bounded_time(text: str) -> None:
         ("42", "integer", None),
     ],
 )
-def test_an_answer_has_the_type_that_was_asked_for(
+def test_an_answer_must_have_the_requested_type(
     text: str, expected: ExpectedType, answer: str | None
 ) -> None:
     assert boxed_answer(text, expected) == answer
 
 
-async def test_a_checked_answer_climbs_every_rung() -> None:
+async def test_a_good_answer_passes_every_rung() -> None:
     verification = await check_rungs(evidence(r"3 * 4 = 12, so \boxed{12}"), ScriptedHost([]))
     assert verification.passed
     assert verification.answer == "12"
@@ -231,7 +231,7 @@ async def test_an_answer_without_a_box_fails_the_first_rung() -> None:
     assert verification.reason == r"schema: there is no \boxed{…}, expected: integer"
 
 
-async def test_working_before_a_tool_call_is_checked_too() -> None:
+async def test_working_before_a_tool_call_is_also_checked() -> None:
     verification = await check_rungs(
         evidence("First 2 + 2 = 5.", r"Thus \boxed{5}"), ScriptedHost([])
     )
@@ -245,7 +245,7 @@ async def test_a_call_that_is_never_closed_hides_only_its_own_turn() -> None:
     assert verification.reason == "arithmetic: 2 + 2 = 5 is wrong: the left side is 4"
 
 
-async def test_a_later_rung_can_be_added_and_may_ask_its_host() -> None:
+async def test_a_custom_rung_can_be_added_and_may_ask_its_host() -> None:
     class AskAgain:
         name = "agreement"
 

@@ -31,7 +31,7 @@ from loopline.agents.workflow_runner import run_locally
 from tests.agents.conversations import ScriptedHost, a_run, says
 
 
-def test_a_record_keeps_the_fields_of_a_later_version_when_it_is_written_again() -> None:
+def test_a_rewritten_record_keeps_the_fields_of_a_later_version() -> None:
     text = a_run("solo").model_copy(update={"budget": Budget()}).model_dump_json()
     later = text[:-1] + ',"later":{"a":[1]}}'
     later = later.replace('"seconds":600.0', '"seconds":600.0,"calls":7')
@@ -48,7 +48,7 @@ def test_a_record_keeps_the_fields_of_a_later_version_when_it_is_written_again()
         ({"deadline": "soon"}, "does not fit this version, which reads up to 1: deadline"),
     ],
 )
-def test_a_record_that_can_not_be_read_names_the_versions(
+def test_the_error_for_an_unreadable_record_names_the_versions(
     change: dict[str, Any], says_so: str
 ) -> None:
     text = a_run("solo").model_copy(update=change).model_dump_json(warnings=False)
@@ -56,7 +56,7 @@ def test_a_record_that_can_not_be_read_names_the_versions(
         read_run(text)
 
 
-def test_a_step_that_is_none_names_what_is_missing() -> None:
+def test_the_error_for_an_invalid_step_names_the_missing_field() -> None:
     with pytest.raises(VersionMismatch, match=r"a step of version 1 .* turn: Field required"):
         read_steps([b'{"run_id": "r"}'])
 
@@ -74,13 +74,13 @@ class Errand(Payload):
     place: str = ""
 
 
-def test_a_journal_of_an_earlier_version_is_lifted() -> None:
+def test_a_journal_of_an_earlier_version_is_upgraded() -> None:
     assert parse_payload({"type": "errand", "errand": "bread"}) == Errand(what="bread")
     second: JsonObject = {"type": "errand", "type_version": 2, "readable_from": 2, "what": "milk"}
     assert parse_payload(second) == Errand(what="milk")
 
 
-def test_a_payload_of_a_later_version_is_read_where_it_allows_it_and_written_as_it_was() -> None:
+def test_a_compatible_payload_of_a_later_version_is_read_and_written_unchanged() -> None:
     data = SubtaskPayload(problem="p", expected_type="number", asked_turn=0).as_json()
     later = {**data, "type_version": 4, "readable_from": 1, "hint": "h"}
     payload = parse_payload(later)
@@ -90,7 +90,7 @@ def test_a_payload_of_a_later_version_is_read_where_it_allows_it_and_written_as_
         parse_payload({**later, "readable_from": 2})
 
 
-def test_a_payload_says_its_version_once_there_is_a_second() -> None:
+def test_a_payload_states_its_version_from_the_second_version_on() -> None:
     assert (
         "type_version"
         not in SubtaskPayload(problem="p", expected_type="number", asked_turn=0).as_json()
@@ -104,7 +104,7 @@ def began_with(**role_versions: int) -> Run:
     return a_run("solo").model_copy(update={"role_versions": role_versions})
 
 
-def test_a_run_may_be_played_by_the_role_versions_that_it_began_with() -> None:
+def test_a_run_plays_with_the_role_versions_that_it_started_with() -> None:
     version, role_versions = versions_of("solo")
     run = began_with(**role_versions).model_copy(update={"workflow_version": version})
     require_versions(run, "solo")
@@ -112,14 +112,14 @@ def test_a_run_may_be_played_by_the_role_versions_that_it_began_with() -> None:
     assert changed_versions(run) == {}
 
 
-def test_a_run_that_began_with_another_version_of_a_role_is_not_played() -> None:
+def test_a_run_that_started_with_another_role_version_is_not_played() -> None:
     run = began_with(solo=7)
-    with pytest.raises(VersionMismatch, match="began with version 7 of the role 'solo', this proc"):
+    with pytest.raises(VersionMismatch, match="began with version 7 of the role 'solo', but this"):
         require_versions(run, "solo")
     assert changed_versions(run) == {"role solo": (7, roles.get("solo").version)}
 
 
-def test_a_role_that_declares_that_it_goes_on_with_a_version_plays_its_runs(
+def test_a_role_plays_runs_of_a_version_that_it_declares_compatible(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(type(roles.get("solo")), "continues", (7,), raising=False)
@@ -128,13 +128,13 @@ def test_a_role_that_declares_that_it_goes_on_with_a_version_plays_its_runs(
         require_versions(began_with(solo=6), "solo")
 
 
-def test_a_run_of_a_workflow_that_is_not_known_here_is_left_to_others() -> None:
+def test_a_run_of_an_unknown_workflow_is_left_to_other_workers() -> None:
     run = a_run("solo").model_copy(update={"workflow": "later"})
     with pytest.raises(VersionMismatch, match="there is no workflow 'later'"):
         require_versions(run, "solo")
 
 
-async def test_a_replay_compares_what_both_versions_know() -> None:
+async def test_a_replay_compares_only_fields_that_both_versions_have() -> None:
     ended = await run_locally(a_run("solo"), {"solo": ScriptedHost([says(r"\boxed{4}")])})
     steps = tuple(
         Step.model_validate(
@@ -150,7 +150,7 @@ async def test_a_replay_compares_what_both_versions_know() -> None:
     assert result.divergences == ()
 
 
-def test_what_users_write_is_still_held_to_the_known_fields() -> None:
+def test_user_written_input_may_contain_only_known_fields() -> None:
     from loopline.runtime.gateway.runs_request import CreateRun
 
     with pytest.raises(ValidationError, match="secnods"):

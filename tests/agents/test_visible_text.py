@@ -47,7 +47,7 @@ def _whole(text: str, opened: bool, offered: tuple[str, ...]) -> tuple[str, str]
 
 @given(_TEXTS, st.booleans(), _OFFERS, st.lists(st.integers(1, 20), max_size=20))
 @example("x</think>y", False, (), [])
-def test_all_pieces_together_are_what_readers_of_the_whole_text_give(
+def test_all_pieces_together_equal_the_visible_part_of_the_whole_text(
     text: str, opened: bool, offered: tuple[str, ...], sizes: list[int]
 ) -> None:
     visible = VisibleText(opened, offered)
@@ -68,7 +68,7 @@ def test_all_pieces_together_are_what_readers_of_the_whole_text_give(
 
 @given(_TEXTS, st.booleans(), _OFFERS)
 @example("0²", False, OFFERED)
-def test_what_is_shown_depends_on_the_text_and_not_on_how_it_was_cut(
+def test_the_visible_text_does_not_depend_on_how_the_text_was_split(
     text: str, opened: bool, offered: tuple[str, ...]
 ) -> None:
     visible = VisibleText(opened, offered)
@@ -84,7 +84,7 @@ _WORDS = st.text("ab c.\n", max_size=12)
 
 
 @given(_WORDS, _WORDS.filter(str.strip), st.booleans(), st.sampled_from(["<think>", "[THINK]"]))
-def test_what_a_thinking_model_writes_is_never_corrected_and_shown_to_its_last_word(
+def test_a_thinking_model_s_text_is_shown_completely_and_never_corrected(
     thought: str, answer: str, opened: bool, opening: str
 ) -> None:
     end = opening.replace("<", "</").replace("[", "[/")
@@ -123,26 +123,24 @@ def test_what_a_thinking_model_writes_is_never_corrected_and_shown_to_its_last_w
         (CALL, "", ""),
     ],
 )  # fmt: skip
-def test_only_what_may_yet_be_something_else_is_held_back(
-    text: str, content: str, reasoning: str
-) -> None:
+def test_only_ambiguous_text_is_held_back(text: str, content: str, reasoning: str) -> None:
     pieces = VisibleText(offered=OFFERED).feed(text)
     assert (_shown(pieces, "content"), _shown(pieces, "reasoning")) == (content, reasoning)
 
 
-def test_json_is_shown_as_it_comes_where_no_tool_is_on_offer() -> None:
+def test_json_is_streamed_where_no_tool_is_offered() -> None:
     pieces = VisibleText().feed('{"answer": [1, "a')
     assert _shown(pieces, "content") == '{"answer": [1, "a'
 
 
-def test_an_answer_behind_a_thought_that_was_shown_as_one_follows_behind_a_blank_line() -> None:
+def test_an_answer_follows_a_shown_thought_after_a_blank_line() -> None:
     visible = VisibleText()
     pieces = [*visible.feed("Is it 90? No.\n</think>\n\n96"), *visible.finish()]
     assert _shown(pieces, "content") == "Is it 90? No.\n\n96"
     assert visible.corrected
 
 
-def test_a_text_that_has_ended_takes_no_more() -> None:
+def test_a_finished_text_accepts_no_more_pieces() -> None:
     visible = VisibleText()
     visible.finish()
     with pytest.raises(ValueError, match="has ended"):
@@ -157,7 +155,7 @@ def test_a_text_that_has_ended_takes_no_more() -> None:
      "<function=a>", ">>>now\n", ">>>no\n", '{"a":', '["', "functools", "here is my ", "x"],
 )  # fmt: skip
 @pytest.mark.parametrize("size", [1, 1_000])
-def test_a_hostile_text_takes_time_by_its_length(piece: str, size: int) -> None:
+def test_hostile_text_is_read_in_linear_time(piece: str, size: int) -> None:
     """By its square it would be minutes."""
     text = piece * (20_000 // len(piece))
     started = time.process_time()

@@ -82,14 +82,14 @@ def hosts(_: Handoff) -> Host:
     return NoHost()  # pyright: ignore[reportReturnType]
 
 
-async def test_a_signal_is_what_the_next_step_reads(run: Run) -> None:
+async def test_the_next_step_reads_the_signal(run: Run) -> None:
     trajectory = await run_locally(run, hosts, signals={"paid": {"euros": 5}})
     assert trajectory.answer == "signalled"
     assert trajectory.steps[1].decision.data["value"] == {"euros": 5}
     assert (await replay(trajectory)).reproduced
 
 
-async def test_without_a_signal_the_time_is_over_each_time(run: Run) -> None:
+async def test_each_wait_without_a_signal_expires(run: Run) -> None:
     trajectory = await run_locally(run, hosts)
     assert [step.decision.data.get("kind") for step in trajectory.steps] == [
         None,
@@ -110,7 +110,7 @@ async def test_a_journal_leads_to_its_open_wait(run: Run) -> None:
     assert len(frontier.waiting) == 1
 
 
-async def test_a_fork_behind_a_wait_keeps_what_ended_it(run: Run) -> None:
+async def test_a_fork_after_a_wait_keeps_the_event_that_ended_it(run: Run) -> None:
     trajectory = await run_locally(run, hosts, signals={"paid": 1})
     forked = fork(trajectory, 1, run_id=RUN_ID.replace("01a2", "01a3"), created=2.0)
     [handoff] = forked.handoffs
@@ -119,7 +119,7 @@ async def test_a_fork_behind_a_wait_keeps_what_ended_it(run: Run) -> None:
     assert handoff.payload.woken.value == 1
 
 
-async def test_a_run_that_never_came_behind_its_wait_is_not_forked_there(run: Run) -> None:
+async def test_a_run_that_never_passed_its_wait_cannot_be_forked_after_it(run: Run) -> None:
     trajectory = await run_locally(run, hosts)
     stopped = trajectory.model_copy(
         update={"steps": trajectory.steps[:1], "outcome": Outcome.CANCELLED}

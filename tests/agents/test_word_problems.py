@@ -53,14 +53,14 @@ def numbers_said(prompt: str) -> set[int]:
 
 @pytest.mark.timeout(TIMEOUT)
 @pytest.mark.parametrize("split", Split)
-def test_who_reads_only_the_text_comes_to_the_same_answer_and_to_no_other(split: Split) -> None:
+def test_reading_only_the_text_gives_the_same_unique_answer(split: Split) -> None:
     for problem in generate(split, INSTANCES, 7):
         stories = list(readings(problem.prompt))
         assert {str(story.quantity) for story in stories} == {problem.answer}, problem.prompt
         assert problem.structure in {"+".join(story.schemes) for story in stories}
 
 
-def test_the_reader_of_texts_knows_what_every_scheme_means() -> None:
+def test_the_text_reader_understands_every_scheme() -> None:
     assert set(MEANINGS) == set(SCHEME_BY_NAME)
 
 
@@ -75,7 +75,7 @@ def test_the_reader_of_texts_knows_what_every_scheme_means() -> None:
         ("", []),
     ],
 )
-def test_the_reader_of_texts_understands_what_is_said_of_one_person_and_nothing_else(
+def test_the_text_reader_understands_only_facts_about_one_person(
     text: str, quantities: list[int]
 ) -> None:
     assert [story.quantity for story in readings(text)] == quantities
@@ -92,7 +92,7 @@ def test_every_equation_agrees_with_an_independent_evaluation(problem: WordProbl
 
 @given(problems)
 @settings(max_examples=300, deadline=None)
-def test_every_number_used_is_in_the_question_or_was_computed_before(problem: WordProblem) -> None:
+def test_every_used_number_is_in_the_question_or_was_computed_earlier(problem: WordProblem) -> None:
     numbers = numbers_said(problem.prompt) | CONSTANTS
     for part in problem.sub_tasks:
         for equation in part.equations:
@@ -112,7 +112,7 @@ def test_a_sub_task_states_every_number_that_its_equations_need(problem: WordPro
 
 @given(problems)
 @settings(max_examples=300, deadline=None)
-def test_answers_are_positive_whole_numbers_of_a_sensible_size(problem: WordProblem) -> None:
+def test_answers_are_reasonably_sized_positive_integers(problem: WordProblem) -> None:
     assert 1 <= int(problem.answer) <= MAX_RESULT
     assert all(1 <= part.answer <= MAX_RESULT for part in problem.sub_tasks)
     assert 1 <= problem.steps <= 4
@@ -131,7 +131,7 @@ def test_texts_are_complete_sentences_without_open_slots(problem: WordProblem) -
 
 @given(problems)
 @settings(max_examples=300, deadline=None)
-def test_a_problem_keeps_the_rules_of_its_split(problem: WordProblem) -> None:
+def test_a_problem_follows_the_rules_of_its_split(problem: WordProblem) -> None:
     schemes = [SCHEME_BY_NAME[name] for name in problem.structure.split("+")]
     wordings = [WORDING_BY_ID[name] for name in problem.wording.split("+")]
     unseen_scheme = any(scheme.held_out for scheme in schemes)
@@ -156,12 +156,12 @@ def test_no_held_out_combination_occurs_in_training() -> None:
     assert len(held_out) > 300
 
 
-def test_the_same_seed_gives_the_same_problems_and_another_seed_others() -> None:
+def test_the_same_seed_gives_the_same_problems_and_another_seed_different_ones() -> None:
     assert generate("new_numbers", 20, 3) == generate("new_numbers", 20, 3)
     assert generate("new_numbers", 20, 3) != generate("new_numbers", 20, 4)
 
 
-def test_a_longer_sample_begins_with_the_shorter_one() -> None:
+def test_a_longer_sample_extends_a_shorter_one() -> None:
     assert generate("train", 30, 8)[:10] == generate("train", 10, 8)
 
 
@@ -175,13 +175,13 @@ def test_the_grammar_is_broad() -> None:
     assert len({p.structure for p in generate("train", 2000, 2)}) >= 500
 
 
-def test_independent_parts_stand_in_one_stage_and_dependent_ones_in_order() -> None:
+def test_independent_parts_share_a_stage_and_dependent_ones_are_ordered() -> None:
     stages = {link.scheme: link.stages for p in generate("train", 3000, 6) for link in p.links}
     assert stages["cost.two_sorts"] == ((0, 1), (2,))
     assert stages["things.two_days_more"] == ((0,), (1,))
 
 
-def test_an_unknown_split_is_refused_with_the_names_that_there_are() -> None:
+def test_an_unknown_split_is_refused_with_the_known_names() -> None:
     with pytest.raises(ValueError, match=r"no split .test.; .*new_numbers"):
         generate("test", 1, 1)
 
@@ -191,14 +191,14 @@ def test_a_negative_number_of_problems_is_refused() -> None:
         generate("train", -1, 1)
 
 
-def test_no_held_out_wording_is_also_a_wording_of_training() -> None:
+def test_no_held_out_wording_is_a_training_wording() -> None:
     wordings = [wording for scheme in schemes() for wording in scheme.wordings]
     assert not {w.text for w in wordings if w.held_out} & {
         w.text for w in wordings if not w.held_out
     }
 
 
-def test_a_selection_tells_only_what_is_wanted_and_everything_is_told_as_without_one() -> None:
+def test_a_selection_keeps_only_wanted_problems_and_an_empty_one_keeps_all() -> None:
     def first(wording: Wording) -> bool:
         return wording.id.endswith(("/0", "/1"))
 

@@ -26,7 +26,7 @@ from loopline.bench.output import Manifest
 from loopline.bench.runner import Ending
 from loopline.bench.session import conduct
 from loopline.bus import BusSettings, Limits
-from loopline.bus.budgets import counts, limits_set
+from loopline.bus.budgets import counts, limited_scopes
 from loopline.runtime.client.client import Client
 from loopline.runtime.client.run_client import RunClient
 from loopline.testing import running_workers
@@ -74,16 +74,16 @@ async def test_what_the_bus_has_not_counted_is_taken_off_the_limit(settings: Bus
     booked = [entry("a", Usage(prompt=300, completion=0, source="provider"))]
     async with Client.connect(settings, writes=True) as client:
         await hold(client, wanted, booked, [])
-        (state,) = await limits_set(client.bus)
+        (state,) = await limited_scopes(client.bus)
         assert (state.scope, state.limits) == (scope_of(wanted), Limits(700, 999_993, 0))
         key = client.bus.keys.shard(0).spent(scope_of(wanted), "all")
         await client.bus.redis.hset(key, mapping={"tokens": 400, "micro": 7})  # pyright: ignore
         await client.bus.redis.pexpire(key, 60_000)
         await hold(client, wanted, booked, [])
-        (state,) = await limits_set(client.bus)
+        (state,) = await limited_scopes(client.bus)
         assert state.limits == limits_of(wanted), "the bus has counted all of it, and more"
         await lift(client, wanted)
-        assert await limits_set(client.bus) == []
+        assert await limited_scopes(client.bus) == []
 
 
 async def test_a_client_without_a_bus_is_refused_rather_than_unlimited() -> None:
@@ -133,7 +133,7 @@ async def test_a_benchmark_stops_at_its_tokens_and_goes_on_with_more(
         assert ended.ending is Ending.COMPLETE
         async with Client.connect(settings, writes=True) as client:
             spent, reserved = await counts(client.bus, scope_of(wanted))
-            assert await limits_set(client.bus) == []
+            assert await limited_scopes(client.bus) == []
     assert len(directory.stored().results) == 6
     booked = spent_of(read_ledger(directory.ledger_path), [])
     assert (spent.tokens, reserved.tokens) == (booked.tokens, 0)

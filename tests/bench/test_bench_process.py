@@ -112,7 +112,7 @@ def test_a_model_that_is_not_there_is_one_line(command: str) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        TrainingError("m: a model of type 'mamba' cannot be exported"),
+        TrainingError("m: models of type 'mamba' cannot be exported"),
         EngineError("the model 'm' cannot be loaded: it is a file", kind="bad_request"),
     ],
 )

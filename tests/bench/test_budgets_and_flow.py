@@ -62,5 +62,5 @@ async def test_a_tenant_beside_a_large_one_has_its_turns(
 ) -> None:
     settings: BusSettings = quick_settings(own_server.url, max_unrecorded=100_000)
     result = await tenants.play(settings, tmp_path, runs=300, samples=8, say=lambda text: None)
-    assert len(result.alone) == len(result.beside) == 8
+    assert len(result.alone) == len(result.together) == 8
     assert result.waiting > 0

@@ -66,7 +66,7 @@ def test_a_checkpoint_of_other_options_is_refused_by_name(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match="--seed 1, not 5"):
         read_totals(path, BEGUN, 5)
     path.write_text("{")
-    with pytest.raises(UsageError, match="remove it to begin again"):
+    with pytest.raises(UsageError, match="remove it to start again"):
         read_totals(path, BEGUN, None)
 
 

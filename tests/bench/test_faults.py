@@ -43,4 +43,4 @@ def test_a_hundred_and_fifty_runs_survive_an_attack_of_many_kinds() -> None:
 def test_an_attack_that_nobody_knows_is_refused_with_those_that_there_are() -> None:
     process = bench("faults", "--runs", "1", "--attacks", "kill,flood")
     assert process.returncode == 2
-    assert "--attacks 'flood': there is kill, stop, redis, reset" in process.stderr
+    assert "--attacks 'flood': choose from kill, stop, redis, reset" in process.stderr

@@ -295,7 +295,7 @@ def test_a_trajectory_that_is_stored_twice_or_not_at_all_is_found(evidence: Evid
     evidence.stored.append(evidence.stored[0])
     del evidence.stored[1]
     violations = {v.message for v in check(evidence) if v.rule == "stored once"}
-    assert violations == {"stands 2 times in the store", "stands 0 times in the store"}
+    assert violations == {"is stored 2 times", "is stored 0 times"}
 
 
 def test_a_stored_trajectory_that_is_not_the_journal_is_found(evidence: Evidence) -> None:

@@ -102,10 +102,10 @@ def test_a_checkpoint_holds_all_that_was_counted(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_seed_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "fuzz.json"
     write_record(path, Checkpoint.of(7, Counts()))
-    with pytest.raises(UsageError, match="is of --seed 7"):
+    with pytest.raises(UsageError, match="has --seed 7"):
         read_checkpoint(path, 8)
     path.write_text("{")
-    with pytest.raises(UsageError, match="remove it to begin again"):
+    with pytest.raises(UsageError, match="remove it to start again"):
         read_checkpoint(path, 7)
 
 

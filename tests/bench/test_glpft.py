@@ -174,7 +174,7 @@ def test_another_setting_of_the_same_folder_is_refused_with_what_differs(tmp_pat
     with pytest.raises(OutputError, match=r"schedules \(\w{64} → of other learning rates\)"):
         a_grid(tmp_path / "out", common=rated).claim()
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(OutputError, match="holds something else"):
+    with pytest.raises(OutputError, match="already contains other files"):
         a_grid(tmp_path).claim()
 
 

@@ -63,7 +63,7 @@ def test_a_folder_of_other_settings_is_not_touched(tmp_path: Path) -> None:
         measure(mine, as_json=False)
     (tmp_path / "out/settings.json").unlink()
     (tmp_path / "out/notes").write_text("mine")
-    with pytest.raises(BenchError, match="holds something else"):
+    with pytest.raises(BenchError, match="already contains other files"):
         measure(mine, as_json=False)
 
 

@@ -237,7 +237,7 @@ def test_adapters_are_kept_though_the_loop_forgets_them(tmp_path: Path) -> None:
     published(output, 1, "one")
     adapters.take(output)
     assert [(adapters.of(at) / "shared/weights").read_text() for at in (0, 1)] == ["none", "one"]
-    with pytest.raises(BenchError, match="what round 2 published was gone before it was copied"):
+    with pytest.raises(BenchError, match="adapters of round 2 were gone before they were copied"):
         adapters.of(2)
 
 

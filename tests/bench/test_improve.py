@@ -179,5 +179,5 @@ def test_a_stream_that_is_killed_goes_on_and_loses_no_question(tmp_path: Path) -
     assert result.rounds
     assert result.poisoned is not None
     assert play(folder, TINY, lambda text: None) == result
-    with pytest.raises(TrainingError, match="begun with other settings"):
+    with pytest.raises(TrainingError, match="started with other settings"):
         play(folder, TINY.model_copy(update={"accuracy": 0.5}), lambda text: None)

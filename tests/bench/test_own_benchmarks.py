@@ -339,7 +339,7 @@ def test_a_package_brings_a_whole_benchmark_by_entry_point_or_by_object(tmp_path
     assert ran.returncode == 0, ran.stderr
     result = json.loads(ran.stdout)
     assert {"adding", "gsm8k", "puzzles"} <= set(result["names"])
-    assert "gives a benchmark called 'adding'" in result["refused"]
+    assert "provides a benchmark called 'adding'" in result["refused"]
     for target in ("adding", "adding_up:ADDING"):
         assert result[target] == {"title": "Adding up", "right": {"llm": 2}, "changes": []}
 

@@ -88,7 +88,7 @@ def test_a_violation_is_an_exit_code_and_stands_with_its_history(
 @pytest.mark.parametrize(
     ("error", "code", "ending"),
     [
-        (KeyboardInterrupt(), 130, "what was measured so far stands above"),
+        (KeyboardInterrupt(), 130, "the measurements so far are above"),
         (BenchError("no"), 1, ""),
     ],
 )

@@ -86,7 +86,7 @@ def test_costs_of_the_file_go_before_prices(tmp_path: Path) -> None:
         ({"small": {"text": 4, "right": True}}, "small.text: Input should be a valid string"),
         ({"big": None}, "big: Input should be a valid dictionary"),
         ({"question": ""}, "question: String should have at least 1 character"),
-        ({"id": "q1"}, "the id 'q1' stands in line 2 too"),
+        ({"id": "q1"}, "line 2 has the same id 'q1'"),
         ({"id": None}, "id."),
         ({"small": {"text": "4", "right": True, "logprobs": [0.5]}}, "at most 0"),
         ({"small": {"text": "4", "right": True, "cost": -1}}, "small.cost"),

@@ -130,7 +130,7 @@ def test_questions_that_are_asked_several_times_are_named(tmp_path: Path) -> Non
     twice = [*rows, *({**row, "id": f"again {row['id']}"} for row in rows[:7])]
     line = route(write_rows(tmp_path / "twice.jsonl", twice))
     assert line["questions"] == 67
-    assert "lines whose question another line has, too: 7" in line["source"]
+    assert "lines that share their question with another line: 7" in line["source"]
 
 
 def test_an_id_with_two_different_answers_is_refused(tmp_path: Path) -> None:
@@ -138,4 +138,4 @@ def test_an_id_with_two_different_answers_is_refused(tmp_path: Path) -> None:
     rows[5] = {**rows[5], "id": rows[4]["id"]}
     process = bench("route", "--labelled", str(write_rows(tmp_path / "ids.jsonl", rows)))
     assert process.returncode != 0
-    assert "ids.jsonl:6: the id 'q4' stands in line 5 too, with other answers" in process.stderr
+    assert "ids.jsonl:6: line 5 has the same id 'q4', with other answers" in process.stderr

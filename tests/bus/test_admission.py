@@ -30,14 +30,14 @@ def admission(run_id: str, *, text: str = "", deadline: float | None = None) -> 
     )
 
 
-async def test_a_run_admitted_twice_is_let_in_once(bus: Bus) -> None:
+async def test_admitting_a_run_twice_starts_it_once(bus: Bus) -> None:
     run_id = new_run_id()
     answers = await asyncio.gather(*(bus.admit(admission(run_id)) for _ in range(20)))
     assert sorted(answers) == [False] * 19 + [True]
     assert await bus.queue_lengths(["planner"]) == {"planner": 1}
 
 
-async def test_a_run_that_has_ended_is_not_begun_again_by_a_late_repetition(bus: Bus) -> None:
+async def test_a_late_repeated_admission_does_not_restart_an_ended_run(bus: Bus) -> None:
     async with serving(bus, ["planner"], finishing):
         run_id = await admit(bus)
         await ended(bus, run_id)
@@ -56,7 +56,7 @@ async def test_runs_over_the_limit_are_refused_until_one_ends(settings: BusSetti
         assert len(await bus.active_runs()) == 3
 
 
-async def test_a_crowd_that_asks_at_once_never_passes_the_limit_together(
+async def test_concurrent_admissions_never_exceed_the_limit(
     settings: BusSettings,
 ) -> None:
     async with Bus(settings.model_copy(update={"max_runs": 5})) as bus:
@@ -66,7 +66,9 @@ async def test_a_crowd_that_asks_at_once_never_passes_the_limit_together(
         assert await bus.queue_lengths(["planner"]) == {"planner": 5}
 
 
-async def test_runs_are_refused_while_the_recorder_is_far_behind(settings: BusSettings) -> None:
+async def test_admission_refuses_runs_while_the_recorder_is_far_behind(
+    settings: BusSettings,
+) -> None:
     async with Bus(settings.model_copy(update={"max_unrecorded": 2})) as bus:
         for _ in range(2):
             assert await bus.cancel(await admit(bus))
@@ -74,7 +76,9 @@ async def test_runs_are_refused_while_the_recorder_is_far_behind(settings: BusSe
             await admit(bus)
 
 
-async def test_a_question_over_the_size_limit_is_refused_and_nothing_is_accepted(bus: Bus) -> None:
+async def test_a_question_over_the_size_limit_is_refused_and_leaves_nothing_behind(
+    bus: Bus,
+) -> None:
     run_id = new_run_id()
     with pytest.raises(MessageTooLarge, match="max_message_bytes"):
         await bus.admit(admission(run_id, text="x" * 10_000_000))
@@ -87,7 +91,7 @@ async def test_a_deadline_more_than_a_day_away_is_refused(bus: Bus) -> None:
         await bus.admit(admission(new_run_id(), deadline=time.time() + 100_000))
 
 
-async def test_a_deadline_so_long_past_that_nobody_could_end_the_run_is_refused(bus: Bus) -> None:
+async def test_a_deadline_too_far_in_the_past_to_end_the_run_is_refused(bus: Bus) -> None:
     with pytest.raises(DeadlineExceeded, match="long past"):
         await bus.admit(admission(new_run_id(), deadline=1.0))
     assert await bus.active_runs() == []
@@ -103,7 +107,7 @@ async def test_a_run_admitted_after_its_deadline_still_ends_with_a_trajectory(bu
     assert trajectory[b"outcome"] == b"deadline"
 
 
-async def test_the_one_who_admitted_is_told_when_the_run_ends(bus: Bus) -> None:
+async def test_the_admitting_client_is_notified_when_the_run_ends(bus: Bus) -> None:
     async with Inbox(bus) as inbox, serving(bus, ["planner"], finishing):
         run_id = new_run_id()
         shard = bus.keys.shard_of(run_id)

@@ -29,7 +29,7 @@ def other(settings: BusSettings, **named: object) -> BusSettings:
     )
 
 
-async def test_a_process_that_names_nothing_takes_what_the_first_had(bus: Bus) -> None:
+async def test_a_process_without_explicit_settings_adopts_those_of_the_first(bus: Bus) -> None:
     async with Bus(other(bus.settings)) as joined:
         assert joined.settings.shared == bus.settings.shared
         assert joined.settings.lease_seconds == 0.6
@@ -40,7 +40,7 @@ async def test_a_process_that_names_nothing_takes_what_the_first_had(bus: Bus) -
 @pytest.mark.parametrize(
     ("name", "value"), [("shards", 4), ("lease_seconds", 2.0), ("max_attempts", 9)]
 )
-async def test_a_process_that_names_another_value_is_refused_with_both(
+async def test_a_process_with_a_conflicting_setting_is_refused_and_shown_both_values(
     bus: Bus, standing: Standing, name: str, value: float
 ) -> None:
     beating = asyncio.create_task(_beating(bus))
@@ -61,7 +61,7 @@ async def _beating(bus: Bus) -> None:
         await asyncio.sleep(0.1)
 
 
-async def test_of_many_that_join_first_one_is_followed(settings: BusSettings) -> None:
+async def test_when_many_join_at_once_all_follow_one_of_them(settings: BusSettings) -> None:
     joining = [Bus(other(settings, max_attempts=n)) for n in range(1, 9)]
     results = await asyncio.gather(*(bus.start() for bus in joining), return_exceptions=True)
     joined = [bus for bus, result in zip(joining, results, strict=True) if result is None]
@@ -70,7 +70,7 @@ async def test_of_many_that_join_first_one_is_followed(settings: BusSettings) ->
     await asyncio.gather(*(bus.close() for bus in joining))
 
 
-async def test_where_nobody_is_a_deployment_begins_with_settings_of_its_own(
+async def test_a_deployment_without_processes_restarts_with_its_founder_s_settings(
     settings: BusSettings,
 ) -> None:
     async with Bus(other(settings, shards=4, lease_seconds=3)) as bus:
@@ -104,7 +104,7 @@ async def test_runs_in_flight_keep_their_shards_when_all_workers_are_gone(bus: B
                 await ended(restarted, run)
 
 
-async def test_no_run_is_admitted_by_settings_that_were_changed(settings: BusSettings) -> None:
+async def test_admission_under_outdated_settings_is_refused(settings: BusSettings) -> None:
     async with Bus(settings) as client, Bus(settings) as command:
         assert not await in_flight(command.redis, settings.prefix, 1)
         shared = {**command.agreement.shared, "shards": 4}
@@ -112,7 +112,7 @@ async def test_no_run_is_admitted_by_settings_that_were_changed(settings: BusSet
         async with Bus(other(settings)) as joined:
             joined.registry.register("note", Note)
             assert joined.settings.shards == 4
-            with pytest.raises(DeploymentChanged, match="start it again"):
+            with pytest.raises(DeploymentChanged, match="restart this process"):
                 await admit(client)
             await until(lambda: client.changed is not None, "it has learned of it")
             runs = [await admit(joined) for _ in range(12)]
@@ -121,7 +121,7 @@ async def test_no_run_is_admitted_by_settings_that_were_changed(settings: BusSet
                     await ended(joined, run)
 
 
-async def test_while_the_shards_are_changed_no_run_is_admitted(bus: Bus) -> None:
+async def test_no_run_is_admitted_while_the_shards_change(bus: Bus) -> None:
     await bus.redis.set(bus.keys.shard(0).closed, b"", px=10_000)
     with pytest.raises(Overloaded, match="shards"):
         await admit(bus)
@@ -132,7 +132,9 @@ async def test_an_old_epoch_does_not_come_back(bus: Bus) -> None:
     await admit(bus)
 
 
-async def test_a_message_of_another_shard_is_left_to_who_knows_it(settings: BusSettings) -> None:
+async def test_a_message_that_belongs_to_another_shard_is_left_unserved(
+    settings: BusSettings,
+) -> None:
     four = quick_settings(settings.redis_url, shards=4)
     async with Bus(four) as bus:
         bus.registry.register("note", Note)
@@ -154,7 +156,7 @@ async def test_a_message_of_another_shard_is_left_to_who_knows_it(settings: BusS
             assert await bus.redis.xlen(stream) == 1
 
 
-async def test_what_a_flush_has_taken_is_written_again_by_who_is_there(bus: Bus) -> None:
+async def test_running_processes_rewrite_the_agreement_after_a_flush(bus: Bus) -> None:
     await bus.redis.delete(bus.keys.deployment)
 
     async def there() -> bool:

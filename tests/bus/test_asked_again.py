@@ -11,7 +11,7 @@ from tests.bus.payloads import admit, note
 from tests.bus.test_local_delivery import running
 
 
-async def test_what_its_first_try_has_published_is_found(bus: Bus) -> None:
+async def test_a_request_asked_again_finds_the_text_that_its_first_try_published(bus: Bus) -> None:
     published: list[str] = []
 
     async def handler(delivery: Delivery) -> None:

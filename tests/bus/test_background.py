@@ -36,7 +36,7 @@ async def within(seconds: float, work: asyncio.Task[None]) -> None:
         await work
 
 
-async def test_a_task_that_raises_takes_down_what_is_run() -> None:
+async def test_a_background_task_that_raises_stops_the_main_work() -> None:
     background = Background()
     background.start(defect(), name="heartbeat")
     with pytest.raises(
@@ -45,14 +45,14 @@ async def test_a_task_that_raises_takes_down_what_is_run() -> None:
         await background.run(for_ever())
 
 
-async def test_a_task_that_only_returns_has_ended_too() -> None:
+async def test_a_background_task_that_returns_stops_the_main_work() -> None:
     background = Background()
     background.start(asyncio.sleep(0), name="sweeper")
     with pytest.raises(BackgroundEnded, match=r"sweeper ended by itself \(it returned\)"):
         await background.run(for_ever())
 
 
-async def test_a_task_that_is_stopped_or_may_end_takes_nothing_down() -> None:
+async def test_a_task_that_is_stopped_or_may_end_does_not_stop_the_main_work() -> None:
     background = Background()
     background.start(asyncio.sleep(0), name="announcement", may_end=True)
     stopped = background.start(for_ever(), name="claim")
@@ -65,7 +65,7 @@ async def test_a_task_that_is_stopped_or_may_end_takes_nothing_down() -> None:
     background.check()
 
 
-async def test_work_that_begins_after_the_end_is_not_begun_in_earnest() -> None:
+async def test_work_that_starts_after_a_background_failure_stops_at_once() -> None:
     background = Background()
     task = background.start(defect(), name="heartbeat")
     await asyncio.wait({task})
@@ -74,7 +74,7 @@ async def test_work_that_begins_after_the_end_is_not_begun_in_earnest() -> None:
         await background.run(for_ever())
 
 
-async def test_a_consumer_without_its_sweeper_does_not_go_on(
+async def test_a_consumer_stops_when_its_sweeper_fails(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Sweeper, "run", defect)
@@ -92,7 +92,7 @@ async def test_a_consumer_without_its_sweeper_does_not_go_on(
         ("loopline.bus.lease.LeaseKeeper._renew_due", "lease keeper", defect_in_a_thread),
     ],
 )
-async def test_a_worker_ends_with_the_name_of_what_ended(
+async def test_a_worker_exits_and_names_its_failed_background_task(
     any_server: RedisProcess,
     monkeypatch: pytest.MonkeyPatch,
     target: str,
@@ -106,7 +106,7 @@ async def test_a_worker_ends_with_the_name_of_what_ended(
         await within(20, asyncio.create_task(Worker(settings).run()))
 
 
-async def test_whoever_waits_for_mail_is_told_when_nobody_reads_it_any_more(
+async def test_callers_that_wait_for_mail_fail_when_the_inbox_reader_dies(
     bus: Bus, settings: BusSettings
 ) -> None:
     broken = asyncio.Event()
@@ -128,7 +128,7 @@ async def test_whoever_waits_for_mail_is_told_when_nobody_reads_it_any_more(
             assert isinstance(task.exception(), BackgroundEnded)
 
 
-def test_the_keeper_tells_of_its_end(settings: BusSettings) -> None:
+def test_the_lease_keeper_reports_its_own_failure(settings: BusSettings) -> None:
     errors: list[BaseException] = []
 
     class Broken(LeaseKeeper):

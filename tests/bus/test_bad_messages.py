@@ -34,7 +34,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_a_bad_message_is_buried_whole_and_the_next_one_is_served(
+async def test_a_bad_message_becomes_a_dead_letter_and_the_next_one_is_served(
     bus: Bus, name: str
 ) -> None:
     body, complaint = BAD[name]
@@ -50,7 +50,7 @@ async def test_a_bad_message_is_buried_whole_and_the_next_one_is_served(
     assert (await bus.run_state(run_id)).outcome == "answered"
 
 
-async def test_an_entry_without_our_field_is_buried(bus: Bus) -> None:
+async def test_an_entry_without_the_message_field_becomes_a_dead_letter(bus: Bus) -> None:
     await bus.redis.xadd(bus.keys.shard(0).work("planner"), {"other": "field"})
     async with serving(bus, ["planner"], finishing):
         await until(lambda: _one_letter(bus), "the letter")
@@ -63,7 +63,7 @@ async def _one_letter(bus: Bus) -> bool:
 
 
 @pytest.mark.parametrize("payload", [{}, {"text": 7}, {"text": "cursed"}])
-async def test_an_upcaster_or_a_validator_that_raises_buries_the_message(
+async def test_a_message_whose_upcaster_or_validator_raises_becomes_a_dead_letter(
     bus: Bus, payload: dict[str, Any]
 ) -> None:
     """It would raise at every delivery, and the count of attempts is looked at after decoding."""
@@ -78,7 +78,7 @@ async def test_an_upcaster_or_a_validator_that_raises_buries_the_message(
     assert (await bus.run_state(run_id)).outcome == "error"
 
 
-def test_a_type_is_registered_once() -> None:
+def test_registering_a_type_twice_is_refused() -> None:
     registry = Registry()
     registry.register("note", Note)
     registry.register("note", Note)

@@ -18,7 +18,7 @@ from loopline.workers.engines.openai.habits import MAX_NOTICES, Notices
     st.integers(min_value=1, max_value=5),
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), max_size=60),
 )
-def test_the_newest_are_remembered_and_no_more(most: int, entries: list[tuple[int, int]]) -> None:
+def test_only_the_newest_entries_are_remembered(most: int, entries: list[tuple[int, int]]) -> None:
     remembered = Remembered[int, int](most)
     for key, value in entries:
         remembered.set(key, value)
@@ -31,7 +31,7 @@ def test_the_newest_are_remembered_and_no_more(most: int, entries: list[tuple[in
     assert len(remembered) == len(newest)
 
 
-def test_a_forgotten_key_is_not_there() -> None:
+def test_a_forgotten_key_is_absent() -> None:
     remembered = Remembered[str, int](2)
     remembered.set("a", 1)
     remembered.forget("a")
@@ -40,12 +40,14 @@ def test_a_forgotten_key_is_not_there() -> None:
     assert remembered.get("a") is None
 
 
-def test_there_is_no_memory_without_room() -> None:
+def test_a_memory_without_room_is_refused() -> None:
     with pytest.raises(ValueError, match="1 or more"):
         Remembered[str, int](0)
 
 
-async def test_a_forgotten_text_is_written_again(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_forgotten_text_can_be_written_again(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(contents, "MAX_REMEMBERED", 3)
     writer = ContentWriter()
     texts = {hashlib.sha256(text.encode()).hexdigest(): text for text in "abcdef"}
@@ -57,7 +59,7 @@ async def test_a_forgotten_text_is_written_again(bus: Bus, monkeypatch: pytest.M
     assert [await read_content(bus, digest) for digest in texts] == list("abcdef")
 
 
-def test_an_endpoint_of_ever_new_peculiarities_is_noted_in_bounded_memory(
+def test_notices_about_an_endpoint_are_bounded(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     notices = Notices("m at example.org", logging.getLogger("notices"))

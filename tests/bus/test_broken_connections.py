@@ -48,7 +48,7 @@ async def client_of(url: str, *, connections: int = 1) -> AsyncGenerator[Redis]:
         await client.aclose(close_connection_pool=True)
 
 
-def test_a_pooled_connection_that_was_reset_is_opened_anew(
+def test_a_pooled_connection_that_was_reset_is_reopened(
     any_server: RedisProcess, loop_factory: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     async def main() -> None:
@@ -70,7 +70,7 @@ def _clean(connection: object) -> bool:
     return connection.clean
 
 
-def test_whatever_happens_to_a_transport_only_errors_of_redis_py_come_out(
+def test_every_transport_failure_surfaces_as_a_redis_py_error(
     any_server: RedisProcess, loop_factory: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     """Also in the middle of a command, while connecting, and where the stream holds rubbish."""
@@ -112,7 +112,7 @@ def test_whatever_happens_to_a_transport_only_errors_of_redis_py_come_out(
 
 
 @pytest.mark.parametrize("where", ["StreamWriter.writelines", "StreamReader.read"])
-async def test_whatever_a_broken_transport_raises_becomes_a_connection_error(
+async def test_any_error_of_a_broken_transport_becomes_a_connection_error(
     any_server: RedisProcess, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """As uvloop's RuntimeError "the handler is closed" does, which this stands for."""
@@ -131,7 +131,7 @@ async def test_whatever_a_broken_transport_raises_becomes_a_connection_error(
 
 
 @pytest.mark.timeout(120)
-async def test_runs_go_on_to_their_end_through_resets_torn_replies_and_half_closed_connections(
+async def test_runs_finish_despite_resets_torn_replies_and_half_closed_connections(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     """Real workers of every kind: no run is stuck, none paid in no entry, no worker dies."""
@@ -235,7 +235,7 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("f")  # short enough for a unix socket
 
 
-async def test_after_a_failover_workers_and_clients_go_to_the_new_primary(
+async def test_workers_and_clients_move_to_the_new_primary_after_a_failover(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """All that they have open leads to the old one, which answers, and refuses each write."""
@@ -255,7 +255,7 @@ async def test_after_a_failover_workers_and_clients_go_to_the_new_primary(
             assert worker.process.poll() is None
 
 
-async def test_after_a_failover_leases_are_renewed_at_the_new_primary(
+async def test_leases_are_renewed_at_the_new_primary_after_a_failover(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     done = asyncio.Event()
@@ -294,7 +294,7 @@ async def test_after_a_failover_leases_are_renewed_at_the_new_primary(
             assert [delivery.lease.count for delivery in deliveries] == [1]
 
 
-def test_only_connections_of_the_present_generation_count() -> None:
+def test_a_failover_invalidates_old_connections_only_once() -> None:
     """Of many that hear of one failover, the first makes the others old, and none the new ones."""
     node = Node()
     node.left(0)
@@ -312,5 +312,7 @@ def test_only_connections_of_the_present_generation_count() -> None:
         ("ERR READONLY is not a word of a code here", False),
     ],
 )
-def test_which_answers_say_that_another_server_is_meant(text: str, elsewhere: bool) -> None:
+def test_error_replies_that_indicate_another_primary_are_recognized(
+    text: str, elsewhere: bool
+) -> None:
     assert connection_pool.is_not_primary(ResponseError(text)) is elsewhere

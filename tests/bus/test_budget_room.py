@@ -33,7 +33,7 @@ async def back(bus: Bus, run_id: str) -> Delivery | None:
         return None
 
 
-async def test_an_answer_brings_a_waiting_call_back_with_the_room_that_it_needs(bus: Bus) -> None:
+async def test_an_answer_brings_a_waiting_call_back_and_reserves_its_room(bus: Bus) -> None:
     run_id = await admitted(bus, tokens=100)
     first = await asked(bus, run_id, "first")
     await send(first, 60)
@@ -52,7 +52,7 @@ async def test_an_answer_brings_a_waiting_call_back_with_the_room_that_it_needs(
     assert (await own_counts(bus, run_id))["held:tokens"] == 0
 
 
-async def test_room_that_is_left_before_a_call_is_put_aside_is_its_room(bus: Bus) -> None:
+async def test_a_call_gets_room_that_is_freed_before_it_starts_to_wait(bus: Bus) -> None:
     run_id = await admitted(bus, tokens=100)
     first, second = await asked(bus, run_id, "first"), await asked(bus, run_id, "second")
     await send(first, 60)
@@ -64,7 +64,7 @@ async def test_room_that_is_left_before_a_call_is_put_aside_is_its_room(bus: Bus
     assert await back(bus, run_id) is not None
 
 
-async def test_calls_come_back_in_their_order_and_no_more_than_have_room(bus: Bus) -> None:
+async def test_waiting_calls_return_in_order_while_there_is_room(bus: Bus) -> None:
     run_id = await admitted(bus, tokens=100)
     first = await asked(bus, run_id, "first")
     await send(first, 100)
@@ -76,7 +76,7 @@ async def test_calls_come_back_in_their_order_and_no_more_than_have_room(bus: Bu
     assert (await back(bus, run_id), await waiting(bus)) == (None, 2)
 
 
-async def test_a_call_that_can_no_longer_fit_comes_back_to_be_refused(bus: Bus) -> None:
+async def test_a_waiting_call_that_can_no_longer_fit_returns_to_be_refused(bus: Bus) -> None:
     run_id = await admitted(bus, tokens=100)
     first = await asked(bus, run_id, "first")
     await send(first, 60)
@@ -86,7 +86,7 @@ async def test_a_call_that_can_no_longer_fit_comes_back_to_be_refused(bus: Bus) 
     assert (await own_counts(bus, run_id))["held:tokens"] == 0
 
 
-async def test_a_call_waits_at_the_budget_that_has_no_room_for_it(bus: Bus) -> None:
+async def test_a_call_waits_for_the_budget_that_lacks_room(bus: Bus) -> None:
     """What its run leaves does not help it, while its key has nothing."""
     scope = Scope("key:somebody", Limits(tokens=100))
     others = await asked(bus, await admitted(bus, scope), "others")
@@ -102,7 +102,7 @@ async def test_a_call_waits_at_the_budget_that_has_no_room_for_it(bus: Bus) -> N
     assert await counts(bus, "key:somebody") == (Limits(20), Limits(60))
 
 
-async def test_the_end_of_a_run_leaves_its_room_to_others_and_keeps_none(bus: Bus) -> None:
+async def test_an_ended_run_releases_all_its_room_to_others(bus: Bus) -> None:
     scope = Scope("key:somebody", Limits(tokens=100))
     first_run, second_run = await admitted(bus, scope), await admitted(bus, scope)
     first = await asked(bus, first_run, "first")
@@ -115,7 +115,7 @@ async def test_the_end_of_a_run_leaves_its_room_to_others_and_keeps_none(bus: Bu
     assert await counts(bus, "key:somebody") == (Limits(), Limits())
 
 
-async def test_who_takes_a_call_over_that_came_back_has_its_room(bus: Bus) -> None:
+async def test_a_worker_that_takes_over_a_returned_call_inherits_its_room(bus: Bus) -> None:
     run_id = await admitted(bus, tokens=100)
     first = await asked(bus, run_id, "first")
     await send(first, 60)

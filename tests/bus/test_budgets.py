@@ -31,7 +31,7 @@ from loopline.bus import (
     Scope,
     scripts,
 )
-from loopline.bus.budgets import BadBudget, counts, limits_set, set_limits, split_anew
+from loopline.bus.budgets import BadBudget, counts, limited_scopes, redistribute, set_limits
 from loopline.bus.envelope import FIELD
 from loopline.bus.keys import GROUP, MAX_WAIT_SECONDS
 from loopline.bus.unfinished import wait_for_room
@@ -106,7 +106,9 @@ async def test_a_call_that_can_never_fit_is_refused_with_every_number(bus: Bus) 
         assert number in words
 
 
-async def test_what_counts_once_for_all_outlives_quiet_months_and_any_wait(bus: Bus) -> None:
+async def test_a_budget_without_a_period_outlives_quiet_months_and_the_longest_wait(
+    bus: Bus,
+) -> None:
     scope = Scope("budget:study", Limits(tokens=1_000, milliseconds=10**9))
     run_id = await admitted(bus, scope)
     key = bus.keys.shard_of(run_id).spent(scope.name, "all")
@@ -118,7 +120,7 @@ async def test_what_counts_once_for_all_outlives_quiet_months_and_any_wait(bus: 
     assert (await counts(bus, scope.name))[0].tokens == 10
 
 
-async def test_a_branch_waits_for_what_others_hold_and_has_what_they_leave(bus: Bus) -> None:
+async def test_a_branch_waits_for_reserved_room_and_uses_what_others_leave(bus: Bus) -> None:
     run_id = await admitted(bus, tokens=100)
     first, second = await asked(bus, run_id, "first"), await asked(bus, run_id, "second")
     await send(first, 60)
@@ -133,7 +135,7 @@ async def test_a_branch_waits_for_what_others_hold_and_has_what_they_leave(bus: 
     }  # fmt: skip
 
 
-async def test_a_call_that_is_not_billed_leaves_the_budget_as_it_was(bus: Bus) -> None:
+async def test_an_unbilled_call_leaves_the_budget_unchanged(bus: Bus) -> None:
     run_id = await admitted(bus, tokens=100)
     delivery = await asked(bus, run_id)
     await send(delivery, 100)
@@ -142,7 +144,7 @@ async def test_a_call_that_is_not_billed_leaves_the_budget_as_it_was(bus: Bus) -
     await send(await asked(bus, run_id, "next"), 100)
 
 
-async def test_the_same_mark_sent_twice_holds_once(bus: Bus) -> None:
+async def test_a_mark_sent_twice_reserves_once(bus: Bus) -> None:
     run_id = await admitted(bus, tokens=100)
     delivery = await asked(bus, run_id)
     await send(delivery, 60)
@@ -150,7 +152,7 @@ async def test_the_same_mark_sent_twice_holds_once(bus: Bus) -> None:
     assert (await own_counts(bus, run_id))["held:tokens"] == 60
 
 
-async def test_a_call_whose_worker_died_is_charged_with_the_most(bus: Bus) -> None:
+async def test_a_call_whose_worker_died_is_charged_its_full_reservation(bus: Bus) -> None:
     run_id = await admitted(bus, tokens=100)
     first = await asked(bus, run_id)
     await send(first, 60)
@@ -166,7 +168,7 @@ async def test_a_call_whose_worker_died_is_charged_with_the_most(bus: Bus) -> No
     }  # fmt: skip
 
 
-async def test_what_a_model_of_ones_own_holds_is_free_again_when_its_worker_died(bus: Bus) -> None:
+async def test_a_local_model_s_reservation_is_released_when_its_worker_dies(bus: Bus) -> None:
     run_id = await admitted(bus, tokens=100)
     first = await asked(bus, run_id)
     await first.mark(1, b"", most=Reservation(100))
@@ -188,26 +190,26 @@ async def test_the_end_of_a_run_settles_its_calls_in_every_scope(bus: Bus) -> No
     assert await counts(bus, "key:somebody") == (Limits(60, 5), Limits())
 
 
-async def test_a_limit_that_is_set_later_holds_for_runs_in_flight(bus: Bus) -> None:
+async def test_a_new_limit_applies_to_runs_in_flight(bus: Bus) -> None:
     run_id = await admitted(bus, Scope("tenant:acme"))
     await set_limits(bus, "tenant:acme", Limits(micro_dollars=100))
     try:
         with pytest.raises(BudgetExceeded, match="'tenant:acme'"):
             await send(await asked(bus, run_id), 1, 101)
-        [state] = await limits_set(bus)
+        [state] = await limited_scopes(bus)
         assert (state.scope, state.limits) == ("tenant:acme", Limits(micro_dollars=100))
     finally:
         await set_limits(bus, "tenant:acme", Limits())
     await send(await asked(bus, run_id, "next"), 1, 101)
 
 
-async def test_money_is_not_spent_on_a_call_without_a_price(bus: Bus) -> None:
+async def test_a_call_without_a_price_is_refused_under_a_money_limit(bus: Bus) -> None:
     run_id = await admitted(bus, micro=100)
     with pytest.raises(BudgetExceeded, match="price is not known"):
         await send(await asked(bus, run_id), 1, None)
 
 
-async def test_a_scope_with_nothing_left_admits_no_run(bus: Bus) -> None:
+async def test_an_exhausted_scope_admits_no_run(bus: Bus) -> None:
     scope = Scope("key:used", Limits(tokens=50))
     delivery = await asked(bus, await admitted(bus, scope))
     await send(delivery, 50)
@@ -216,7 +218,7 @@ async def test_a_scope_with_nothing_left_admits_no_run(bus: Bus) -> None:
         await admitted(bus, scope)
 
 
-async def test_seconds_are_held_at_admission_and_settled_at_the_end(bus: Bus) -> None:
+async def test_seconds_are_reserved_at_admission_and_settled_at_the_end(bus: Bus) -> None:
     scope = Scope("key:slow", Limits(milliseconds=90_000))
     first = await admitted(bus, scope, seconds=60)
     with pytest.raises(BudgetExceeded, match=r"(60|59)(\.\d+)? s reserved"):
@@ -228,25 +230,25 @@ async def test_seconds_are_held_at_admission_and_settled_at_the_end(bus: Bus) ->
     await admitted(bus, scope, seconds=60)
 
 
-async def test_limits_and_what_is_spent_are_parted_anew_with_the_shards(bus: Bus) -> None:
+async def test_changing_the_shards_redistributes_limits_and_spending(bus: Bus) -> None:
     await set_limits(bus, "day", Limits(tokens=900))
     delivery = await asked(bus, await admitted(bus, Scope("day")))
     await send(delivery, 100)
     await answer(delivery, 100)
     single, three = bus.keys, Keys(bus.keys.prefix, 3)
-    await split_anew(bus.redis, single, three)
+    await redistribute(bus.redis, single, three)
     shares = [await bus.redis.hget(shard.budgets, "day") for shard in three.all_shards()]  # pyright: ignore
     assert shares == [b"[300, 0, 0]"] * 3
-    await split_anew(bus.redis, three, single)
+    await redistribute(bus.redis, three, single)
     spent, _ = await counts(bus, "day")
     assert spent.tokens == 102  # rounded up, thrice
-    [state] = await limits_set(bus)
+    [state] = await limited_scopes(bus)
     assert state.limits == Limits(tokens=900)
     await set_limits(bus, "day", Limits())
 
 
 @pytest.mark.parametrize("scope", ["", "everything", "tag:red", "tenant:", "key:abc", "day\n"])
-async def test_what_is_no_scope_is_refused(bus: Bus, scope: str) -> None:
+async def test_an_invalid_scope_is_refused(bus: Bus, scope: str) -> None:
     with pytest.raises(BadBudget):
         await set_limits(bus, scope, Limits(tokens=1))
 
@@ -405,7 +407,7 @@ async def play(settings: BusSettings, moves: list[tuple[str, int, int]]) -> None
         max_size=40,
     )
 )
-def test_no_order_of_events_passes_a_limit_or_leaves_something_held(
+def test_no_order_of_events_exceeds_a_limit_or_leaks_a_reservation(
     shared_server: RedisProcess, moves: list[tuple[str, int, int]]
 ) -> None:
     settings = BusSettings(redis_url=shared_server.url, prefix=f"b{uuid.uuid4().hex[:12]}")

@@ -29,9 +29,7 @@ def two_versions(name: str = "slm/a") -> Policy:
     version=st.integers(1, 10**9),
     first=st.integers(0, 2**60),
 )
-def test_a_canary_has_its_share_of_any_thousands_of_runs(
-    share: float, version: int, first: int
-) -> None:
+def test_a_canary_gets_its_share_of_the_runs(share: float, version: int, first: int) -> None:
     canary = Canary(version=version, against=0, share=share)
     runs = 4_000
     count = sum(canary.takes("slm/a", f"{RUN}{first + number:016x}") for number in range(runs))
@@ -40,7 +38,7 @@ def test_a_canary_has_its_share_of_any_thousands_of_runs(
 
 
 @given(share=st.floats(0.01, 1), run=st.uuids(), since=st.floats(0, 2e9))
-def test_which_runs_a_canary_has_follows_from_ids_and_grows_with_the_share(
+def test_run_ids_decide_which_runs_a_canary_gets_and_a_larger_share_only_adds_runs(
     share: float, run: uuid.UUID, since: float
 ) -> None:
     canary = Canary(version=3, against=1, share=share, since=since)
@@ -52,7 +50,7 @@ def test_which_runs_a_canary_has_follows_from_ids_and_grows_with_the_share(
 
 
 @given(run=st.uuids())
-def test_a_run_has_one_shadow_for_each_canary_which_sorts_beside_it(run: uuid.UUID) -> None:
+def test_a_run_has_one_shadow_per_canary_that_sorts_next_to_it(run: uuid.UUID) -> None:
     first, second = (Canary(version=2, against=1, share=1, since=since) for since in (1.0, 2.0))
     shadow = shadow_run_id(str(run), "slm/a", first)
     assert shadow == shadow_run_id(str(run), "slm/a", first)
@@ -62,11 +60,11 @@ def test_a_run_has_one_shadow_for_each_canary_which_sorts_beside_it(run: uuid.UU
     assert admitted_ms(shadow) == admitted_ms(str(run))
 
 
-def test_a_caller_s_run_is_no_shadow() -> None:
+def test_a_caller_s_run_is_not_a_shadow() -> None:
     assert not is_shadow(new_run_id())
 
 
-def test_runs_that_were_admitted_before_a_canary_keep_what_they_began_with() -> None:
+def test_runs_admitted_before_a_canary_keep_their_version() -> None:
     run_id = new_run_id()
     begun = admitted_ms(run_id) / 1000
     assert Canary(version=2, against=1, share=1, since=begun).takes("slm/a", run_id)
@@ -81,7 +79,7 @@ def test_runs_that_were_admitted_before_a_canary_keep_what_they_began_with() -> 
         (Canary(version=2, against=0, share=1), "leaves none to compare it with"),
     ],
 )
-def test_a_canary_that_could_not_be_compared_is_refused(canary: Canary, words: str) -> None:
+def test_a_canary_that_cannot_be_compared_is_refused(canary: Canary, words: str) -> None:
     with pytest.raises(PolicyError, match=words):
         two_versions().with_canary(canary)
 
@@ -93,7 +91,7 @@ def test_a_policy_has_one_canary_at_a_time() -> None:
         policy.with_canary(Canary(version=3, against=0, share=0.5))
 
 
-def test_a_choice_of_another_version_ends_the_trial() -> None:
+def test_choosing_another_version_ends_the_trial() -> None:
     trial = two_versions().with_canary(Canary(version=2, against=0, share=0.5))
     assert trial.canary is not None
     assert trial.canary.against == 1
@@ -108,7 +106,7 @@ def test_a_choice_of_another_version_ends_the_trial() -> None:
         assert changed.canary is None
 
 
-async def test_two_who_decide_at_once_make_one_decision_and_one_entry_of_the_log(
+async def test_two_concurrent_decisions_become_one_decision_and_one_log_entry(
     bus: Bus,
 ) -> None:
     await policies.publish(bus, "slm/a", "/1")
@@ -140,7 +138,7 @@ async def test_two_who_decide_at_once_make_one_decision_and_one_entry_of_the_log
     assert entries[1].evidence["share"] == 0.1
 
 
-async def test_each_kind_of_change_has_its_name_in_the_log(bus: Bus) -> None:
+async def test_each_kind_of_change_has_its_own_name_in_the_log(bus: Bus) -> None:
     trial = Canary(version=2, against=0, share=0.1)
     changes: tuple[Callable[[Policy], Policy], ...] = (
         lambda policy: policy.published("/1", 0.0),
@@ -167,7 +165,7 @@ async def test_each_kind_of_change_has_its_name_in_the_log(bus: Bus) -> None:
     assert [entry.action for entry in await read_log(bus, count=1)] == ["publish"]
 
 
-async def test_what_another_program_wrote_into_the_log_hides_no_entry(bus: Bus) -> None:
+async def test_a_foreign_log_entry_does_not_hide_the_others(bus: Bus) -> None:
     await policies.publish(bus, "slm", "/1")
     await bus.redis.xadd(bus.keys.policy_log, {"change": "{"})
     await bus.redis.xadd(bus.keys.policy_log, {"x": "y"})

@@ -27,7 +27,7 @@ async def opened(bus: Bus, *, probed: bool = False) -> None:
         await bus.redis.hset(key, "until", "1")  # pyright: ignore
 
 
-async def test_failures_in_a_row_of_several_workers_open_it_for_all(bus: Bus) -> None:
+async def test_consecutive_failures_across_workers_open_the_circuit_for_all(bus: Bus) -> None:
     first, second, third = (circuit(bus) for _ in range(3))
     assert (await first.ask("a")).word == "closed"
     assert (await first.failed("a")).word == "closed"
@@ -38,7 +38,7 @@ async def test_failures_in_a_row_of_several_workers_open_it_for_all(bus: Bus) ->
     assert await open_since_failures(bus.redis, bus.keys, ENDPOINT) == 2
 
 
-async def test_an_answer_between_two_failures_begins_the_row_again(bus: Bus) -> None:
+async def test_an_answer_between_two_failures_resets_the_count(bus: Bus) -> None:
     first, second = circuit(bus), circuit(bus)
     await first.failed("a")
     assert (await second.ask("b")).failures == 1
@@ -46,7 +46,7 @@ async def test_an_answer_between_two_failures_begins_the_row_again(bus: Bus) -> 
     assert (await first.failed("c")).word == "closed"
 
 
-async def test_a_single_request_tries_again_and_its_answer_closes_it(bus: Bus) -> None:
+async def test_a_single_probe_is_sent_and_its_answer_closes_the_circuit(bus: Bus) -> None:
     await opened(bus, probed=True)
     words = [(await circuit(bus).ask(token)).word for token in "abc"]
     assert words == ["probe", "open", "open"]
@@ -56,7 +56,7 @@ async def test_a_single_request_tries_again_and_its_answer_closes_it(bus: Bus) -
     assert await open_since_failures(bus.redis, bus.keys, ENDPOINT) is None
 
 
-async def test_a_probe_that_fails_opens_it_for_the_whole_time_again(bus: Bus) -> None:
+async def test_a_failed_probe_reopens_the_circuit_for_the_full_time(bus: Bus) -> None:
     await opened(bus, probed=True)
     assert (await circuit(bus).ask("a")).word == "probe"
     verdict = await circuit(bus).failed("a")
@@ -65,13 +65,13 @@ async def test_a_probe_that_fails_opens_it_for_the_whole_time_again(bus: Bus) ->
     assert (await circuit(bus).ask("b")).word == "open"
 
 
-async def test_a_late_answer_to_what_was_sent_before_does_not_close_it(bus: Bus) -> None:
+async def test_a_late_answer_to_an_earlier_request_does_not_close_the_circuit(bus: Bus) -> None:
     await opened(bus)
     assert (await circuit(bus).answered("early", forced=False)).word == "open"
     assert (await circuit(bus).answered("sent all the same", forced=True)).word == "closed"
 
 
-async def test_a_prober_that_dies_leaves_the_probe_to_another(
+async def test_another_worker_probes_when_the_prober_dies(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(circuits, "PROBE_SECONDS", 0.05)
@@ -86,14 +86,14 @@ async def test_a_prober_that_dies_leaves_the_probe_to_another(
     assert (await circuit(bus).answered("dies", forced=False)).word == "open"
 
 
-async def test_a_probe_that_was_never_sent_is_another_request_s_at_once(bus: Bus) -> None:
+async def test_an_unsent_probe_passes_to_another_request_at_once(bus: Bus) -> None:
     await opened(bus, probed=True)
     assert (await circuit(bus).ask("a")).word == "probe"
     await circuit(bus).release("a")
     assert (await circuit(bus).ask("b")).word == "probe"
 
 
-async def test_a_server_s_clock_that_jumps_back_keeps_it_open_no_longer_than_set(bus: Bus) -> None:
+async def test_a_server_clock_that_jumps_back_does_not_prolong_an_open_circuit(bus: Bus) -> None:
     await opened(bus)
     later = str(int((time.time() + 86_400) * 1000))
     key = breaker_key(bus.keys, ENDPOINT)

@@ -62,7 +62,7 @@ async def test_a_worker_whose_clock_is_hours_off_ends_no_run(
 
 
 @pytest.mark.parametrize("off", JUMPS)
-async def test_a_worker_whose_clock_is_hours_off_drops_no_word_of_others(
+async def test_a_worker_whose_clock_is_hours_off_drops_no_announcement_of_others(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, off: float
 ) -> None:
     real = time.time
@@ -77,7 +77,7 @@ async def test_a_worker_whose_clock_is_hours_off_drops_no_word_of_others(
 
 
 @pytest.mark.parametrize("off", JUMPS)
-async def test_a_client_whose_clock_is_off_is_told_so_and_counts_by_the_servers(
+async def test_a_client_whose_clock_is_off_logs_it_and_uses_the_server_s_time(
     settings: BusSettings, monkeypatch: pytest.MonkeyPatch, off: float
 ) -> None:
     real = time.time
@@ -90,7 +90,7 @@ async def test_a_client_whose_clock_is_off_is_told_so_and_counts_by_the_servers(
     assert abs(line["seconds_ahead"] - off) < 1
 
 
-async def test_a_wall_clock_that_jumps_does_not_move_the_time_of_the_bus(
+async def test_a_local_clock_jump_does_not_move_the_bus_time(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = time.time
@@ -104,7 +104,7 @@ async def test_a_wall_clock_that_jumps_does_not_move_the_time_of_the_bus(
 
 
 @pytest.mark.parametrize("off", JUMPS)
-async def test_a_jump_of_the_servers_clock_ends_no_run_and_takes_no_lease(
+async def test_a_server_clock_jump_ends_no_run_and_expires_no_lease(
     jumping_server: RedisProcess, wrong: ShiftedClock, off: float
 ) -> None:
     counts: list[int] = []
@@ -136,7 +136,7 @@ async def test_a_jump_of_the_servers_clock_ends_no_run_and_takes_no_lease(
 
 
 @pytest.mark.parametrize("off", JUMPS)
-async def test_what_a_dead_worker_held_before_the_servers_clock_jumped_is_taken_up(
+async def test_a_dead_worker_s_message_is_taken_over_after_a_server_clock_jump(
     jumping_server: RedisProcess, wrong: ShiftedClock, off: float
 ) -> None:
     settings = quick_settings(jumping_server.url)
@@ -155,7 +155,7 @@ async def test_what_a_dead_worker_held_before_the_servers_clock_jumped_is_taken_
         assert await outcome(bus, run) == "answered"
 
 
-async def test_an_overdue_run_ends_by_the_deployments_time_after_a_jump(
+async def test_an_overdue_run_ends_by_deployment_time_after_a_clock_jump(
     jumping_server: RedisProcess, wrong: ShiftedClock
 ) -> None:
     settings = quick_settings(jumping_server.url)
@@ -169,7 +169,7 @@ async def test_an_overdue_run_ends_by_the_deployments_time_after_a_jump(
         assert await outcome(bus, run) == "deadline"
 
 
-async def test_a_process_that_was_suspended_takes_the_time_of_the_others(bus: Bus) -> None:
+async def test_a_resumed_process_adopts_the_time_of_the_others(bus: Bus) -> None:
     late = Clock()
     await late.measure(bus.redis, bus.keys)
     late._at += HOURS  # pyright: ignore[reportPrivateUsage] - as if its steady clock had stood still
@@ -178,7 +178,7 @@ async def test_a_process_that_was_suspended_takes_the_time_of_the_others(bus: Bu
     assert late.jumps == bus.clock.jumps == 0
 
 
-async def test_the_first_to_join_after_the_servers_clock_went_back_goes_on_from_before(
+async def test_bus_time_continues_for_the_first_process_to_join_after_a_backward_jump(
     jumping_server: RedisProcess, wrong: ShiftedClock
 ) -> None:
     settings = quick_settings(jumping_server.url)
@@ -189,7 +189,7 @@ async def test_the_first_to_join_after_the_servers_clock_went_back_goes_on_from_
         assert -1 < bus.clock.now() - before < 20
 
 
-async def test_a_word_of_before_the_jump_fades_by_the_deployments_time(
+async def test_an_announcement_from_before_a_clock_jump_expires_by_deployment_time(
     jumping_server: RedisProcess, wrong: ShiftedClock
 ) -> None:
     async with Bus(quick_settings(jumping_server.url)) as bus:

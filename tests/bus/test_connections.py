@@ -16,7 +16,7 @@ from loopline.bus import Bus, connection_pool
 from loopline.testing import RedisProcess
 
 
-async def test_a_task_that_talks_to_redis_without_a_pause_ends_when_it_is_cancelled(
+async def test_a_task_in_constant_contact_with_redis_can_be_cancelled(
     bus: Bus,
 ) -> None:
     """Whenever the cancellation comes: while a command is written, awaited, or between two."""
@@ -54,7 +54,7 @@ async def test_more_callers_than_connections_are_all_served(shared_server: Redis
     await client.aclose(close_connection_pool=True)
 
 
-async def test_a_caller_that_finds_no_free_connection_in_time_is_told_so(
+async def test_a_caller_that_gets_no_connection_in_time_receives_an_error(
     shared_server: RedisProcess,
 ) -> None:
     client = Redis.from_pool(
@@ -70,7 +70,7 @@ async def test_a_caller_that_finds_no_free_connection_in_time_is_told_so(
     await client.aclose(close_connection_pool=True)
 
 
-async def test_a_connection_that_the_server_closed_is_opened_anew(
+async def test_a_connection_that_the_server_closed_is_reopened(
     shared_server: RedisProcess,
 ) -> None:
     client = Redis.from_pool(

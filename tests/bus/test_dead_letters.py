@@ -35,7 +35,7 @@ async def buried(bus: Bus, stream: str = "planner") -> str:
     return run_id
 
 
-async def test_a_letter_shows_where_it_was_why_it_died_and_its_whole_envelope(bus: Bus) -> None:
+async def test_a_letter_shows_its_stream_its_reason_and_its_whole_envelope(bus: Bus) -> None:
     run_id = await buried(bus)
     [listed] = await letters(bus)
     letter = await dead_letters.show(bus, listed.id)
@@ -47,7 +47,7 @@ async def test_a_letter_shows_where_it_was_why_it_died_and_its_whole_envelope(bu
     assert letter.deliveries == 1
 
 
-async def test_many_letters_are_listed_newest_first_each_once(bus: Bus) -> None:
+async def test_each_letter_is_listed_once_newest_first(bus: Bus) -> None:
     async with serving(bus, ["planner"], reject, places=32):
         runs = [await admit(bus) for _ in range(230)]
         for run_id in runs:
@@ -67,17 +67,17 @@ async def test_many_letters_are_listed_newest_first_each_once(bus: Bus) -> None:
         *("\u00b2/1-1", "0/x-1", "0/1-", "0/1-1-1", f"0/{'9' * 20}-1"),
     ],
 )
-async def test_an_id_that_is_none_is_refused_with_an_example(bus: Bus, wrong: str) -> None:
+async def test_an_invalid_letter_id_is_refused_with_an_example(bus: Bus, wrong: str) -> None:
     with pytest.raises(BusError, match=r"not a dead letter's id \(like 0/"):
         await dead_letters.show(bus, wrong)
 
 
-async def test_a_letter_that_is_not_there_is_said_to_be_missing(bus: Bus) -> None:
+async def test_a_missing_letter_is_reported(bus: Bus) -> None:
     with pytest.raises(BusError, match="runtime dead ls"):
         await dead_letters.show(bus, "0/1718000000000-0")
 
 
-async def test_a_replayed_run_goes_on_and_ends_a_second_time(bus: Bus) -> None:
+async def test_a_replayed_run_resumes_and_ends_a_second_time(bus: Bus) -> None:
     run_id = await buried(bus)
     [letter] = await letters(bus)
     assert await dead_letters.replay(bus, letter.id) == "planner"
@@ -93,7 +93,9 @@ async def test_a_replayed_run_goes_on_and_ends_a_second_time(bus: Bus) -> None:
     assert await letters(bus) == []
 
 
-async def test_of_two_operators_who_replay_one_letter_one_is_told_that_it_is_gone(bus: Bus) -> None:
+async def test_when_two_operators_replay_a_letter_the_second_learns_that_it_is_gone(
+    bus: Bus,
+) -> None:
     await buried(bus)
     [letter] = await letters(bus)
     answers = await asyncio.gather(
@@ -106,7 +108,7 @@ async def test_of_two_operators_who_replay_one_letter_one_is_told_that_it_is_gon
     assert await bus.queue_lengths(["planner"]) == {"planner": 1}
 
 
-async def test_the_letter_of_a_run_whose_journal_has_expired_is_not_replayed(bus: Bus) -> None:
+async def test_a_letter_is_not_replayed_after_its_journal_expired(bus: Bus) -> None:
     run_id = await buried(bus)
     [letter] = await letters(bus)
     await bus.redis.delete(bus.keys.shard_of(run_id).run(run_id))
@@ -116,7 +118,7 @@ async def test_the_letter_of_a_run_whose_journal_has_expired_is_not_replayed(bus
     assert await bus.queue_lengths(["planner"]) == {"planner": 0}
 
 
-async def test_the_letter_of_a_cancelled_run_is_not_replayed(bus: Bus) -> None:
+async def test_a_letter_of_a_cancelled_run_is_not_replayed(bus: Bus) -> None:
     async def cancel_then_reject(delivery: Delivery) -> None:
         await bus.cancel(delivery.envelope.run_id)
         raise Reject("too late")
@@ -133,7 +135,7 @@ async def test_the_letter_of_a_cancelled_run_is_not_replayed(bus: Bus) -> None:
         await dead_letters.replay(bus, letter.id)
 
 
-async def test_a_request_that_nobody_waits_for_any_more_keeps_its_letter(bus: Bus) -> None:
+async def test_replaying_a_request_without_a_waiter_fails_and_keeps_its_letter(bus: Bus) -> None:
     run_id = await admit(bus)
     async with Inbox(bus) as inbox, serving(bus, ["infer"], reject):
         with pytest.raises(RequestError, match="oracle"):
@@ -146,7 +148,7 @@ async def test_a_request_that_nobody_waits_for_any_more_keeps_its_letter(bus: Bu
 
 
 @pytest.mark.bus_settings(retention_seconds=30.0)
-async def test_a_replay_gives_the_journal_the_life_of_its_run(bus: Bus) -> None:
+async def test_a_replay_extends_the_journal_s_life_to_that_of_its_run(bus: Bus) -> None:
     """An ended run's keys live for the retention; awake again, they must outlive its deadline."""
     async with Bus(bus.settings, bus.registry) as short:
 
@@ -173,7 +175,7 @@ async def test_a_replay_gives_the_journal_the_life_of_its_run(bus: Bus) -> None:
         assert (await short.run_state(run_id)).steps == (b'"first"', b'"done"')
 
 
-async def test_a_replay_brings_back_the_branches_that_were_given_up_with_the_run(bus: Bus) -> None:
+async def test_a_replay_restores_the_branches_that_ended_with_the_run(bus: Bus) -> None:
     """One branch dies and ends the run; its sisters are settled; the replay needs them all."""
     poisoned = True
     release = asyncio.Event()
@@ -226,7 +228,7 @@ async def test_a_dead_request_answers_its_waiter_and_leaves_the_run_alive(bus: B
     assert await bus.queue_lengths(["infer"]) == {"infer": 1}
 
 
-async def test_letters_are_purged_one_or_all(bus: Bus) -> None:
+async def test_an_operator_can_purge_one_letter_or_all(bus: Bus) -> None:
     for _ in range(3):
         await buried(bus)
     first = (await letters(bus))[0]
@@ -236,7 +238,7 @@ async def test_letters_are_purged_one_or_all(bus: Bus) -> None:
     assert await letters(bus) == []
 
 
-async def test_a_reason_that_no_message_can_carry_is_told_with_a_question_mark(bus: Bus) -> None:
+async def test_unencodable_characters_of_a_reason_become_question_marks(bus: Bus) -> None:
     async def handler(delivery: Delivery) -> None:
         raise Reject("half a pair: \ud800")
 
@@ -247,7 +249,7 @@ async def test_a_reason_that_no_message_can_carry_is_told_with_a_question_mark(b
     assert letter.reason == "half a pair: ?"
 
 
-async def test_a_traceback_that_no_message_can_carry_is_kept_with_a_question_mark(
+async def test_unencodable_characters_of_a_traceback_become_question_marks(
     bus: Bus,
 ) -> None:
     async def handler(delivery: Delivery) -> None:
@@ -260,7 +262,7 @@ async def test_a_traceback_that_no_message_can_carry_is_kept_with_a_question_mar
     assert "half a pair: ?" in letter.traceback
 
 
-async def test_who_asked_is_told_a_reason_that_every_message_can_carry(bus: Bus) -> None:
+async def test_the_caller_receives_a_reason_that_any_message_can_carry(bus: Bus) -> None:
     """It becomes part of a step, which is written down as JSON."""
 
     async def handler(delivery: Delivery) -> None:

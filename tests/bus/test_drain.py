@@ -16,7 +16,7 @@ from tests.bus.worker_process import worker_process
 
 
 @pytest.mark.bus_settings(lease_seconds=2.0)
-async def test_a_drained_process_keeps_its_leases_and_finishes_what_it_has(bus: Bus) -> None:
+async def test_a_drained_process_keeps_its_leases_and_finishes_its_work(bus: Bus) -> None:
     settings = bus.settings
     with worker_process(settings, behaviour="gate") as worker:
         await worker.heard("ready")

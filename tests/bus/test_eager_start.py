@@ -74,7 +74,7 @@ async def test_a_run_that_is_refused_pays_for_nothing(bus: Bus, process: Process
     assert await bus.queue_lengths([ASKING, ANSWERING]) == {ASKING: 0, ANSWERING: 0}
 
 
-async def test_what_waited_longer_is_taken_and_the_step_that_was_begun_comes_later(
+async def test_an_older_message_and_an_eagerly_started_step_are_both_served_once(
     bus: Bus, second_bus: Bus, process: Process
 ) -> None:
     for consumer_stream in (ASKING, ANSWERING):
@@ -89,9 +89,7 @@ async def test_what_waited_longer_is_taken_and_the_step_that_was_begun_comes_lat
     assert await bus.usage(newer) == await bus.usage(older) == [USED]
 
 
-async def test_a_step_that_takes_long_does_not_hold_its_admission_up(
-    bus: Bus, process: Process
-) -> None:
+async def test_a_long_step_does_not_delay_its_admission(bus: Bus, process: Process) -> None:
     release = asyncio.Event()
     process.before_asking = release.wait  # type: ignore[assignment]
     run_id = await asyncio.wait_for(admit(bus, ASKING), 5)
@@ -103,7 +101,7 @@ async def test_a_step_that_takes_long_does_not_hold_its_admission_up(
     assert await bus.usage(run_id) == [USED]
 
 
-async def test_a_step_that_fails_before_it_asks_is_admitted_and_tried_again(
+async def test_a_run_whose_step_fails_before_its_request_is_admitted_and_retried(
     bus: Bus, process: Process
 ) -> None:
     failures = [ValueError("once")]
@@ -118,7 +116,7 @@ async def test_a_step_that_fails_before_it_asks_is_admitted_and_tried_again(
     assert (process.begun, process.paid) == ([run_id, run_id], [run_id])
 
 
-async def test_a_step_without_a_place_for_its_request_asks_with_its_admission(
+async def test_a_step_without_room_for_its_request_sends_it_with_the_admission(
     bus: Bus, second_bus: Bus
 ) -> None:
     release = asyncio.Event()
@@ -137,7 +135,7 @@ async def test_a_step_without_a_place_for_its_request_asks_with_its_admission(
         await ended(bus, first)
 
 
-async def test_two_admissions_of_one_run_at_once_begin_one_step(
+async def test_two_concurrent_admissions_of_a_run_start_one_step(
     bus: Bus, process: Process, calls: list[str]
 ) -> None:
     run_id = new_run_id()
@@ -154,7 +152,7 @@ class TestALostLease:
             update={"lease_seconds": 1.0, "sweep_seconds": 0.2, "retry_base_seconds": 0.05}
         )
 
-    async def test_a_run_whose_admission_was_not_answered_is_taken_over_and_paid_for_once(
+    async def test_a_run_whose_admission_got_no_answer_is_taken_over_and_paid_once(
         self, bus: Bus, process: Process, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         call, cut = scripts.call, [RedisConnectionError("cut")]
@@ -172,7 +170,7 @@ class TestALostLease:
         # The mark that was written and never acted on says what may have been paid.
         assert await bus.usage(run_id) == [UNKNOWN, USED]
 
-    async def test_a_step_that_was_taken_on_an_answer_which_comes_too_late_is_taken_again(
+    async def test_a_step_based_on_a_late_answer_is_repeated(
         self, bus: Bus, process: Process
     ) -> None:
         async def lose(delivery: Delivery) -> None:

@@ -34,7 +34,7 @@ async def unfinished(bus: Bus) -> list[UnfinishedCall]:
     return [call async for call in effects.unfinished(bus)]
 
 
-async def test_a_call_that_another_worker_began_is_not_made_again(bus: Bus) -> None:
+async def test_a_call_that_another_worker_started_is_not_repeated(bus: Bus) -> None:
     run_id, first = await begun(bus)
     second = await take(bus, run_id, "alive", first)
     assert await effects.begin(second, NOTE) is Start.INTERRUPTED
@@ -45,7 +45,9 @@ async def test_a_worker_that_asks_again_after_a_lost_connection_may_make_its_cal
     assert await effects.begin(delivery, NOTE) is Start.FIRST
 
 
-async def test_who_takes_a_call_over_after_its_outcome_was_written_gives_that(bus: Bus) -> None:
+async def test_a_worker_that_takes_over_a_finished_call_returns_its_recorded_outcome(
+    bus: Bus,
+) -> None:
     run_id, first = await begun(bus)
     assert await effects.finish(first, REPLY, NOTE)
     assert await unfinished(bus) == []
@@ -53,7 +55,7 @@ async def test_who_takes_a_call_over_after_its_outcome_was_written_gives_that(bu
     assert await effects.begin(second, NOTE) == REPLY
 
 
-async def test_what_a_paused_worker_did_is_the_outcome_while_its_request_has_no_reply(
+async def test_a_paused_worker_s_result_counts_while_the_request_has_no_reply(
     bus: Bus,
 ) -> None:
     run_id, paused, second = await taken_over(bus)
@@ -64,7 +66,7 @@ async def test_what_a_paused_worker_did_is_the_outcome_while_its_request_has_no_
     assert await unfinished(bus) == []
 
 
-async def test_who_was_about_to_say_that_nobody_knows_gives_what_a_paused_worker_wrote(
+async def test_a_worker_returns_a_paused_worker_s_outcome_instead_of_unknown(
     bus: Bus,
 ) -> None:
     _, paused, second = await taken_over(bus)
@@ -72,7 +74,7 @@ async def test_who_was_about_to_say_that_nobody_knows_gives_what_a_paused_worker
     assert await effects.finish(second, None, b"unknown", tells=True) == REPLY
 
 
-async def test_an_outcome_that_comes_once_the_caller_is_told_that_nobody_knows_stays_listed(
+async def test_an_outcome_that_arrives_after_unknown_was_reported_stays_listed(
     bus: Bus,
 ) -> None:
     _, paused, second = await taken_over(bus)
@@ -83,7 +85,7 @@ async def test_an_outcome_that_comes_once_the_caller_is_told_that_nobody_knows_s
     assert await effects.resolve(bus, call, REPLY) is Resolution.SETTLED
 
 
-async def test_an_outcome_that_comes_after_the_reply_stays_listed(bus: Bus) -> None:
+async def test_an_outcome_that_arrives_after_the_reply_stays_listed(bus: Bus) -> None:
     _, paused, second = await taken_over(bus)
     await effects.finish(second, None, b"unknown", tells=True)
     await second.reply(b'{"error": "unknown"}', store=True)
@@ -94,7 +96,7 @@ async def test_an_outcome_that_comes_after_the_reply_stays_listed(bus: Bus) -> N
     assert await unfinished(bus) == []
 
 
-async def test_a_call_that_a_worker_is_at_is_listed_as_held_and_cannot_be_resolved(
+async def test_a_running_call_is_listed_as_held_and_cannot_be_resolved(
     bus: Bus,
 ) -> None:
     run_id = await admit(bus)
@@ -110,7 +112,7 @@ async def test_a_call_that_a_worker_is_at_is_listed_as_held_and_cannot_be_resolv
 
 
 @pytest.mark.parametrize(("reply", "start"), [(REPLY, REPLY), (None, Start.FIRST)])
-async def test_a_resolved_call_has_that_outcome_or_is_made_again(
+async def test_a_resolved_call_returns_its_outcome_or_is_made_again(
     bus: Bus, reply: bytes | None, start: Start | bytes
 ) -> None:
     run_id, first = await begun(bus)
@@ -121,7 +123,7 @@ async def test_a_resolved_call_has_that_outcome_or_is_made_again(
     assert await effects.begin(second, NOTE) == start
 
 
-async def test_nothing_is_begun_without_the_lease_or_for_a_run_that_is_over(bus: Bus) -> None:
+async def test_no_call_starts_without_the_lease_or_after_the_run_ended(bus: Bus) -> None:
     run_id = await admit(bus)
     await ask(bus, run_id)
     first = await take(bus, run_id, "paused")

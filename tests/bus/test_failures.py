@@ -33,7 +33,7 @@ async def bus(shared_server: RedisProcess) -> AsyncGenerator[Bus]:
         yield bus
 
 
-async def test_deliveries_that_nobody_saw_are_no_failures(bus: Bus) -> None:
+async def test_deliveries_that_no_worker_received_do_not_count_as_failures(bus: Bus) -> None:
     """The reply of a read or of a sweep can be lost with its connection: the count of Redis rises
     all the same."""
     counts: list[int] = []
@@ -56,7 +56,7 @@ async def test_deliveries_that_nobody_saw_are_no_failures(bus: Bus) -> None:
     assert await letters(bus) == []
 
 
-async def test_work_that_is_abandoned_goes_to_another_at_once_and_never_counts(
+async def test_abandoned_work_moves_to_another_worker_at_once_and_never_counts(
     shared_server: RedisProcess,
 ) -> None:
     """Five workers are told to leave it; a message that had failed so often would be buried."""
@@ -82,7 +82,7 @@ async def test_work_that_is_abandoned_goes_to_another_at_once_and_never_counts(
         assert await letters(bus) == []
 
 
-async def test_a_worker_that_is_killed_while_it_drains_is_no_failure_of_its_work(
+async def test_killing_a_draining_worker_does_not_count_against_its_work(
     shared_server: RedisProcess,
 ) -> None:
     """Anyone who stops it has lost patience."""
@@ -107,7 +107,7 @@ async def test_a_worker_that_is_killed_while_it_drains_is_no_failure_of_its_work
         assert await letters(bus) == []
 
 
-async def test_a_worker_that_was_frozen_says_afterwards_that_it_lives(bus: Bus) -> None:
+async def test_a_thawed_worker_withdraws_the_failure_counted_against_its_message(bus: Bus) -> None:
     run_id = await admit(bus)
     begun = bus.keys.shard_of(run_id).begun("planner")
     with worker_process(bus.settings, behaviour="hold") as first:

@@ -12,7 +12,7 @@ from loopline.bus.flights import Flights, Landed, Landing, flight_name
 ANSWERED = Landing(Landed.ANSWERED, b"42")
 
 
-async def test_the_first_leads_and_the_others_are_told_what_it_was_answered(bus: Bus) -> None:
+async def test_the_first_caller_leads_and_the_others_receive_its_answer(bus: Bus) -> None:
     here, elsewhere = Flights(bus), Flights(bus)
     leader = await here.board("a")
     assert leader.leads
@@ -24,14 +24,14 @@ async def test_the_first_leads_and_the_others_are_told_what_it_was_answered(bus:
     assert await asyncio.gather(*waiting) == [ANSWERED] * 3
 
 
-async def test_who_asks_when_the_answer_has_come_leads_a_flight_of_its_own(bus: Bus) -> None:
+async def test_a_caller_that_comes_after_the_answer_leads_a_new_flight(bus: Bus) -> None:
     flights = Flights(bus)
     async with flights.leading(await flights.board("a")) as lead:
         lead.landing = ANSWERED
     assert (await flights.board("a")).leads
 
 
-async def test_one_that_joined_just_before_the_landing_is_told_all_the_same(bus: Bus) -> None:
+async def test_a_caller_that_joins_just_before_landing_still_receives_the_answer(bus: Bus) -> None:
     flights = Flights(bus)
     leader = await flights.board("a")
     late = await flights.board("a")
@@ -41,7 +41,7 @@ async def test_one_that_joined_just_before_the_landing_is_told_all_the_same(bus:
     assert await flights.landing(late) == ANSWERED
 
 
-async def test_a_leader_that_has_to_leave_gives_the_flight_to_the_next(bus: Bus) -> None:
+async def test_a_leader_that_leaves_hands_the_flight_to_the_next_caller(bus: Bus) -> None:
     flights = Flights(bus)
     leader, second = await flights.board("a"), await flights.board("a")
     with pytest.raises(RuntimeError):
@@ -60,7 +60,7 @@ async def test_a_leader_that_dies_is_noticed_within_its_lease(bus: Bus) -> None:
     assert (await flights.board("a")).leads
 
 
-async def test_a_leader_that_works_for_long_is_not_taken_for_dead(bus: Bus) -> None:
+async def test_a_leader_that_works_for_long_is_not_considered_dead(bus: Bus) -> None:
     flights = Flights(bus)
     leader = await flights.board("a")
     second = await flights.board("a")
@@ -73,7 +73,7 @@ async def test_a_leader_that_works_for_long_is_not_taken_for_dead(bus: Bus) -> N
     assert await waiting == ANSWERED
 
 
-async def test_one_of_several_that_wait_may_leave(bus: Bus) -> None:
+async def test_one_of_several_waiting_callers_may_leave(bus: Bus) -> None:
     flights = Flights(bus)
     leader = await flights.board("a")
     first, second = [
@@ -86,6 +86,6 @@ async def test_one_of_several_that_wait_may_leave(bus: Bus) -> None:
     assert await second == ANSWERED
 
 
-def test_what_is_asked_has_one_name_and_no_other_has_it() -> None:
+def test_equal_requests_share_a_name_and_different_ones_do_not() -> None:
     assert flight_name(b"a", b"b") == flight_name(b"a", b"b")
     assert len({flight_name(b"a", b"b"), flight_name(b"ab", b""), flight_name(b"", b"ab")}) == 3

@@ -146,7 +146,7 @@ class TestStart:
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
     @given(disturbances=DISTURBANCES, asks=st.booleans(), marks=st.booleans())
-    def test_it_does_what_its_three_parts_do(
+    def test_the_fused_script_does_what_its_three_parts_do(
         self, client: redis.Redis, disturbances: set[str], asks: bool, marks: bool
     ) -> None:
         apart, fused = Case(client, disturbances), Case(client, disturbances)
@@ -192,7 +192,7 @@ class TestReplyAndCommit:
         ),
         repeats=st.integers(1, 2),
     )
-    def test_it_replies_and_then_commits_what_was_taken_on_replies_that_count(
+    def test_it_replies_and_then_commits_a_step_based_on_valid_replies(
         self, client: redis.Redis, troubles: set[str], repeats: int
     ) -> None:
         apart, fused = Case(client, set()), Case(client, set())

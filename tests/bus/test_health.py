@@ -54,7 +54,7 @@ def user(server: RedisProcess, *rights: str) -> Generator[str]:
         ("-time", "TIME", "+time"),
     ],
 )
-async def test_a_user_who_lacks_a_command_is_told_which_and_how_it_is_granted(
+async def test_the_error_for_a_missing_permission_names_the_command_and_how_to_grant_it(
     any_server: RedisProcess, rights: str, missing: str, grant: str
 ) -> None:
     with user(any_server, "~*", "+@all", rights) as url:
@@ -66,7 +66,7 @@ async def test_a_user_who_lacks_a_command_is_told_which_and_how_it_is_granted(
     assert "pw@" not in message
 
 
-async def test_a_user_who_may_not_touch_the_keys_of_the_bus_is_told_their_patterns(
+async def test_the_error_for_missing_key_access_names_the_key_patterns(
     any_server: RedisProcess,
 ) -> None:
     with user(any_server, "~other:*", "+@all") as url:
@@ -77,19 +77,19 @@ async def test_a_user_who_may_not_touch_the_keys_of_the_bus_is_told_their_patter
         await joins(url)
 
 
-async def test_what_a_refusal_says_to_grant_is_enough(any_server: RedisProcess) -> None:
+async def test_granting_what_the_error_names_is_enough(any_server: RedisProcess) -> None:
     with user(any_server, "~*", "+ping") as url:
         granted = (await refusal(url)).partition("ACL SETUSER one ")[2].split()
     with user(any_server, "~*", "+ping", *granted) as url:
         await joins(url)
 
 
-async def test_a_user_who_may_not_ask_for_info_can_use_the_bus(any_server: RedisProcess) -> None:
+async def test_a_user_without_permission_for_info_can_use_the_bus(any_server: RedisProcess) -> None:
     with user(any_server, "~*", "+@all", "-info", "-config") as url:
         await joins(url)
 
 
-async def test_a_node_of_a_cluster_is_known_without_info(tmp_path: Path) -> None:
+async def test_a_cluster_node_is_recognized_without_info(tmp_path: Path) -> None:
     binary = next(iter(installed_servers().values()))
     with (
         running_redis(tmp_path, "--cluster-enabled", "yes", binary=binary) as server,
@@ -99,7 +99,7 @@ async def test_a_node_of_a_cluster_is_known_without_info(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("command", ["EVAL", "EVALSHA", "XAUTOCLAIM"])
-async def test_a_server_with_a_renamed_command_is_refused_by_its_name(
+async def test_a_server_with_a_renamed_command_is_refused_and_the_command_named(
     tmp_path: Path, command: str
 ) -> None:
     binary = next(iter(installed_servers().values()))
@@ -122,7 +122,7 @@ async def test_the_probe_leaves_nothing_behind(own_server: RedisProcess) -> None
         assert not client.exists(Keys("loopline", 1).probe)
 
 
-async def test_a_server_with_no_place_for_another_client_says_so(own_server: RedisProcess) -> None:
+async def test_a_server_at_its_client_limit_is_reported(own_server: RedisProcess) -> None:
     with redis.Redis.from_url(own_server.url) as admin:
         admin.config_set("maxclients", "1")
         message = await refusal(own_server.url)
@@ -132,7 +132,7 @@ async def test_a_server_with_no_place_for_another_client_says_so(own_server: Red
     assert "redis_url" not in message
 
 
-async def test_a_socket_whose_file_was_deleted_is_named(own_server: RedisProcess) -> None:
+async def test_a_deleted_socket_file_is_reported_by_name(own_server: RedisProcess) -> None:
     own_server.socket.rename(own_server.folder / "moved")
     message = await refusal(own_server.url)
     (own_server.folder / "moved").rename(own_server.socket)
@@ -151,7 +151,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(disk)], check=True)
 
 
-async def test_a_server_whose_disk_is_full_says_so(small_disk: Path) -> None:
+async def test_a_server_with_a_full_disk_is_reported(small_disk: Path) -> None:
     with running_redis(small_disk, binary=next(iter(installed_servers().values()))) as server:
         with redis.Redis.from_url(server.url) as client:
             client.config_set("maxmemory", "0")

@@ -26,7 +26,7 @@ from tests.conftest import quick_settings
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_the_continuation_comes_once_in_any_order_and_with_any_crashes(
+def test_the_continuation_comes_once_whatever_the_order_and_the_crashes(
     shared_server: RedisProcess,
     order: list[int],
     crashes: dict[int, str],

@@ -64,7 +64,7 @@ async def client(settings: BusSettings) -> AsyncGenerator[Bus]:
 
 
 @pytest.mark.parametrize("joined", [worker, client])
-async def test_a_server_that_restarts_at_any_step_of_a_start_is_outlasted(
+async def test_a_process_starts_although_the_server_restarts_at_any_step(
     own_server: RedisProcess,
     monkeypatch: pytest.MonkeyPatch,
     joined: Callable[[BusSettings], AbstractAsyncContextManager[Bus]],
@@ -97,7 +97,7 @@ async def test_a_server_that_restarts_at_any_step_of_a_start_is_outlasted(
 
 
 @pytest.mark.slow
-async def test_a_server_that_goes_while_a_process_joins_and_stays_away_is_named(
+async def test_a_server_that_stays_away_during_a_join_is_reported_by_name(
     own_server: RedisProcess,
 ) -> None:
     class Gone(RestartingProxy):

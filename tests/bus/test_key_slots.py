@@ -223,7 +223,7 @@ async def left_and_taken_over(bus: Bus) -> list[str]:
     return runs
 
 
-def test_a_run_stays_in_its_shard_and_runs_are_spread_over_all() -> None:
+def test_a_run_stays_in_its_shard_and_runs_spread_over_all_shards() -> None:
     keys = Keys("p", 8)
     shards = [keys.shard_of(f"run-{number}").index for number in range(2000)]
     assert keys.shard_of("run-7").index == 6, "as in every other process, and in years to come"

@@ -114,7 +114,7 @@ async def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(
         assert (await bus.run_state(run_id)).answer == "busy"
 
 
-async def test_a_stopped_process_loses_its_lease_and_can_not_commit_when_it_goes_on(
+async def test_a_stopped_process_loses_its_lease_and_cannot_commit_after_it_resumes(
     bus: Bus,
 ) -> None:
     """Only the bus stands between a worker that ignores every signal and the journal."""
@@ -136,7 +136,7 @@ async def test_a_stopped_process_loses_its_lease_and_can_not_commit_when_it_goes
     assert await bus.queue_lengths(["planner"]) == {"planner": 0}
 
 
-async def test_a_renewal_after_a_takeover_is_refused_and_takes_nothing_back(bus: Bus) -> None:
+async def test_a_renewal_after_a_takeover_is_refused_and_changes_nothing(bus: Bus) -> None:
     run_id = await admit(bus)
     shard = bus.keys.shard_of(run_id)
     stream, run = shard.work("planner"), shard.run(run_id)
@@ -178,7 +178,7 @@ async def test_a_handler_whose_lease_was_taken_over_is_cancelled(bus: Bus) -> No
         await ended(bus, run_id)  # the thief is silent, so its lease ends too
 
 
-async def test_leases_survive_a_redis_that_is_away_for_less_than_their_length(
+async def test_leases_survive_a_redis_outage_shorter_than_their_length(
     own_server: RedisProcess,
 ) -> None:
     settings = quick_settings(own_server.url, lease_seconds=3.0)
@@ -212,7 +212,7 @@ async def _touched(bus: Bus, run_id: str) -> bool:
     return pending_entry["time_since_delivered"] < age - 500
 
 
-async def test_the_keeper_survives_a_holder_whose_event_loop_is_gone(bus: Bus) -> None:
+async def test_the_lease_keeper_survives_a_holder_whose_event_loop_is_gone(bus: Bus) -> None:
     """One broken callback must not let the leases of everybody else run out."""
     run_id = await admit(bus)
     shard = bus.keys.shard_of(run_id)
@@ -233,7 +233,7 @@ async def test_the_keeper_survives_a_holder_whose_event_loop_is_gone(bus: Bus) -
     assert counts == [1]
 
 
-async def test_what_is_committed_after_a_takeover_is_refused_in_the_same_process(bus: Bus) -> None:
+async def test_a_commit_after_a_takeover_is_refused_in_the_same_process(bus: Bus) -> None:
     refused: list[type[Exception]] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -254,7 +254,7 @@ async def test_what_is_committed_after_a_takeover_is_refused_in_the_same_process
     assert await pending(bus, "planner") == 0
 
 
-def test_a_consumer_keeps_to_its_places(settings: BusSettings) -> None:
+def test_a_consumer_never_exceeds_its_places(settings: BusSettings) -> None:
     """Reading and sweeping together never put more work in hand than there are places."""
 
     async def run() -> None:

@@ -31,7 +31,7 @@ async def running(consumer: Consumer) -> asyncio.Task[None]:
     return task
 
 
-async def test_a_run_is_begun_with_what_its_admission_knows(bus: Bus) -> None:
+async def test_a_local_delivery_carries_the_run_state_known_at_admission(bus: Bus) -> None:
     records: list[bytes] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -48,7 +48,7 @@ async def test_a_run_is_begun_with_what_its_admission_knows(bus: Bus) -> None:
     assert records == [b'{"run": "record"}']
 
 
-async def test_what_waited_longer_comes_first(bus: Bus) -> None:
+async def test_the_message_that_waited_longer_comes_first(bus: Bus) -> None:
     order: list[str] = []
     both = asyncio.Event()
 
@@ -115,7 +115,7 @@ class TestADeathBetweenTheScriptAndItsAnswer:
     def settings(self, settings: BusSettings) -> BusSettings:
         return settings.model_copy(update={"lease_seconds": 1.0, "sweep_seconds": 0.2})
 
-    async def test_another_takes_over_what_was_read_for_the_dead(
+    async def test_another_worker_takes_over_messages_read_for_a_dead_one(
         self, bus: Bus, second_bus: Bus
     ) -> None:
         consumer = Consumer(bus, ["planner"], finishing, local=True)
@@ -149,7 +149,7 @@ async def test_a_run_that_is_admitted_again_is_read_once(bus: Bus) -> None:
     assert handled == [run_id]
 
 
-async def test_a_reply_to_itself_needs_no_mail(bus: Bus) -> None:
+async def test_a_process_answers_its_own_request_without_mail(bus: Bus) -> None:
     async def handler(delivery: Delivery) -> None:
         assert delivery.state is not None
         await delivery.reply(b'"42"', store=True)
@@ -166,7 +166,7 @@ async def test_a_reply_to_itself_needs_no_mail(bus: Bus) -> None:
     await task
 
 
-async def test_whoever_asks_elsewhere_is_told_by_mail(bus: Bus, second_bus: Bus) -> None:
+async def test_a_caller_in_another_process_is_answered_by_mail(bus: Bus, second_bus: Bus) -> None:
     everybody = asyncio.Event()
 
     async def handler(delivery: Delivery) -> None:
@@ -194,7 +194,7 @@ async def two_wait(bus: Bus, request: str) -> bool:
     return sum(field.startswith(b"w:") for field in fields) == 2
 
 
-async def test_the_end_of_a_run_is_told_with_what_became_of_it(bus: Bus) -> None:
+async def test_the_notice_of_a_run_s_end_contains_its_outcome(bus: Bus) -> None:
     consumer = Consumer(bus, ["planner"], finishing, local=True)
     task = await running(consumer)
     async with Inbox(bus) as inbox:
@@ -216,7 +216,7 @@ async def test_the_end_of_a_run_is_told_with_what_became_of_it(bus: Bus) -> None
     await task
 
 
-async def test_a_server_without_the_group_still_admits(bus: Bus) -> None:
+async def test_admission_works_on_a_server_without_the_group(bus: Bus) -> None:
     consumer = Consumer(bus, ["planner"], finishing, local=True)
     for shard in bus.keys.all_shards():
         await scripts.call(bus.redis, "group", [shard.work("planner")], [GROUP])

@@ -93,7 +93,7 @@ async def test_a_full_disk_keeps_the_batch_until_there_is_room(bus: Bus) -> None
     assert await length(bus) == 0
 
 
-async def test_a_batch_too_large_for_the_time_out_of_a_connection_is_read_in_smaller_ones(
+async def test_a_batch_too_large_for_the_connection_s_timeout_is_split(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for client in (bus.redis, bus.blocking):
@@ -113,7 +113,7 @@ async def test_a_batch_too_large_for_the_time_out_of_a_connection_is_read_in_sma
     assert await length(bus) == 0
 
 
-async def test_only_what_every_group_has_acknowledged_is_trimmed(bus: Bus) -> None:
+async def test_only_entries_that_every_group_acknowledged_are_trimmed(bus: Bus) -> None:
     quick, slow = Shelf(), Shelf()
     blocked = asyncio.Event()
 
@@ -156,7 +156,7 @@ async def test_a_group_that_has_read_nothing_yet_keeps_everything(bus: Bus) -> N
     assert await length(bus) == 0
 
 
-async def test_the_batch_of_a_dead_reader_is_read_by_another(bus: Bus) -> None:
+async def test_another_reader_takes_over_the_batch_of_a_dead_one(bus: Bus) -> None:
     """And its name goes, so that dead names do not pile up."""
     key = bus.keys.shard(0).trajectories
     runs = await finished_runs(bus, 3)
@@ -196,7 +196,7 @@ async def test_entries_deleted_under_a_reader_do_not_stop_it(bus: Bus) -> None:
     assert summary["pending"] == 0
 
 
-async def test_a_drain_records_what_is_already_on_the_stream(bus: Bus) -> None:
+async def test_a_drain_records_the_entries_already_on_the_stream(bus: Bus) -> None:
     shelf = Shelf()
     runs = await finished_runs(bus, 25)
     async with reading(bus, "recorder", shelf, batch=4):

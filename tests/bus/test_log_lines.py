@@ -10,7 +10,7 @@ from tests.bus.payloads import admit
 from tests.bus.serving import ended, finishing, serving
 
 
-async def test_a_line_that_a_handler_logs_carries_the_id_of_its_run(bus: Bus) -> None:
+async def test_a_handler_s_log_lines_carry_the_id_of_its_run(bus: Bus) -> None:
     lines = LogCapture()
     structlog.configure(processors=[structlog.contextvars.merge_contextvars, lines])
 
@@ -27,7 +27,7 @@ async def test_a_line_that_a_handler_logs_carries_the_id_of_its_run(bus: Bus) ->
     assert {line.get("trace_id") for line in at_work} == {trace_id_of(run) for run in runs}
 
 
-def test_a_run_has_the_trace_that_its_client_brought_or_else_that_of_its_id() -> None:
+def test_a_run_uses_its_client_s_trace_or_one_derived_from_its_id() -> None:
     run_id = "01a0c450-6c78-762c-82ca-3decceec41a1"
     brought = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     assert trace_id_of(run_id) == "01a0c4506c78762c82ca3decceec41a1"

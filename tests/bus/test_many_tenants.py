@@ -24,7 +24,9 @@ async def add_tenants_at_their_limit(bus: Bus) -> None:
         await pipe.execute()
 
 
-async def test_a_thousand_tenants_at_their_limits_hide_no_other(settings: BusSettings) -> None:
+async def test_a_thousand_tenants_at_their_limits_do_not_block_another(
+    settings: BusSettings,
+) -> None:
     async with bounded(settings, 1) as bus:
         first, second = await admit(bus, Tenant("z")), await admit(bus, Tenant("z"))
         await add_tenants_at_their_limit(bus)
@@ -34,7 +36,9 @@ async def test_a_thousand_tenants_at_their_limits_hide_no_other(settings: BusSet
         assert await at_work(bus) == 2
 
 
-async def test_a_tenant_at_its_limit_goes_on_when_a_run_of_it_ends(settings: BusSettings) -> None:
+async def test_a_tenant_at_its_limit_continues_when_one_of_its_runs_ends(
+    settings: BusSettings,
+) -> None:
     async with bounded(settings, 10) as bus:
         bounded_tenant = Tenant("a", max_working=1)
         first, second = await admit(bus, bounded_tenant), await admit(bus, bounded_tenant)
@@ -45,7 +49,7 @@ async def test_a_tenant_at_its_limit_goes_on_when_a_run_of_it_ends(settings: Bus
         assert [run_id for run_id, _ in await bus.active_runs()] == [second]
 
 
-async def test_a_tenant_goes_on_when_its_limit_is_raised(settings: BusSettings) -> None:
+async def test_a_tenant_continues_when_its_limit_is_raised(settings: BusSettings) -> None:
     async with bounded(settings, 10) as bus:
         bounded_tenant = Tenant("a", max_working=1)
         runs = [await admit(bus, bounded_tenant) for _ in range(3)]

@@ -41,7 +41,7 @@ async def entered(bus: Bus, run_id: str) -> list[bytes]:
     return usage
 
 
-async def test_a_call_that_is_answered_leaves_its_usage_and_no_mark(bus: Bus) -> None:
+async def test_an_answered_call_leaves_its_usage_and_no_mark(bus: Bus) -> None:
     run_id, delivery = await asked(bus)
     await delivery.mark(1, UNKNOWN)
     await delivery.reply(REPLY, store=True, usage=[(USED, DISCARDED)])
@@ -49,7 +49,7 @@ async def test_a_call_that_is_answered_leaves_its_usage_and_no_mark(bus: Bus) ->
     assert await entered(bus, run_id) == [USED]
 
 
-async def test_who_takes_over_enters_the_calls_of_the_dead_once_and_before_another_is_sent(
+async def test_a_takeover_records_the_dead_worker_s_calls_once_before_the_next_is_sent(
     bus: Bus,
 ) -> None:
     run_id, first = await asked(bus)
@@ -62,7 +62,7 @@ async def test_who_takes_over_enters_the_calls_of_the_dead_once_and_before_anoth
     assert await entered(bus, run_id) == [UNKNOWN, USED]
 
 
-async def test_a_reply_enters_what_an_earlier_holder_sent_though_it_sends_nothing_itself(
+async def test_a_reply_without_calls_still_records_the_calls_of_an_earlier_holder(
     bus: Bus,
 ) -> None:
     run_id, first = await asked(bus)
@@ -72,7 +72,7 @@ async def test_a_reply_enters_what_an_earlier_holder_sent_though_it_sends_nothin
     assert await entered(bus, run_id) == [UNKNOWN]
 
 
-async def test_the_end_of_a_run_enters_calls_of_workers_that_never_came_back(bus: Bus) -> None:
+async def test_the_end_of_a_run_records_calls_of_workers_that_never_came_back(bus: Bus) -> None:
     run_id, delivery = await asked(bus)
     await delivery.mark(1, UNKNOWN)
     assert await bus.cancel(run_id)
@@ -82,7 +82,7 @@ async def test_the_end_of_a_run_enters_calls_of_workers_that_never_came_back(bus
     assert await entered(bus, run_id) == [UNKNOWN, USED]
 
 
-async def test_a_run_that_ends_in_error_enters_them_too_and_a_replay_enters_nothing_again(
+async def test_a_failed_run_records_open_calls_and_its_replay_records_none_twice(
     bus: Bus,
 ) -> None:
     run_id, delivery = await asked(bus)
@@ -99,7 +99,7 @@ async def test_a_run_that_ends_in_error_enters_them_too_and_a_replay_enters_noth
     assert await entered(bus, run_id) == [UNKNOWN]
 
 
-async def test_the_commit_of_its_step_enters_a_call_that_nobody_waits_for(bus: Bus) -> None:
+async def test_a_step_s_commit_records_its_abandoned_call(bus: Bus) -> None:
     run_id, delivery = await asked(bus)
     await delivery.mark(1, UNKNOWN)
     step = await take_step(bus, run_id)
@@ -107,7 +107,7 @@ async def test_the_commit_of_its_step_enters_a_call_that_nobody_waits_for(bus: B
     assert await entered(bus, run_id) == [UNKNOWN]
 
 
-async def test_nothing_may_be_sent_for_a_request_that_another_has_or_nobody_needs(
+async def test_no_call_is_sent_for_a_request_that_was_taken_over_or_is_obsolete(
     bus: Bus,
 ) -> None:
     run_id, first = await asked(bus)
@@ -121,7 +121,7 @@ async def test_nothing_may_be_sent_for_a_request_that_another_has_or_nobody_need
     assert await entered(bus, run_id) == []
 
 
-async def test_of_several_calls_of_one_delivery_each_is_accounted_for(bus: Bus) -> None:
+async def test_every_call_of_a_delivery_is_accounted_for(bus: Bus) -> None:
     run_id, delivery = await asked(bus)
     await delivery.mark(1, UNKNOWN)
     await delivery.mark(2, UNKNOWN, [(1, b'"in vain"')])

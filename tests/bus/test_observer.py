@@ -47,7 +47,9 @@ def observer(bus: Bus) -> Recording:
     return recording
 
 
-async def test_a_retry_is_told_beside_both_handlings(bus: Bus, observer: Recording) -> None:
+async def test_the_observer_sees_both_attempts_and_the_retry_between_them(
+    bus: Bus, observer: Recording
+) -> None:
     async def handler(delivery: Delivery) -> None:
         if delivery.envelope.attempt == 0:
             raise Retry("not yet", 0.1)
@@ -58,7 +60,9 @@ async def test_a_retry_is_told_beside_both_handlings(bus: Bus, observer: Recordi
     assert observer.events == {"begun planner": 2, "handled planner": 2, "retried planner": 1}
 
 
-async def test_a_rejected_message_is_told_as_a_dead_letter(bus: Bus, observer: Recording) -> None:
+async def test_the_observer_sees_a_rejected_message_as_a_dead_letter(
+    bus: Bus, observer: Recording
+) -> None:
     async def handler(delivery: Delivery) -> None:
         raise Reject("never")
 
@@ -67,7 +71,9 @@ async def test_a_rejected_message_is_told_as_a_dead_letter(bus: Bus, observer: R
     assert observer.events == {"begun planner": 1, "handled planner": 1, "dead letter planner": 1}
 
 
-async def test_the_time_on_the_stream_and_in_hand_is_told(bus: Bus, observer: Recording) -> None:
+async def test_the_observer_receives_queue_time_and_handling_time(
+    bus: Bus, observer: Recording
+) -> None:
     run_id = await admit(bus)
     before = bus.clock.now()
     await until(lambda: bus.clock.now() - before > 0.2, "a fifth of a second")
@@ -77,7 +83,7 @@ async def test_the_time_on_the_stream_and_in_hand_is_told(bus: Bus, observer: Re
     assert 0 < observer.seconds[0] < 20
 
 
-async def test_a_lease_of_a_killed_worker_is_told_when_it_is_taken_over(
+async def test_the_observer_sees_the_takeover_of_a_killed_worker_s_lease(
     bus: Bus, observer: Recording
 ) -> None:
     run_id = await admit(bus)
@@ -89,7 +95,7 @@ async def test_a_lease_of_a_killed_worker_is_told_when_it_is_taken_over(
     assert observer.events["lease lost planner"] == 0
 
 
-async def test_a_lease_that_another_has_is_told_as_lost(bus: Bus, observer: Recording) -> None:
+async def test_the_observer_sees_a_stolen_lease_as_lost(bus: Bus, observer: Recording) -> None:
     async def handler(delivery: Delivery) -> None:
         # As another worker that took this one for dead would do.
         await bus.redis.xclaim(

@@ -66,7 +66,7 @@ async def check_all_ended_once(bus: Bus, runs: list[str]) -> None:
     assert await bus.queue_lengths(["planner"]) == {"planner": 0}
 
 
-async def test_redis_killed_and_restarted_in_the_middle_loses_and_doubles_nothing(
+async def test_killing_and_restarting_redis_mid_run_loses_and_duplicates_nothing(
     own_server: RedisProcess, stormy: BusSettings
 ) -> None:
     async with joined(stormy) as bus:
@@ -91,7 +91,7 @@ async def test_redis_killed_and_restarted_in_the_middle_loses_and_doubles_nothin
             await check_all_ended_once(bus, runs)
 
 
-async def test_a_silent_redis_is_outlasted(own_server: RedisProcess, stormy: BusSettings) -> None:
+async def test_runs_survive_a_silent_redis(own_server: RedisProcess, stormy: BusSettings) -> None:
     """Stopped, it accepts what the socket takes and answers nothing until it goes on."""
     async with joined(stormy) as bus, serving(bus, ["planner"], stepping):
         run_id = await admit(bus)
@@ -101,7 +101,7 @@ async def test_a_silent_redis_is_outlasted(own_server: RedisProcess, stormy: Bus
         await check_all_ended_once(bus, [run_id, await late])
 
 
-async def test_scripts_that_the_server_has_forgotten_are_sent_again(
+async def test_scripts_that_the_server_forgot_are_sent_again(
     own_server: RedisProcess, stormy: BusSettings
 ) -> None:
     async with joined(stormy) as bus, serving(bus, ["planner"], stepping):
@@ -112,7 +112,7 @@ async def test_scripts_that_the_server_has_forgotten_are_sent_again(
         await check_all_ended_once(bus, runs)
 
 
-async def test_after_a_flush_the_workers_go_on_with_what_is_admitted_next(
+async def test_workers_serve_newly_admitted_runs_after_a_flush(
     own_server: RedisProcess, stormy: BusSettings
 ) -> None:
     """NOGROUP: the groups are made again. What was flushed is gone, and nobody waits for it."""
@@ -141,7 +141,7 @@ async def test_after_a_flush_the_workers_go_on_with_what_is_admitted_next(
     assert outcomes[0] == "LeaseLost" or len(outcomes) == 1
 
 
-async def test_a_log_reader_outlasts_a_flush(own_server: RedisProcess, stormy: BusSettings) -> None:
+async def test_a_log_reader_survives_a_flush(own_server: RedisProcess, stormy: BusSettings) -> None:
     """Also one that comes between its handler and its acknowledgement."""
     run_ids: list[str] = []
 
@@ -163,7 +163,7 @@ async def test_a_log_reader_outlasts_a_flush(own_server: RedisProcess, stormy: B
         await asyncio.wait_for(task, 20)
 
 
-async def test_a_request_ends_when_its_run_is_gone_in_a_flush(
+async def test_a_request_ends_when_a_flush_removes_its_run(
     own_server: RedisProcess, stormy: BusSettings
 ) -> None:
     """Workers drop the work of a run that the server does not have, so the waiter looks
@@ -229,7 +229,7 @@ def _misconf(server: RedisProcess) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("trouble", [_oom, _read_only, _no_replicas, _misconf])
-async def test_a_server_that_refuses_writes_is_outlasted_and_nothing_accepted_is_lost(
+async def test_no_accepted_run_is_lost_while_the_server_refuses_writes(
     own_server: RedisProcess,
     stormy: BusSettings,
     trouble: Callable[[RedisProcess], Callable[[], None]],
@@ -267,7 +267,7 @@ async def test_a_server_that_refuses_writes_is_outlasted_and_nothing_accepted_is
         (_read_only, "it is a replica: put the address of its primary into redis_url"),
     ],
 )
-async def test_a_server_that_takes_no_writes_is_named_with_the_remedy(
+async def test_a_server_that_refuses_writes_is_reported_with_the_remedy(
     own_server: RedisProcess,
     stormy: BusSettings,
     trouble: Callable[[RedisProcess], Callable[[], None]],
@@ -278,12 +278,12 @@ async def test_a_server_that_takes_no_writes_is_named_with_the_remedy(
         end = trouble(own_server)
         with pytest.raises(BusUnavailable, match=says) as caught:
             await bus.check_writable()
-        assert f"Redis at {bus.settings.safe_url} takes no writes" in str(caught.value)
+        assert f"Redis at {bus.settings.safe_url} accepts no writes" in str(caught.value)
         end()
         await bus.check_writable()
 
 
-async def test_what_gives_up_on_a_full_server_says_where_it_was_and_what_to_do(
+async def test_giving_up_on_a_full_server_reports_the_place_and_the_remedy(
     own_server: RedisProcess, stormy: BusSettings
 ) -> None:
     async with joined(stormy) as bus:
@@ -299,7 +299,7 @@ async def test_what_gives_up_on_a_full_server_says_where_it_was_and_what_to_do(
         end()
 
 
-async def test_an_unreachable_server_is_named_without_its_password() -> None:
+async def test_an_unreachable_server_is_reported_without_its_password() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -311,7 +311,7 @@ async def test_an_unreachable_server_is_named_without_its_password() -> None:
     assert "runtime doctor" in str(caught.value)
 
 
-async def test_a_wrong_password_says_so_and_what_to_do(own_server: RedisProcess) -> None:
+async def test_a_wrong_password_is_reported_with_the_remedy(own_server: RedisProcess) -> None:
     with redis.Redis.from_url(own_server.url) as client:
         client.config_set("requirepass", "right")
         for url in (own_server.url, own_server.url + "&password=wrong"):
@@ -325,12 +325,12 @@ async def test_a_wrong_password_says_so_and_what_to_do(own_server: RedisProcess)
         client.config_set("requirepass", "")
 
 
-def test_a_password_with_an_at_sign_is_hidden_whole() -> None:
+def test_a_password_with_an_at_sign_is_hidden_completely() -> None:
     url = BusSettings(redis_url="redis://:p@ss@h:1/0").safe_url
     assert url == "redis://:***@h:1/0"
 
 
-async def test_a_node_of_a_cluster_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+async def test_a_cluster_node_is_refused_without_waiting(tmp_path: Path) -> None:
     binary = next(iter(installed_servers().values()))
     with (
         running_redis(tmp_path, "--cluster-enabled", "yes", binary=binary) as server,
@@ -348,7 +348,7 @@ async def test_the_server_describes_itself(own_server: RedisProcess) -> None:
         assert server.durability.startswith("appendonly yes, appendfsync no: a power failure can")
 
 
-async def test_what_a_server_keeps_is_not_guessed_where_it_does_not_say(
+async def test_unknown_persistence_settings_of_a_server_are_not_guessed(
     own_server: RedisProcess,
 ) -> None:
     with redis.Redis.from_url(own_server.url) as admin:
@@ -356,7 +356,7 @@ async def test_what_a_server_keeps_is_not_guessed_where_it_does_not_say(
     managed = quick_settings(own_server.url.replace("unix://", "unix://managed:pw@"))
     async with Bus(managed) as bus:
         assert (await probe(bus.redis)).durability == (
-            "appendonly yes, appendfsync not known (the server does not allow CONFIG GET)"
+            "appendonly yes, appendfsync unknown (the server does not allow CONFIG GET)"
         )
     configure(own_server.url, appendonly="no")
     for settings in (managed, quick_settings(own_server.url)):
@@ -365,9 +365,7 @@ async def test_what_a_server_keeps_is_not_guessed_where_it_does_not_say(
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-lru"])
-async def test_a_server_that_throws_keys_away_is_refused(
-    own_server: RedisProcess, policy: str
-) -> None:
+async def test_a_server_that_evicts_keys_is_refused(own_server: RedisProcess, policy: str) -> None:
     """Also one that takes only those with a time to live: every key of the bus has one."""
     configure(own_server.url, maxmemory_policy=policy)
     async with Bus(quick_settings(own_server.url)) as bus:

@@ -33,7 +33,7 @@ async def admit_to(bus: Bus, shards: Sequence[int]) -> list[str]:
     return runs
 
 
-async def test_what_a_consumer_has_no_place_for_is_left_to_another(bus: Bus) -> None:
+async def test_a_full_consumer_leaves_messages_to_another(bus: Bus) -> None:
     release = asyncio.Event()
     in_hand: list[tuple[int, int]] = []
 
@@ -57,7 +57,7 @@ async def test_what_a_consumer_has_no_place_for_is_left_to_another(bus: Bus) -> 
     assert max(second for _, second in in_hand) == 4
 
 
-async def test_a_shard_with_little_work_has_its_turn_beside_one_with_much(bus: Bus) -> None:
+async def test_a_shard_with_little_work_gets_its_turn_next_to_a_busy_one(bus: Bus) -> None:
     order: list[str] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -87,7 +87,7 @@ async def test_all_places_go_to_one_shard_when_only_that_one_has_work(bus: Bus) 
             await ended(bus, run_id)
 
 
-async def test_fewer_places_than_shards_serve_each_of_them(bus: Bus) -> None:
+async def test_a_consumer_with_fewer_places_than_shards_serves_every_shard(bus: Bus) -> None:
     async with serving(bus, ["planner"], finishing, 2):
         for shard in range(SHARDS):
             [run_id] = await admit_to(bus, [shard])

@@ -14,7 +14,7 @@ from loopline.testing import RedisProcess
 from tests.conftest import quick_settings
 
 
-async def test_each_publication_is_a_version_of_its_own_and_in_use(bus: Bus) -> None:
+async def test_each_publication_creates_a_version_and_puts_it_in_use(bus: Bus) -> None:
     for number in (1, 2):
         policy = await policies.publish(bus, "slm/caller", f"/adapters/{number}")
         assert (policy.current, policy.path_of(number)) == (number, f"/adapters/{number}")
@@ -23,7 +23,7 @@ async def test_each_publication_is_a_version_of_its_own_and_in_use(bus: Bus) -> 
     assert stored.pool == "slm"
 
 
-async def test_publications_at_the_same_time_are_all_kept(bus: Bus) -> None:
+async def test_concurrent_publications_are_all_kept(bus: Bus) -> None:
     await asyncio.gather(*(policies.publish(bus, "slm", f"/{n}") for n in range(10)))
     (stored,) = await policies.policies(bus)
     assert [version.version for version in stored.versions] == list(range(1, 11))
@@ -31,7 +31,9 @@ async def test_publications_at_the_same_time_are_all_kept(bus: Bus) -> None:
     assert stored.current == 10
 
 
-async def test_what_a_policy_begins_with_is_published_once_and_replaces_no_choice(bus: Bus) -> None:
+async def test_a_policy_s_initial_version_is_published_once_and_overrides_no_choice(
+    bus: Bus,
+) -> None:
     started = [policies.publish_first(bus, "umi/caller", "/shipped") for _ in range(5)]
     assert [
         (publication.current, len(publication.versions))
@@ -43,7 +45,7 @@ async def test_what_a_policy_begins_with_is_published_once_and_replaces_no_choic
     assert (await policies.publish_first(bus, "umi/planner", "/shipped")).versions == ()
 
 
-async def test_a_rollback_goes_back_one_use_at_a_time_to_the_model_itself(bus: Bus) -> None:
+async def test_rollbacks_go_back_one_version_at_a_time_to_the_base_model(bus: Bus) -> None:
     for number in (1, 2, 3):
         await policies.publish(bus, "slm", f"/{number}")
     await policies.change(bus, "slm", lambda policy: policy.with_version_in_use(1))
@@ -53,7 +55,7 @@ async def test_a_rollback_goes_back_one_use_at_a_time_to_the_model_itself(bus: B
         await policies.change(bus, "slm", Policy.rolled_back)
 
 
-def test_a_version_that_is_forgotten_can_not_be_chosen_and_its_number_is_not_given_again() -> None:
+def test_a_forgotten_version_cannot_be_chosen_and_its_number_is_not_reused() -> None:
     policy = Policy(name="slm/red")
     for number in (1, 2, 3, 4):
         policy = policy.published(f"/{number}", 0.0)
@@ -66,7 +68,7 @@ def test_a_version_that_is_forgotten_can_not_be_chosen_and_its_number_is_not_giv
     assert smaller_policy.published("/5", 0.0).current == 5
 
 
-def test_a_rollback_passes_over_what_was_forgotten() -> None:
+def test_a_rollback_skips_forgotten_versions() -> None:
     policy = Policy(name="slm/red")
     for number in (1, 2, 3, 4):
         policy = policy.published(f"/{number}", 0.0)
@@ -78,19 +80,19 @@ def test_a_rollback_passes_over_what_was_forgotten() -> None:
     assert versions == [3, 1, 0]
 
 
-async def test_a_version_that_there_is_not_cannot_be_pinned(bus: Bus) -> None:
+async def test_a_missing_version_cannot_be_pinned(bus: Bus) -> None:
     await policies.publish(bus, "slm", "/1")
     with pytest.raises(PolicyError, match="no version 7; there are: 0, 1"):
         await policies.change(bus, "slm", lambda policy: policy.with_version_in_use(7))
 
 
 @pytest.mark.parametrize("name", ["", "a b", "slm/", "slm/../x/y", "x" * 65, "slm/caller\n"])
-async def test_a_name_that_is_none_is_refused(bus: Bus, name: str) -> None:
+async def test_an_invalid_policy_name_is_refused(bus: Bus, name: str) -> None:
     with pytest.raises(PolicyError, match="not a policy's name"):
         await policies.publish(bus, name, "/1")
 
 
-async def test_who_follows_hears_of_every_change(bus: Bus) -> None:
+async def test_a_follower_sees_every_change(bus: Bus) -> None:
     async with aclosing(policies.follow(bus)) as changes, asyncio.timeout(30):
         assert await anext(changes) == []
         for number in (1, 2):
@@ -99,7 +101,7 @@ async def test_who_follows_hears_of_every_change(bus: Bus) -> None:
                 continue
 
 
-async def test_who_follows_outlasts_a_redis_that_restarts(
+async def test_a_follower_survives_a_redis_restart(
     own_server: RedisProcess,
 ) -> None:
     bus = Bus(quick_settings(own_server.url))
@@ -141,9 +143,7 @@ MALFORMED: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED)
-async def test_a_policy_that_can_not_be_read_is_named_and_hides_no_other(
-    bus: Bus, body: bytes
-) -> None:
+async def test_an_unreadable_policy_is_reported_and_hides_no_other(bus: Bus, body: bytes) -> None:
     good = await policies.publish(bus, "slm/good", "/good")
     await bus.redis.hset(bus.keys.policies, "slm/bad", body)  # pyright: ignore
     listing = await policies.load_policies(bus)
@@ -155,7 +155,7 @@ async def test_a_policy_that_can_not_be_read_is_named_and_hides_no_other(
         await policies.publish(bus, "slm/bad", "/new")
 
 
-async def test_a_name_that_is_none_hides_no_policy(bus: Bus) -> None:
+async def test_an_invalid_policy_name_hides_no_policy(bus: Bus) -> None:
     good = await policies.publish(bus, "slm", "/good")
     for name in (b"\xff", b"a b", b"x" * 100_000, b""):
         await bus.redis.hset(bus.keys.policies, name, b'{"name": "slm"}')  # pyright: ignore
@@ -164,7 +164,7 @@ async def test_a_name_that_is_none_hides_no_policy(bus: Bus) -> None:
     assert max(map(len, listing.unreadable)) <= policies.MAX_SHOWN
 
 
-async def test_who_follows_goes_on_past_a_policy_that_can_not_be_read(bus: Bus) -> None:
+async def test_a_follower_continues_past_an_unreadable_policy(bus: Bus) -> None:
     await policies.publish(bus, "slm", "/1")
     async with aclosing(policies.follow(bus)) as states:
         assert [policy.current for policy in await anext(states)] == [1]

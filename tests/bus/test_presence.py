@@ -32,7 +32,7 @@ async def test_a_worker_is_present_while_it_announces_itself(bus: Bus) -> None:
     assert await live_workers(bus) == []
 
 
-async def test_news_are_told_at_once_and_not_at_the_next_beat(
+async def test_a_worker_s_news_is_announced_at_once_and_not_at_the_next_beat(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.bus.presence.BEAT", 3600)
@@ -52,7 +52,7 @@ async def test_news_are_told_at_once_and_not_at_the_next_beat(
     await asyncio.gather(announcing, return_exceptions=True)
 
 
-async def test_the_word_of_a_dead_worker_fades_after_three_beats(bus: Bus) -> None:
+async def test_a_dead_worker_s_announcement_expires_after_three_beats(bus: Bus) -> None:
     await beat(bus, WorkerPresence(name="dead", kind="slm"))
     life = await bus.redis.pttl(bus.keys.worker("dead"))
     assert 0 < life <= 3 * BEAT * 1000
@@ -74,7 +74,7 @@ async def test_workers_are_listed_by_kind_and_name(bus: Bus) -> None:
     ]
 
 
-async def test_a_word_that_can_not_be_read_hides_no_worker(bus: Bus) -> None:
+async def test_an_unreadable_announcement_hides_no_worker(bus: Bus) -> None:
     for name, body in (("bad", b"{"), ("worse", b"\xff"), ("odd", b'{"name": 1}')):
         await bus.redis.set(bus.keys.worker(name), body, px=60_000)
         await bus.redis.zadd(bus.keys.workers, {name: 1e12})

@@ -15,7 +15,7 @@ def bucket(bus: Bus, requests: int | None = None, tokens: int | None = None) -> 
     return RateBucket(bus, "http://endpoint model", requests=requests, tokens=tokens)
 
 
-async def test_turns_of_all_workers_together_are_within_the_limit(bus: Bus) -> None:
+async def test_all_workers_together_stay_within_the_limit(bus: Bus) -> None:
     workers = [bucket(bus, requests=1_200) for _ in range(4)]
     turns: list[float] = []
 
@@ -32,7 +32,7 @@ async def test_turns_of_all_workers_together_are_within_the_limit(bus: Bus) -> N
     assert max(turns) - began < 10
 
 
-async def test_who_asks_first_has_the_first_turn(bus: Bus) -> None:
+async def test_the_first_caller_gets_the_first_turn(bus: Bus) -> None:
     worker, order = bucket(bus, requests=300), list[int]()
 
     async def call(number: int) -> None:
@@ -56,7 +56,7 @@ async def test_a_turn_that_comes_too_late_is_not_taken(bus: Bus) -> None:
         await worker.wait(0, 5.0)
 
 
-async def test_tokens_are_counted_and_what_was_not_used_is_given_back(bus: Bus) -> None:
+async def test_tokens_are_counted_and_unused_ones_returned(bus: Bus) -> None:
     worker = bucket(bus, tokens=600)
     await worker.wait(600, None)
     with pytest.raises(NoTurn):
@@ -65,14 +65,14 @@ async def test_tokens_are_counted_and_what_was_not_used_is_given_back(bus: Bus) 
     await worker.wait(1, 5.0)
 
 
-async def test_what_one_worker_hears_from_the_endpoint_holds_for_all(bus: Bus) -> None:
+async def test_rate_limit_news_from_one_worker_applies_to_all(bus: Bus) -> None:
     first, second = bucket(bus, requests=6_000), bucket(bus, requests=6_000)
     await first.learn(None, None, 60.0)
     with pytest.raises(NoTurn):
         await second.wait(0, 5.0)
 
 
-async def test_a_limit_of_the_headers_holds_where_the_settings_have_none(bus: Bus) -> None:
+async def test_a_limit_from_headers_applies_where_the_settings_have_none(bus: Bus) -> None:
     first, second = bucket(bus), bucket(bus)
     assert not first.limited
     await first.learn(1, None, None)
@@ -82,7 +82,7 @@ async def test_a_limit_of_the_headers_holds_where_the_settings_have_none(bus: Bu
         await second.wait(0, 1.0)
 
 
-async def test_a_clock_that_jumps_back_keeps_nobody_waiting(bus: Bus) -> None:
+async def test_a_clock_that_jumps_back_blocks_no_caller(bus: Bus) -> None:
     worker = bucket(bus, requests=6_000)
     await worker.wait(0, None)
     [key] = [key async for key in bus.redis.scan_iter(match=f"{{{bus.keys.prefix}}}:rate:*")]
@@ -91,7 +91,7 @@ async def test_a_clock_that_jumps_back_keeps_nobody_waiting(bus: Bus) -> None:
     await worker.wait(0, 5.0)
 
 
-async def test_a_pause_that_is_noted_after_such_a_jump_keeps_nobody_waiting_longer(
+async def test_a_pause_noted_after_a_backward_jump_lasts_no_longer_than_set(
     bus: Bus,
 ) -> None:
     worker = bucket(bus, requests=6_000, tokens=6_000_000)
@@ -104,7 +104,7 @@ async def test_a_pause_that_is_noted_after_such_a_jump_keeps_nobody_waiting_long
     await worker.wait(0, 5.0)
 
 
-async def test_a_limit_of_the_headers_outlives_the_bucket(bus: Bus) -> None:
+async def test_a_limit_from_headers_outlives_the_bucket(bus: Bus) -> None:
     worker = bucket(bus)
     await worker.learn(1, None, None)
     await worker.wait(0, 1.0)
@@ -125,7 +125,7 @@ async def _have_sent(bus: Bus, calls: int, *, seconds_ago: int) -> int:
     return second
 
 
-async def test_a_call_too_many_for_the_last_minute_waits_though_its_turn_has_come(
+async def test_a_call_over_the_minute_s_limit_waits_although_its_turn_has_come(
     bus: Bus,
 ) -> None:
     worker = bucket(bus, requests=1_200)
@@ -137,7 +137,7 @@ async def test_a_call_too_many_for_the_last_minute_waits_though_its_turn_has_com
     assert now >= sent + 61
 
 
-async def test_a_call_too_many_for_the_last_minute_is_refused_where_its_caller_cannot_wait(
+async def test_a_call_over_the_minute_s_limit_is_refused_if_its_caller_cannot_wait(
     bus: Bus,
 ) -> None:
     worker = bucket(bus, requests=1_200)
@@ -147,7 +147,7 @@ async def test_a_call_too_many_for_the_last_minute_is_refused_where_its_caller_c
         await worker.wait(0, 5.0)
 
 
-async def test_calls_of_a_second_that_a_clock_jumped_back_from_are_not_counted(bus: Bus) -> None:
+async def test_calls_dated_in_the_future_by_a_clock_jump_are_not_counted(bus: Bus) -> None:
     worker = bucket(bus, requests=1_200)
     await worker.wait(0, None)
     await _have_sent(bus, 1_200, seconds_ago=-20)

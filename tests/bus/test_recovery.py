@@ -15,7 +15,7 @@ from tests.bus.serving import ended, finishing, letters, pending, serving, until
 from tests.bus.worker_process import worker_process
 
 
-async def test_a_killed_workers_message_is_taken_over_within_its_lease_and_a_second(
+async def test_a_killed_worker_s_message_is_taken_over_within_its_lease_plus_a_second(
     bus: Bus,
 ) -> None:
     with worker_process(bus.settings, behaviour="hold") as doomed:
@@ -32,7 +32,7 @@ async def test_a_killed_workers_message_is_taken_over_within_its_lease_and_a_sec
     assert (await bus.run_state(run_id)).steps == (b'"done"',)
 
 
-async def test_a_worker_that_could_not_renew_in_time_goes_on_with_what_nobody_has_claimed(
+async def test_a_worker_that_renewed_too_late_keeps_its_unclaimed_work(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it would begin again by itself, and pay for its calls again."""
@@ -86,7 +86,7 @@ async def test_a_worker_that_could_not_renew_loses_its_work_to_another(
     assert (await bus.run_state(run_id)).steps == (b'"done"',)
 
 
-async def test_the_scan_reaches_entries_behind_a_long_list_of_live_ones(bus: Bus) -> None:
+async def test_the_scan_reaches_entries_behind_many_live_ones(bus: Bus) -> None:
     """XAUTOCLAIM looks at ten times its count: always from the beginning, it never gets there."""
     run_id = await admit(bus, "other")
     stream = bus.keys.shard_of(run_id).work("planner")
@@ -133,7 +133,7 @@ async def _has_group(bus: Bus, stream: str) -> bool:
     return bool(await bus.redis.exists(stream))
 
 
-async def test_a_worker_without_a_free_place_leaves_the_sweep_to_one_that_has(bus: Bus) -> None:
+async def test_a_full_worker_leaves_the_sweep_to_one_with_a_free_place(bus: Bus) -> None:
     """It also goes on ending runs whose deadline has passed."""
     release = asyncio.Event()
     entries: list[str] = []
@@ -168,7 +168,7 @@ async def _holds(bus: Bus, stream: str) -> bool:
     return await pending(bus, stream) == 1
 
 
-async def test_under_a_backlog_a_full_worker_keeps_its_next_place_for_what_a_dead_one_held(
+async def test_a_full_worker_gives_its_next_place_to_a_dead_worker_s_message(
     bus: Bus,
 ) -> None:
     """Readers would fill each place at once, and sweeps find none until the backlog ends."""
@@ -200,7 +200,7 @@ async def test_under_a_backlog_a_full_worker_keeps_its_next_place_for_what_a_dea
     assert sorted([order[0], *order[2:]]) == sorted(backlog)
 
 
-async def test_a_full_worker_lets_due_retries_go_back_to_their_stream(bus: Bus) -> None:
+async def test_a_full_worker_returns_due_retries_to_their_stream(bus: Bus) -> None:
     release, run_ids = asyncio.Event(), list[str]()
 
     async def handler(delivery: Delivery) -> None:
@@ -227,7 +227,9 @@ async def _size(bus: Bus, key: str, size: int) -> bool:
 
 
 @pytest.mark.bus_settings(max_attempts=2)
-async def test_a_message_that_kills_its_worker_is_buried_after_the_last_attempt(bus: Bus) -> None:
+async def test_a_message_that_kills_its_workers_becomes_a_dead_letter_after_the_last_attempt(
+    bus: Bus,
+) -> None:
     """The count is Redis' own: nothing in the process lives long enough to keep one."""
     settings = bus.settings
     run_id = await admit(bus)
@@ -241,12 +243,12 @@ async def test_a_message_that_kills_its_worker_is_buried_after_the_last_attempt(
         assert third.process.poll() is None, "the third worker lives"
     [letter] = await letters(bus)
     assert (letter.deliveries, letter.stream, letter.run_id) == (3, "planner", run_id)
-    assert "handlings without an end: 2" in letter.reason
+    assert "attempts without a result: 2" in letter.reason
     state = await bus.run_state(run_id)
     assert (state.outcome, state.steps) == ("error", ())
 
 
-async def test_names_of_dead_workers_go_but_never_one_that_holds_something(bus: Bus) -> None:
+async def test_names_of_dead_workers_are_removed_unless_they_hold_messages(bus: Bus) -> None:
     stream = bus.keys.shard(0).work("planner")
     await scripts.call(bus.redis, "group", [stream], [GROUP])
     await bus.redis.xgroup_createconsumer(stream, GROUP, "dead")
@@ -268,7 +270,7 @@ async def test_names_of_dead_workers_go_but_never_one_that_holds_something(bus: 
         assert b"holder" in await names()
 
 
-async def test_a_worker_that_leaves_takes_its_name_along(bus: Bus) -> None:
+async def test_a_worker_that_leaves_removes_its_name(bus: Bus) -> None:
     async with serving(bus, ["planner"], finishing) as consumer:
         run_id = await admit(bus)
         await ended(bus, run_id)

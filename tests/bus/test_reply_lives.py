@@ -36,7 +36,7 @@ async def lives(bus: Bus) -> list[int]:
     ]
 
 
-async def test_no_reply_outlives_the_end_of_its_run_by_more_than_a_minute(bus: Bus) -> None:
+async def test_replies_expire_within_a_minute_of_their_run_s_end(bus: Bus) -> None:
     async with Inbox(bus) as inbox, serving(bus, ["infer"], answer):
 
         async def step(delivery: Delivery) -> None:
@@ -58,7 +58,7 @@ async def test_no_reply_outlives_the_end_of_its_run_by_more_than_a_minute(bus: B
     assert max(lifetimes) <= A_MINUTE_MS
 
 
-async def test_a_worker_that_was_paused_pays_nothing_for_a_step_that_is_committed(bus: Bus) -> None:
+async def test_a_resumed_worker_pays_nothing_for_a_committed_step(bus: Bus) -> None:
     """Its replies may be gone by then: it is told that nobody needs the answer."""
 
     async def step(delivery: Delivery) -> None:
@@ -75,7 +75,7 @@ async def test_a_worker_that_was_paused_pays_nothing_for_a_step_that_is_committe
         assert await bus.queue_lengths(["infer"]) == {"infer": 0}
 
 
-async def test_a_reply_that_comes_after_the_end_of_its_run_goes_as_soon(bus: Bus) -> None:
+async def test_a_reply_that_arrives_after_its_run_s_end_expires_as_soon(bus: Bus) -> None:
     async def late(delivery: Delivery) -> None:
         await bus.cancel(delivery.envelope.run_id)
         await delivery.reply(b'"42"', store=True)

@@ -31,7 +31,7 @@ async def answered(inbox: Inbox, run_id: str, key: str) -> bytes:
     return await asyncio.wait_for(inbox.request("infer", note(run_id, key=key)), 20)
 
 
-async def test_a_step_that_is_tried_again_is_handed_the_stored_answer(bus: Bus) -> None:
+async def test_a_retried_step_receives_the_stored_answer(bus: Bus) -> None:
     executions: list[str] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -47,7 +47,7 @@ async def test_a_step_that_is_tried_again_is_handed_the_stored_answer(bus: Bus) 
     assert await bus.usage(run_id) == [USED, USED]
 
 
-async def test_many_who_ask_at_once_share_one_execution(bus: Bus) -> None:
+async def test_concurrent_callers_share_one_execution(bus: Bus) -> None:
     """In one process and in two; all are told."""
     executions: list[str] = []
     everybody = asyncio.Event()
@@ -82,7 +82,7 @@ async def test_many_who_ask_at_once_share_one_execution(bus: Bus) -> None:
     assert executions == ["k"]
 
 
-async def test_one_waiter_that_gives_up_leaves_the_other_its_answer(bus: Bus) -> None:
+async def test_a_waiter_that_gives_up_does_not_cost_another_its_answer(bus: Bus) -> None:
     """A step whose lease was lost is cancelled while its successor waits for the same key."""
     go_on = asyncio.Event()
 
@@ -112,7 +112,7 @@ async def _held(bus: Bus) -> bool:
     return sum(int(group["pending"]) for group in groups) == 1
 
 
-async def test_an_error_that_may_pass_frees_its_key(bus: Bus) -> None:
+async def test_a_transient_error_frees_its_key(bus: Bus) -> None:
     executions: list[int] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -131,7 +131,7 @@ async def test_an_error_that_may_pass_frees_its_key(bus: Bus) -> None:
     assert len(executions) == 2
 
 
-async def test_an_error_for_good_is_stored_like_an_answer(bus: Bus) -> None:
+async def test_a_permanent_error_is_stored_like_an_answer(bus: Bus) -> None:
     executions: list[int] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -146,7 +146,7 @@ async def test_an_error_for_good_is_stored_like_an_answer(bus: Bus) -> None:
     assert len(executions) == 1
 
 
-async def test_a_waiter_that_died_finds_the_answer_when_it_asks_again(bus: Bus) -> None:
+async def test_a_restarted_waiter_finds_the_answer_when_it_asks_again(bus: Bus) -> None:
     """The reply went to an inbox that nobody reads; the answer is stored all the same."""
     run_id = await admit(bus)
     async with Inbox(bus) as inbox:
@@ -166,7 +166,7 @@ async def _asked(bus: Bus) -> bool:
     return (await bus.queue_lengths(["infer"]))["infer"] == 1
 
 
-async def test_a_request_is_answered_by_another_process_after_the_first_was_killed(
+async def test_another_process_answers_a_request_after_the_first_was_killed(
     bus: Bus,
 ) -> None:
     run_id = await admit(bus)
@@ -179,7 +179,7 @@ async def test_a_request_is_answered_by_another_process_after_the_first_was_kill
             assert await asking == b'"from a process"'
 
 
-async def test_a_late_reply_is_refused_but_its_usage_is_entered_as_discarded(bus: Bus) -> None:
+async def test_a_late_reply_is_refused_but_its_usage_is_recorded_as_discarded(bus: Bus) -> None:
     """It was paid for. Sum of the entries = the provider's count, anyone who won."""
     late: list[str] = []
 
@@ -208,7 +208,7 @@ async def test_a_late_reply_is_refused_but_its_usage_is_entered_as_discarded(bus
     assert [fields[b"usage"] for _, fields in ledger] == [DISCARDED, USED]
 
 
-async def test_a_late_reply_to_a_forgotten_request_leaves_nothing_without_an_end(bus: Bus) -> None:
+async def test_a_late_reply_to_a_forgotten_request_leaves_no_key_without_expiry(bus: Bus) -> None:
     """Its hash went with a dead letter; the check after each test looks for keys for ever."""
     done = asyncio.Event()
 
@@ -238,7 +238,7 @@ async def test_a_waiter_stops_at_its_deadline(bus: Bus) -> None:
             await inbox.request("infer", hurried)
 
 
-async def test_a_request_given_up_by_its_worker_can_be_asked_anew(bus: Bus) -> None:
+async def test_a_request_that_its_worker_dropped_can_be_asked_again(bus: Bus) -> None:
     """Dropped past its deadline, its key must not be waited for until it expires."""
     executions: list[int] = []
 
@@ -271,7 +271,7 @@ async def test_a_request_over_the_limit_is_refused_and_an_answer_over_it_replace
     assert await bus.usage(run_id) == [USED], "it was paid for"
 
 
-async def test_mail_that_was_read_is_deleted_many_at_once_or_when_no_more_comes(
+async def test_read_mail_is_deleted_in_batches_or_when_the_inbox_is_idle(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.bus.requests.DELETED_AT_ONCE", 4)

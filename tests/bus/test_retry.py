@@ -16,7 +16,7 @@ from tests.bus.worker_process import worker_process
 from tests.conftest import quick_settings
 
 
-async def test_a_retry_comes_back_after_its_delay_with_its_attempt_counted(bus: Bus) -> None:
+async def test_a_retry_returns_after_its_delay_with_its_attempt_counted(bus: Bus) -> None:
     attempts: list[tuple[int, float]] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -34,7 +34,7 @@ async def test_a_retry_comes_back_after_its_delay_with_its_attempt_counted(bus: 
 
 
 @pytest.mark.bus_settings(retry_base_seconds=0.1, max_attempts=4)
-async def test_backoff_doubles(bus: Bus) -> None:
+async def test_the_backoff_doubles(bus: Bus) -> None:
     times: list[float] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -67,7 +67,7 @@ async def test_crashes_and_retries_count_together(bus: Bus) -> None:
     assert "failed attempts: 4; last: later" in letter.reason
 
 
-async def test_a_retry_that_waits_survives_a_restart_of_redis(own_server: RedisProcess) -> None:
+async def test_a_waiting_retry_survives_a_redis_restart(own_server: RedisProcess) -> None:
     attempts: list[int] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -93,7 +93,7 @@ async def test_a_retry_that_waits_survives_a_restart_of_redis(own_server: RedisP
 
 
 @pytest.mark.parametrize("error", [RedisConnectionError("gone"), BusUnavailable("gone")])
-async def test_an_outage_met_by_a_handler_is_not_held_against_its_message(
+async def test_a_redis_outage_during_a_handler_does_not_count_against_its_message(
     bus: Bus, error: Exception
 ) -> None:
     tries: list[int] = []
@@ -112,9 +112,7 @@ async def test_an_outage_met_by_a_handler_is_not_held_against_its_message(
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError("no such file"), TimeoutError("slow tool")])
-async def test_a_handlers_own_trouble_is_held_against_its_message(
-    bus: Bus, error: Exception
-) -> None:
+async def test_a_handler_s_own_error_counts_against_its_message(bus: Bus, error: Exception) -> None:
     """An OSError of the work is not an outage of Redis: retried without a count, it never ends."""
 
     async def handler(delivery: Delivery) -> None:
@@ -127,7 +125,7 @@ async def test_a_handlers_own_trouble_is_held_against_its_message(
     assert str(error) in letter.reason
 
 
-async def test_a_rejected_message_is_buried_at_once(bus: Bus) -> None:
+async def test_a_rejected_message_becomes_a_dead_letter_at_once(bus: Bus) -> None:
     tries: list[int] = []
 
     async def handler(delivery: Delivery) -> None:

@@ -29,14 +29,14 @@ async def bodies(bus: Bus) -> list[bytes]:
     return [fields[b"reward"] for stream in streams for _, fields in stream]
 
 
-async def test_a_reward_that_many_send_at_once_is_accepted_once(bus: Bus) -> None:
+async def test_a_reward_sent_many_times_at_once_is_accepted_once(bus: Bus) -> None:
     run_id = new_run_id()
     answers = await asyncio.gather(*(publish_reward(bus, run_id, "thumb", b"1") for _ in range(20)))
     assert sorted(answers) == [False] * 19 + [True]
     assert await bodies(bus) == [b"1"]
 
 
-async def test_a_reward_that_the_recorder_has_taken_is_still_known(bus: Bus) -> None:
+async def test_a_reward_is_still_known_after_the_recorder_took_it(bus: Bus) -> None:
     run_id, recorded = new_run_id(), list[Entry]()
 
     async def record(entries: list[Entry]) -> None:
@@ -56,7 +56,7 @@ async def test_a_reward_that_the_recorder_has_taken_is_still_known(bus: Bus) -> 
     assert len(recorded) == 1
 
 
-async def test_another_reward_under_the_same_id_is_refused(bus: Bus) -> None:
+async def test_a_different_reward_under_the_same_id_is_refused(bus: Bus) -> None:
     run_id = new_run_id()
     assert await publish_reward(bus, run_id, "thumb", b"1")
     with pytest.raises(RewardConflict, match=f"{run_id} has the id 'thumb'"):
@@ -96,7 +96,7 @@ async def test_a_reward_over_the_size_limit_is_refused(bus: Bus) -> None:
     assert await bodies(bus) == []
 
 
-async def test_no_reward_is_accepted_while_the_shards_are_changed(bus: Bus) -> None:
+async def test_no_reward_is_accepted_while_the_shards_change(bus: Bus) -> None:
     run_id = new_run_id()
     await bus.redis.set(bus.keys.shard_of(run_id).closed, b"", px=10_000)
     with pytest.raises(Overloaded, match="shards is being changed"):
@@ -104,15 +104,15 @@ async def test_no_reward_is_accepted_while_the_shards_are_changed(bus: Bus) -> N
     assert await bodies(bus) == []
 
 
-async def test_no_reward_goes_by_settings_that_were_changed_since(bus: Bus) -> None:
+async def test_a_reward_under_outdated_settings_is_refused(bus: Bus) -> None:
     """It could lie in a shard where no recorder looks."""
     await publish_epoch(bus.redis, bus.keys.all_shards(), "9" * 15)
-    with pytest.raises(DeploymentChanged, match="start it again"):
+    with pytest.raises(DeploymentChanged, match="restart this process"):
         await publish_reward(bus, new_run_id(), "thumb", b"1")
     assert await bodies(bus) == []
 
 
-async def test_a_reward_that_no_recorder_has_written_is_in_flight(bus: Bus) -> None:
+async def test_a_reward_that_is_not_recorded_yet_is_in_flight(bus: Bus) -> None:
     """The shards are not changed over it."""
     await publish_reward(bus, new_run_id(), "thumb", b"1")
     waiting = await in_flight(bus.redis, bus.settings.prefix, bus.settings.shards)

@@ -56,7 +56,7 @@ async def _nothing_in_hand(bus: Bus) -> bool:
     return await pending(bus, "planner") == 0
 
 
-async def test_a_handler_that_needs_time_to_stop_is_told_once(bus: Bus) -> None:
+async def test_a_handler_that_needs_time_to_stop_is_cancelled_once(bus: Bus) -> None:
     """A second cancellation would interrupt its cleaning up, and the settling after it."""
     events: list[str] = []
     working = asyncio.Event()
@@ -88,9 +88,7 @@ async def test_a_handler_that_needs_time_to_stop_is_told_once(bus: Bus) -> None:
         ("answered", RunEnded), ("error", RunEnded), ("", RunEnded),
     ],
 )  # fmt: skip
-def test_why_a_run_is_over_is_told_by_the_type_of_its_error(
-    outcome: str, kind: type[RunEnded]
-) -> None:
+def test_the_error_type_tells_why_a_run_ended(outcome: str, kind: type[RunEnded]) -> None:
     error = run_ended("r", outcome)
     assert type(error) is kind
     assert "run r is over" in str(error)
@@ -114,7 +112,7 @@ async def test_a_commit_after_a_cancel_changes_nothing_but_its_message(bus: Bus)
     assert await bus.queue_lengths(["planner", "slm"]) == {"planner": 0, "slm": 0}
 
 
-async def test_a_cancel_and_the_last_commit_at_once_make_one_end(bus: Bus) -> None:
+async def test_a_cancel_concurrent_with_the_last_commit_ends_the_run_once(bus: Bus) -> None:
     async def handler(delivery: Delivery) -> None:
         await asyncio.gather(
             bus.cancel(delivery.envelope.run_id), finishing(delivery), return_exceptions=True
@@ -131,7 +129,7 @@ async def test_a_cancel_and_the_last_commit_at_once_make_one_end(bus: Bus) -> No
         assert fields[b"steps"] == steps
 
 
-async def test_a_run_ends_at_its_deadline_though_its_handler_works_on(bus: Bus) -> None:
+async def test_a_run_ends_at_its_deadline_although_its_handler_still_works(bus: Bus) -> None:
     stopped = asyncio.Event()
 
     async def handler(delivery: Delivery) -> None:
@@ -152,7 +150,7 @@ async def test_a_run_ends_at_its_deadline_though_its_handler_works_on(bus: Bus) 
     assert not await bus.end_run(run_id, "deadline", "again", only_if_overdue=True)
 
 
-async def test_a_run_that_failed_until_its_deadline_says_at_what(bus: Bus) -> None:
+async def test_a_run_that_failed_until_its_deadline_reports_its_last_failure(bus: Bus) -> None:
     async def handler(delivery: Delivery) -> None:
         raise Retry("no endpoint " + "x" * 10_000, 60)
 
@@ -183,7 +181,7 @@ async def test_a_failure_that_was_overcome_is_forgotten(bus: Bus) -> None:
     assert (await bus.run_state(run_id)).reason == "its deadline passed"
 
 
-async def test_a_run_over_its_money_ends_and_hands_nothing_over(bus: Bus) -> None:
+async def test_a_run_over_its_money_limit_ends_without_handing_over(bus: Bus) -> None:
     over: list[bool] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -200,7 +198,7 @@ async def test_a_run_over_its_money_ends_and_hands_nothing_over(bus: Bus) -> Non
     assert await bus.queue_lengths(["slm"]) == {"slm": 0}
 
 
-async def test_an_answer_that_comes_with_the_last_token_is_an_answer(bus: Bus) -> None:
+async def test_an_answer_that_uses_the_last_token_counts(bus: Bus) -> None:
     async def handler(delivery: Delivery) -> None:
         await delivery.commit(StepCommit(b"{}", tokens=101, finish=Finish("answered", "42")))
 
@@ -210,13 +208,13 @@ async def test_an_answer_that_comes_with_the_last_token_is_an_answer(bus: Bus) -
     assert (await bus.run_state(run_id)).outcome == "answered"
 
 
-async def test_a_run_nobody_knows_can_not_be_ended(bus: Bus) -> None:
+async def test_an_unknown_run_cannot_be_ended(bus: Bus) -> None:
     assert not await bus.cancel("no-such-run")
     assert (await bus.run_state("no-such-run")).state == "missing"
     assert not await bus.is_active("no-such-run")
 
 
-async def test_who_waits_for_a_run_ends_it_at_its_deadline_where_no_worker_is_left(
+async def test_a_waiting_client_ends_its_run_at_the_deadline_if_no_worker_is_left(
     bus: Bus,
 ) -> None:
     run_id = await admit(bus, seconds=0.3)
@@ -226,13 +224,13 @@ async def test_who_waits_for_a_run_ends_it_at_its_deadline_where_no_worker_is_le
     assert (state.outcome, state.reason) == ("deadline", "its deadline passed")
 
 
-async def test_who_follows_a_run_ends_it_at_its_deadline_where_no_worker_is_left(bus: Bus) -> None:
+async def test_a_follower_ends_its_run_at_the_deadline_if_no_worker_is_left(bus: Bus) -> None:
     run_id = await admit(bus, seconds=0.3)
     events = [fields async for _, fields in bus.follow(run_id)]
     assert [event["outcome"] for event in events if event["type"] == "ended"] == ["deadline"]
 
 
-async def test_a_run_is_cancelled_and_read_also_on_a_server_that_is_full(
+async def test_a_run_can_be_cancelled_and_read_on_a_full_server(
     own_server: RedisProcess,
 ) -> None:
     settings = BusSettings(redis_url=own_server.url, prefix="full")
@@ -246,7 +244,7 @@ async def test_a_run_is_cancelled_and_read_also_on_a_server_that_is_full(
             admin.config_set("maxmemory", "0")
 
 
-async def test_a_command_gives_up_on_a_server_that_can_not_end_its_run(
+async def test_a_command_gives_up_on_a_server_that_cannot_end_its_run(
     own_server: RedisProcess,
 ) -> None:
     settings = BusSettings(redis_url=own_server.url, prefix="still")

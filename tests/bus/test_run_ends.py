@@ -44,7 +44,7 @@ async def parked_twice(bus: Bus) -> tuple[RunEnd, RunEnd]:
     return first, second
 
 
-async def test_a_call_that_waits_by_the_time_the_one_before_was_announced_is_announced_too(
+async def test_a_second_call_that_waits_during_the_first_announcement_is_announced_too(
     bus: Bus,
 ) -> None:
     first, second = await parked_twice(bus)
@@ -55,13 +55,13 @@ async def test_a_call_that_waits_by_the_time_the_one_before_was_announced_is_ann
     assert await bus.redis.zscore(second.shard.ends, second.member) is None
 
 
-async def test_a_failed_announcement_does_not_put_off_the_one_that_came_meanwhile(bus: Bus) -> None:
+async def test_a_failed_announcement_does_not_delay_a_newer_one(bus: Bus) -> None:
     first, second = await parked_twice(bus)
     await run_ends.postpone(bus, first, 3_600)
     assert await bus.redis.zscore(second.shard.ends, second.member) == round(1000 * second.due)
 
 
-async def test_a_failed_announcement_is_due_again_and_its_old_claim_settles_nothing(
+async def test_a_failed_announcement_is_due_again_and_its_old_claim_is_void(
     bus: Bus,
 ) -> None:
     _, second = await parked_twice(bus)

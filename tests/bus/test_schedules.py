@@ -32,7 +32,7 @@ async def test_a_schedule_is_due_at_its_tick_and_moves_on_to_the_next(bus: Bus) 
     assert await bus.queue_lengths(["planner"]) == {"planner": 1}
 
 
-async def test_of_many_that_fire_one_tick_one_admits_its_run(bus: Bus) -> None:
+async def test_when_many_fire_one_tick_only_one_admits_its_run(bus: Bus) -> None:
     now = bus.clock.now()
     await schedules.put(bus, "daily", b"body", now - 1)
     [stored] = await schedules.due(bus)
@@ -43,7 +43,7 @@ async def test_of_many_that_fire_one_tick_one_admits_its_run(bus: Bus) -> None:
     assert await bus.queue_lengths(["planner"]) == {"planner": 1}
 
 
-async def test_a_run_that_was_admitted_before_moves_the_schedule_on(bus: Bus) -> None:
+async def test_an_already_admitted_run_advances_the_schedule(bus: Bus) -> None:
     now = bus.clock.now()
     await schedules.put(bus, "daily", b"body", now - 1)
     [stored] = await schedules.due(bus)
@@ -53,7 +53,7 @@ async def test_a_run_that_was_admitted_before_moves_the_schedule_on(bus: Bus) ->
     assert await schedules.due(bus) == []
 
 
-async def test_a_tick_for_which_there_is_no_room_stays_due(bus: Bus) -> None:
+async def test_a_tick_without_room_for_its_run_stays_due(bus: Bus) -> None:
     bus.settings = bus.settings.model_copy(update={"max_runs": 1})
     await bus.admit(admission())
     now = bus.clock.now()
@@ -64,7 +64,7 @@ async def test_a_tick_for_which_there_is_no_room_stays_due(bus: Bus) -> None:
     assert len(await schedules.due(bus)) == 1
 
 
-async def test_a_tick_can_be_passed_over(bus: Bus) -> None:
+async def test_a_tick_can_be_skipped(bus: Bus) -> None:
     now = bus.clock.now()
     await schedules.put(bus, "daily", b"body", now - 1)
     [stored] = await schedules.due(bus)
@@ -73,7 +73,9 @@ async def test_a_tick_can_be_passed_over(bus: Bus) -> None:
     assert await bus.queue_lengths(["planner"]) == {"planner": 0}
 
 
-async def test_nobody_fires_by_a_time_in_doubt(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_tick_fires_while_the_time_is_in_doubt(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = bus.clock.now()
     await schedules.put(bus, "daily", b"body", now + 3_600)
     ahead = int(1000 * (now + 7_200))
@@ -82,7 +84,7 @@ async def test_nobody_fires_by_a_time_in_doubt(bus: Bus, monkeypatch: pytest.Mon
     assert not await schedules.fire(bus, stored, now + 9_000, admission())
 
 
-async def test_a_name_is_taken_once_and_free_again_when_it_is_removed(bus: Bus) -> None:
+async def test_a_schedule_s_name_is_unique_and_free_again_after_removal(bus: Bus) -> None:
     assert await schedules.put(bus, "daily", b"1", 1.0)
     assert not await schedules.put(bus, "daily", b"2", 1.0)
     assert await schedules.put(bus, "daily", b"3", 1.0, replace=True)
@@ -92,9 +94,7 @@ async def test_a_name_is_taken_once_and_free_again_when_it_is_removed(bus: Bus) 
     assert await schedules.ls(bus) == []
 
 
-async def test_a_schedule_that_makes_no_sense_is_refused(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_invalid_schedule_is_refused(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "MAX_SCHEDULES", 1)
     assert await schedules.put(bus, "one", b"1", 1.0)
     with pytest.raises(ValueError, match="the most"):
@@ -105,7 +105,7 @@ async def test_a_schedule_that_makes_no_sense_is_refused(
         await schedules.put(bus, "one", b"x" * 2_000_000, 1.0, replace=True)
 
 
-async def test_what_was_added_by_a_call_whose_answer_was_lost_is_added(bus: Bus) -> None:
+async def test_a_schedule_is_added_although_the_call_s_answer_was_lost(bus: Bus) -> None:
     now = bus.clock.now()
     assert await schedules.put(bus, "daily", b"1", now - 1)
     [stored] = await schedules.due(bus)

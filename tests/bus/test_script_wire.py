@@ -99,7 +99,7 @@ def test_every_caller_gets_its_own_answer_through_resets_and_cancellations(
     assert answers > 200
 
 
-async def test_errors_of_redis_are_the_callers_alone(any_server: RedisProcess) -> None:
+async def test_a_redis_error_reaches_only_its_caller(any_server: RedisProcess) -> None:
     async with client_of(any_server.url) as client:
         outcomes = await asyncio.gather(
             client.eval(ECHO, 0, "first"),
@@ -116,7 +116,7 @@ async def test_errors_of_redis_are_the_callers_alone(any_server: RedisProcess) -
             await client.eval(ECHO, 0, object())
 
 
-async def test_a_script_that_takes_too_long_is_a_time_out_for_all_who_wait(
+async def test_a_script_that_takes_too_long_times_out_for_all_waiting_callers(
     own_server: RedisProcess,
 ) -> None:
     async with client_of(own_server.url, seconds=0.3) as client:
@@ -131,7 +131,7 @@ async def test_a_script_that_takes_too_long_is_a_time_out_for_all_who_wait(
         assert await client.eval(ECHO, 0, "again") == b"again"
 
 
-async def test_a_connection_to_another_server_than_the_primary_is_given_up(
+async def test_a_connection_to_a_server_other_than_the_primary_is_closed(
     any_server: RedisProcess,
 ) -> None:
     """Anyone who waits at it is answered all the same."""
@@ -150,7 +150,7 @@ async def test_a_connection_to_another_server_than_the_primary_is_given_up(
 
 
 @pytest.mark.parametrize("opened", [True, False])
-async def test_a_closed_client_says_so_to_those_who_wait(
+async def test_closing_a_client_raises_in_its_waiting_callers(
     any_server: RedisProcess, opened: bool
 ) -> None:
     async with Proxy(any_server.url) as proxy, client_of(proxy.url) as client:
@@ -166,7 +166,7 @@ async def test_a_closed_client_says_so_to_those_who_wait(
             await waiting
 
 
-async def test_a_run_goes_its_way_on_a_bus_whose_scripts_share_a_connection(bus: Bus) -> None:
+async def test_a_run_works_on_a_bus_whose_scripts_share_a_connection(bus: Bus) -> None:
     async with Bus(bus.settings, bus.registry, script_wire=True) as wired:
         async with running(wired) as process:
             runs = [await admit(wired, ASKING) for _ in range(20)]

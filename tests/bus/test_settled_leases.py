@@ -30,7 +30,7 @@ SETTLE: dict[str, Callable[[Delivery], Awaitable[None]]] = {
 
 
 @pytest.mark.parametrize("way", SETTLE)
-async def test_a_keeper_that_is_quicker_than_the_answer_abandons_nothing(
+async def test_a_lease_keeper_that_outruns_the_answer_abandons_nothing(
     bus: Bus, way: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The loop stands still from the moment at which Redis has settled the message until the

@@ -232,9 +232,9 @@ class BusMachine(DrivenBus):
             message.begun |= {lease.count}
 
     @precondition(_has_tokens)
-    @rule(which=WHICH, let_go=st.booleans())
+    @rule(which=WHICH, release=st.booleans())
     def a_worker_says_that_a_delivery_was_no_failure(
-        self, which: tuple[int, int], let_go: bool
+        self, which: tuple[int, int], release: bool
     ) -> None:
         """One that is drained or cut off says so while it holds it; one that was frozen, later."""
         token = self.pick(which)
@@ -243,7 +243,7 @@ class BusMachine(DrivenBus):
             scripts.call(
                 self.bus.redis, "give_back",
                 [lease.stream, self.shard.begun(message.stream)],
-                [GROUP, lease.consumer, LEASE_MS, int(let_go), lease.entry, lease.count],
+                [GROUP, lease.consumer, LEASE_MS, int(release), lease.entry, lease.count],
             )
         )  # fmt: skip
         unfinished = message.holder is not None and message.holder[2] == lease.entry

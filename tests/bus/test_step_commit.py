@@ -27,7 +27,7 @@ from tests.bus.payloads import admit, note
 from tests.bus.serving import ended, finishing, letters, serving, until
 
 
-async def test_a_run_goes_through_two_roles_and_ends_with_its_whole_journal(bus: Bus) -> None:
+async def test_a_run_passes_through_two_roles_and_ends_with_its_whole_journal(bus: Bus) -> None:
     async def handler(delivery: Delivery) -> None:
         step = json.dumps({"at": delivery.stream}).encode()
         if delivery.stream == "planner":
@@ -72,7 +72,7 @@ async def test_the_continuation_of_a_fan_out_comes_once_when_every_branch_has_ar
     assert len((await bus.run_state(run_id)).steps) == 7
 
 
-async def test_a_worker_that_lost_its_lease_can_not_commit(bus: Bus) -> None:
+async def test_a_worker_that_lost_its_lease_cannot_commit(bus: Bus) -> None:
     refused = asyncio.Event()
     first = asyncio.Event()
 
@@ -112,7 +112,7 @@ async def test_a_run_over_its_token_budget_ends_with_that_outcome(bus: Bus) -> N
     assert "120 tokens of 100" in state.reason
 
 
-async def test_a_handler_that_raises_is_retried_and_then_buried_with_its_traceback(
+async def test_a_message_whose_handler_raises_is_retried_and_then_kept_with_its_traceback(
     bus: Bus,
 ) -> None:
     tries: list[int] = []
@@ -176,7 +176,7 @@ async def test_a_second_commit_of_one_delivery_changes_nothing(bus: Bus) -> None
     assert await bus.queue_lengths(["nobody"]) == {"nobody": 1}
 
 
-async def test_a_step_that_the_journal_holds_is_refused_and_its_message_settled(bus: Bus) -> None:
+async def test_a_step_already_in_the_journal_is_refused_and_its_message_settled(bus: Bus) -> None:
     """Two messages for one (turn, branch): the second commit finds the step taken."""
     refusals: list[str] = []
 
@@ -211,7 +211,7 @@ async def test_a_step_that_the_journal_holds_is_refused_and_its_message_settled(
         (StepCommit(b"{}", arrive="1", finish=Finish("answered")), "can't hand over"),
     ],
 )
-async def test_a_commit_that_the_script_could_not_finish_is_refused_before_it_starts(
+async def test_a_commit_that_the_script_cannot_finish_is_refused_before_it_starts(
     bus: Bus, commit: StepCommit, complaint: str
 ) -> None:
     refusals: list[str] = []
@@ -230,7 +230,7 @@ async def test_a_commit_that_the_script_could_not_finish_is_refused_before_it_st
     assert (await bus.run_state(run_id)).steps == (b'"done"',)
 
 
-async def test_a_step_over_the_size_limit_is_buried_with_the_reason(bus: Bus) -> None:
+async def test_a_step_over_the_size_limit_becomes_a_dead_letter_with_the_reason(bus: Bus) -> None:
     async def handler(delivery: Delivery) -> None:
         await delivery.commit(StepCommit(b"x" * (bus.settings.max_message_bytes + 1)))
 
@@ -242,7 +242,7 @@ async def test_a_step_over_the_size_limit_is_buried_with_the_reason(bus: Bus) ->
     assert (await bus.run_state(run_id)).steps == ()
 
 
-async def test_many_commits_in_one_batch_each_have_their_own_result(bus: Bus) -> None:
+async def test_each_commit_of_a_batch_has_its_own_result(bus: Bus) -> None:
     """Half of them lost their lease; the other half goes through in the same script call."""
     results: dict[str, str] = {}
     arrived: list[str] = []
@@ -285,7 +285,7 @@ HALF = "half a pair: \ud800"
         (StepCommit(b"{}", join=Join("1", 1, Outgoing(HALF, note("r")))), "continuation.stream"),
     ],
 )
-async def test_a_text_that_no_message_can_carry_fails_its_own_commit_only(
+async def test_an_unencodable_text_fails_only_its_own_commit(
     bus: Bus, spoilt: StepCommit, named: str
 ) -> None:
     """Both stand in line at once, so that they would travel in one batch."""
@@ -300,7 +300,7 @@ async def test_a_text_that_no_message_can_carry_fails_its_own_commit_only(
     assert f"{named}: half a surrogate pair" in str(failed)
 
 
-async def test_a_reason_that_no_message_can_carry_is_told_with_a_question_mark(bus: Bus) -> None:
+async def test_unencodable_characters_of_a_reason_become_question_marks(bus: Bus) -> None:
     async with two_in_hand(bus) as (first, second):
         await first.commit(StepCommit(b"{}", finish=Finish("error", "", HALF)))
         await finishing(second)
@@ -328,7 +328,7 @@ async def two_in_hand(bus: Bus) -> AsyncGenerator[tuple[Delivery, Delivery]]:
             settled.set()
 
 
-async def test_a_step_is_not_committed_on_a_reply_that_left_before_and_does_not_count(
+async def test_a_step_is_not_committed_on_a_stale_reply(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commits, "REPLY_WAIT_SECONDS", 0.0)

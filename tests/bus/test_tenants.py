@@ -92,7 +92,7 @@ async def test_runs_that_are_cancelled_while_they_wait_leave_the_queue(
             await ended(bus, await admit(bus, impatient))
 
 
-async def test_a_tenant_that_comes_later_does_not_wait_behind_another_s_queue(
+async def test_a_later_tenant_does_not_wait_behind_another_s_queue(
     settings: BusSettings,
 ) -> None:
     async with bounded(settings, 1) as bus:
@@ -103,7 +103,7 @@ async def test_a_tenant_that_comes_later_does_not_wait_behind_another_s_queue(
     assert begun[:5].count("few") == 2
 
 
-async def test_turns_are_as_the_weights(settings: BusSettings) -> None:
+async def test_turns_are_proportional_to_the_weights(settings: BusSettings) -> None:
     async with bounded(settings, 1) as bus:
         runs = {await admit(bus, Tenant("first")): "first"}
         for name, weight in (("light", 1.0), ("heavy", 3.0)):
@@ -112,14 +112,14 @@ async def test_turns_are_as_the_weights(settings: BusSettings) -> None:
     assert begun[1:13].count("heavy") in (8, 9, 10)
 
 
-async def test_a_higher_priority_is_always_first(settings: BusSettings) -> None:
+async def test_a_higher_priority_always_goes_first(settings: BusSettings) -> None:
     async with bounded(settings, 1) as bus:
         runs = {await admit(bus, Tenant("plain")): "plain" for _ in range(4)}
         runs |= {await admit(bus, Tenant("urgent", priority=5)): "urgent" for _ in range(3)}
         assert await order(bus, runs) == ["plain", *["urgent"] * 3, *["plain"] * 3]
 
 
-async def test_a_tenant_s_own_limit_leaves_room_to_others(settings: BusSettings) -> None:
+async def test_a_tenant_s_own_limit_leaves_room_for_others(settings: BusSettings) -> None:
     async with bounded(settings, 0) as bus:
         capped = Tenant("capped", max_working=1)
         first, second = await admit(bus, capped), await admit(bus, capped)
@@ -131,7 +131,7 @@ async def test_a_tenant_s_own_limit_leaves_room_to_others(settings: BusSettings)
         assert (await bus.run_state(second)).active
 
 
-async def test_a_client_that_names_no_limit_takes_its_turn_all_the_same(
+async def test_a_client_without_a_limit_still_takes_its_turn(
     settings: BusSettings,
 ) -> None:
     async with bounded(settings, 1) as bus:
@@ -142,9 +142,7 @@ async def test_a_client_that_names_no_limit_takes_its_turn_all_the_same(
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-async def test_every_run_that_waits_is_answered_in_the_end(
-    settings: BusSettings, limit: int
-) -> None:
+async def test_every_waiting_run_is_eventually_answered(settings: BusSettings, limit: int) -> None:
     async with bounded(settings, limit) as bus, serving(bus, ["planner"], finishing):
         runs = [await admit(bus, Tenant(name)) for name in "abc" * 10]
         for run_id in runs:
@@ -153,7 +151,7 @@ async def test_every_run_that_waits_is_answered_in_the_end(
 
 
 @pytest.mark.parametrize(("limit", "tenant_limit"), [(1, 0), (0, 1)])
-async def test_a_run_that_waits_leaves_its_place_and_takes_one_again_when_it_goes_on(
+async def test_a_waiting_run_frees_its_place_and_takes_one_again_when_it_resumes(
     settings: BusSettings, limit: int, tenant_limit: int
 ) -> None:
     async with bounded(settings, limit) as bus:
@@ -177,7 +175,7 @@ async def test_a_run_that_waits_leaves_its_place_and_takes_one_again_when_it_goe
         assert await at_work(bus) == 1
 
 
-async def test_a_run_that_begins_later_has_no_place_before(settings: BusSettings) -> None:
+async def test_a_delayed_run_takes_no_place_before_it_starts(settings: BusSettings) -> None:
     async with bounded(settings, 1) as bus:
         run_id = new_run_id()
         message = Outgoing("planner", note(run_id, "later"))
@@ -202,25 +200,25 @@ async def let_in(bus: Bus, tenant: Tenant, count: int) -> list[str]:
     return runs
 
 
-async def test_a_tenant_alone_may_have_every_place(settings: BusSettings) -> None:
+async def test_a_lone_tenant_may_use_every_place(settings: BusSettings) -> None:
     async with Bus(settings.model_copy(update={"max_runs": 20})) as bus:
         bus.registry.register("note", Note)
         assert len(await let_in(bus, Tenant("large"), 30)) == 20
 
 
-async def test_a_tenant_that_asks_for_all_places_leaves_some_to_others(
+async def test_a_tenant_that_asks_for_all_places_leaves_some_for_others(
     settings: BusSettings,
 ) -> None:
     async with Bus(settings.model_copy(update={"max_runs": 20})) as bus:
         bus.registry.register("note", Note)
         await bus.cancel(await admit(bus, Tenant("small")))
         assert len(await let_in(bus, Tenant("large"), 30)) == 18
-        with pytest.raises(Overloaded, match="of the tenant large, beside those of others"):
+        with pytest.raises(Overloaded, match=r"of the tenant large \(it shares the places"):
             await admit(bus, Tenant("large"))
         assert len(await let_in(bus, Tenant("small"), 1)) == 1
 
 
-async def test_places_that_were_taken_before_others_asked_come_free_for_them(
+async def test_places_taken_before_other_tenants_asked_are_freed_for_them(
     settings: BusSettings,
 ) -> None:
     async with Bus(settings.model_copy(update={"max_runs": 20})) as bus:
@@ -236,7 +234,7 @@ async def test_places_that_were_taken_before_others_asked_come_free_for_them(
         assert len(small) >= 9
 
 
-async def test_runs_that_wait_for_their_turn_take_no_place_of_those_in_flight(
+async def test_runs_that_wait_for_their_turn_do_not_count_as_in_flight(
     settings: BusSettings,
 ) -> None:
     limits = {"max_runs": 2, "max_working": 1, "max_queued": 5}
@@ -248,7 +246,7 @@ async def test_runs_that_wait_for_their_turn_take_no_place_of_those_in_flight(
             await admit(bus, Tenant("a"))
 
 
-async def test_a_run_s_time_begins_with_its_turn(settings: BusSettings) -> None:
+async def test_a_run_s_time_starts_with_its_turn(settings: BusSettings) -> None:
     async with bounded(settings, 1) as bus:
         first = await admit(bus, Tenant("a"))
         second = await admit(bus, Tenant("a"))
@@ -267,7 +265,7 @@ async def test_a_run_s_time_begins_with_its_turn(settings: BusSettings) -> None:
         assert (await bus.run_state(second)).outcome == "answered"
 
 
-async def test_seconds_of_a_budget_are_not_spent_by_waiting_for_a_turn(
+async def test_waiting_for_a_turn_spends_no_budget_seconds(
     settings: BusSettings,
 ) -> None:
     async with bounded(settings, 1) as bus:
@@ -288,7 +286,7 @@ async def test_seconds_of_a_budget_are_not_spent_by_waiting_for_a_turn(
         await set_limits(bus, "day", Limits())
 
 
-async def test_a_run_that_an_earlier_version_let_in_takes_its_turn(settings: BusSettings) -> None:
+async def test_a_run_admitted_by_an_earlier_version_takes_its_turn(settings: BusSettings) -> None:
     """There it waits among the runs in flight, with its deadline."""
     async with bounded(settings, 1) as bus:
         first, second = await admit(bus, Tenant("a")), await admit(bus, Tenant("a"))

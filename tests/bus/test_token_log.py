@@ -62,7 +62,7 @@ def read(entries: list[tuple[str, dict[str, str]]]) -> tuple[list[int], str]:
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_whoever_dies_wherever_the_follower_sees_every_token_once(
+def test_a_follower_sees_every_token_once_whatever_process_dies(
     shared_server: RedisProcess,
     cuts: list[int],
     pieces: list[int],
@@ -134,7 +134,7 @@ async def test_a_piece_whose_answer_was_lost_is_not_published_twice(
     assert read(await followed(bus, run_id)) == ([97, 98, 99, 100, 101], "abcde")
 
 
-async def test_a_restart_takes_back_what_was_published(bus: Bus) -> None:
+async def test_a_restart_withdraws_the_published_tokens(bus: Bus) -> None:
     """For an engine that can't go on from ids and came out elsewhere."""
     run_id = await admit(bus)
     await ask(bus, run_id)
@@ -149,7 +149,7 @@ async def test_a_restart_takes_back_what_was_published(bus: Bus) -> None:
     assert (await writer.published()).text == "right"
 
 
-async def test_text_without_an_id_is_refused_because_it_has_no_place(bus: Bus) -> None:
+async def test_text_without_token_ids_is_refused(bus: Bus) -> None:
     run_id = await admit(bus)
     await ask(bus, run_id)
     writer = TokenWriter(await take(bus, run_id, "writer"), "slm")
@@ -187,7 +187,7 @@ async def test_a_follower_sees_tokens_while_they_are_written(bus: Bus) -> None:
     assert texts == ["a", "b", "c", "ended"]
 
 
-async def test_what_wakes_a_reader_expires_also_if_the_reader_dies_of_it(bus: Bus) -> None:
+async def test_the_key_that_wakes_a_reader_expires_even_if_the_reader_was_killed(bus: Bus) -> None:
     await admit(bus, "r")
     shard = bus.keys.shard_of("r")
     reader = log_follower._ShardReader(bus, shard)  # pyright: ignore[reportPrivateUsage]
@@ -201,7 +201,7 @@ async def test_a_follower_of_an_unknown_run_is_not_kept_waiting(bus: Bus) -> Non
     assert await asyncio.wait_for(followed(bus, "no-such-run"), 20) == []
 
 
-async def test_text_of_a_request_that_became_a_dead_letter_is_gone_on_with(bus: Bus) -> None:
+async def test_a_retry_continues_the_text_of_a_request_that_became_a_dead_letter(bus: Bus) -> None:
     """Its run's log still holds the text, so the place in it must be known too."""
     run_id = await admit(bus, "other")
     await ask(bus, run_id)

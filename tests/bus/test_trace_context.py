@@ -18,7 +18,7 @@ def digits(count: int) -> st.SearchStrategy[str]:
 
 
 @given(digits(32), digits(16), st.booleans())
-def test_a_context_is_read_back_as_it_was_written(trace: str, span: str, sampled: bool) -> None:
+def test_a_trace_context_survives_a_round_trip(trace: str, span: str, sampled: bool) -> None:
     context = TraceContext(trace, span, sampled)
     assert TraceContext.parse(str(context)) == context
 
@@ -37,12 +37,12 @@ def test_a_context_is_read_back_as_it_was_written(trace: str, span: str, sampled
         "01" + BROUGHT[2:] + "-" + "x" * 10_000,
     ],
 )
-def test_what_the_standard_does_not_allow_is_no_context(header: str) -> None:
+def test_a_nonstandard_trace_context_is_rejected(header: str) -> None:
     assert TraceContext.parse(header) is None
     assert trace_id_of(RUN, header) == RUN.replace("-", "")
 
 
-def test_a_later_version_may_say_more() -> None:
+def test_a_later_version_may_have_more_fields() -> None:
     context = TraceContext.parse("01" + BROUGHT[2:] + "-more")
     assert context == TraceContext.parse(BROUGHT)
 
@@ -55,7 +55,7 @@ def test_each_part_of_a_run_has_a_span_of_its_own_in_the_clients_trace() -> None
     assert len(set(contexts)) == len(names)
 
 
-def test_what_is_asked_of_others_is_recorded_as_the_client_decided() -> None:
+def test_outgoing_requests_keep_the_client_s_sampling_decision() -> None:
     assert traceparent_of(RUN, RUN, BROUGHT)[-3:] == "-01"
     assert traceparent_of(RUN, RUN, BROUGHT[:-1] + "0")[-3:] == "-00"
     assert traceparent_of(RUN, RUN)[-3:] == "-01"

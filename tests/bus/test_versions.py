@@ -15,7 +15,7 @@ from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, finishing, letters, serving, until
 
 
-async def test_an_older_payload_is_lifted_version_by_version(bus: Bus) -> None:
+async def test_an_older_payload_is_upgraded_version_by_version(bus: Bus) -> None:
     payloads: list[BaseModel] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -65,7 +65,7 @@ async def _handed_back(bus: Bus, run_id: str) -> bool:
         ({"type_version": 3}, "'note' has version 3, this process knows 1: upgrade this worker"),
     ],
 )
-async def test_a_message_that_no_worker_can_read_becomes_a_dead_letter_after_a_set_time(
+async def test_an_unreadable_message_becomes_a_dead_letter_after_a_set_time(
     settings: BusSettings, changes: dict[str, Any], says: str
 ) -> None:
     """It names the versions; a later worker may take the letter, and waits as long for it."""
@@ -77,7 +77,7 @@ async def test_a_message_that_no_worker_can_read_becomes_a_dead_letter_after_a_s
         await ended(bus, run_id)
         state = await bus.run_state(run_id)
         assert state.outcome == "error"
-        assert "no worker of a version that can take it within 0.3 s" in state.reason
+        assert "no worker with a suitable version took it within 0.3 s" in state.reason
         assert says in state.reason
         [letter] = await letters(bus)
         await dead_letters.replay(bus, letter.id)
@@ -98,7 +98,7 @@ class OpenNote(BaseModel):
     text: str = ""
 
 
-def test_a_later_version_that_allows_it_is_read_by_an_earlier_one_with_all_its_fields() -> None:
+def test_an_earlier_version_reads_a_later_one_that_allows_it_with_all_fields() -> None:
     registry = Registry()
     registry.register("note", OpenNote)
     changes = {"type_version": 2, "readable_from": 1, "payload": {"text": "x", "new": [1]}}
@@ -114,15 +114,15 @@ def test_an_earlier_version_that_only_lacks_optional_fields_needs_no_upcaster() 
     assert registry.decode(note("r", "old")) == Note(text="old")
 
 
-def test_a_version_without_a_way_up_is_refused() -> None:
+def test_a_version_without_an_upcaster_is_refused() -> None:
     registry = Registry()
     registry.register("note", Line, version=3)
     registry.upcast("note", 2, lambda old: old)
-    with pytest.raises(UnknownPayload, match="no way from version 1 to 3 of 'note'"):
+    with pytest.raises(UnknownPayload, match="no upgrade from version 1 to 3 of 'note'"):
         registry.decode(note("r", "old"))
 
 
-async def test_a_field_of_a_message_that_is_not_known_here_outlives_a_retry(bus: Bus) -> None:
+async def test_an_unknown_message_field_survives_a_retry(bus: Bus) -> None:
     surprises: list[object] = []
 
     async def handler(delivery: Delivery) -> None:

@@ -76,7 +76,7 @@ async def send(bus: Bus, run_id: str, name: str = "paid", id: str = "1") -> Sign
     return await waits.send_signal(bus, run_id, name, b'{"by": "card"}', id)
 
 
-async def test_a_run_that_waits_holds_no_message_and_no_place(bus: Bus) -> None:
+async def test_a_waiting_run_holds_no_message_and_no_place(bus: Bus) -> None:
     run_id = await wait_for(bus)
     assert await bus.queue_lengths(["planner", "after"]) == {"planner": 0, "after": 0}
     assert await pending(bus, "planner") == 0
@@ -88,7 +88,7 @@ async def test_a_run_that_waits_holds_no_message_and_no_place(bus: Bus) -> None:
     assert 55 < wait.expires - wait.since <= 60
 
 
-async def test_a_signal_wakes_it_once_with_its_value(bus: Bus, woken: list[Any]) -> None:
+async def test_a_signal_wakes_a_run_once_with_its_value(bus: Bus, woken: list[Any]) -> None:
     run_id = await wait_for(bus)
     async with serving(bus, ["after"], noting(woken)):
         assert await send(bus, run_id) is SignalSent.WOKEN
@@ -100,7 +100,7 @@ async def test_a_signal_wakes_it_once_with_its_value(bus: Bus, woken: list[Any])
     assert await send(bus, run_id, id="2") is SignalSent.ENDED
 
 
-async def test_a_signal_before_the_wait_is_kept_for_it(bus: Bus, woken: list[Any]) -> None:
+async def test_a_signal_sent_before_the_wait_is_kept_for_it(bus: Bus, woken: list[Any]) -> None:
     release = asyncio.Event()
 
     async def handler(delivery: Delivery) -> None:
@@ -117,7 +117,7 @@ async def test_a_signal_before_the_wait_is_kept_for_it(bus: Bus, woken: list[Any
     assert [outcome["id"] for outcome in woken] == ["1"]
 
 
-async def test_kept_signals_and_all_of_a_run_are_bounded(
+async def test_kept_signals_and_all_signals_of_a_run_are_bounded(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = await admit(bus, "nobody")
@@ -128,7 +128,9 @@ async def test_kept_signals_and_all_of_a_run_are_bounded(
     assert await send(bus, new_run_id()) is SignalSent.MISSING
 
 
-async def test_a_wait_that_is_over_goes_on_once_whoever_sweeps(bus: Bus, woken: list[Any]) -> None:
+async def test_an_expired_wait_continues_once_whichever_worker_sweeps(
+    bus: Bus, woken: list[Any]
+) -> None:
     run_id = await wait_for(bus, seconds=0.001)
     [shard] = bus.keys.all_shards()
     counts = await asyncio.gather(*(waits.expire(bus, shard) for _ in range(8)))
@@ -139,14 +141,14 @@ async def test_a_wait_that_is_over_goes_on_once_whoever_sweeps(bus: Bus, woken: 
     assert await send(bus, run_id) is SignalSent.ENDED
 
 
-async def test_consumers_end_waits_that_are_over(bus: Bus, woken: list[Any]) -> None:
+async def test_consumers_end_expired_waits(bus: Bus, woken: list[Any]) -> None:
     run_id = await wait_for(bus, seconds=0.2)
     async with serving(bus, ["after"], noting(woken)):
         await ended(bus, run_id)
     assert [outcome["kind"] for outcome in woken] == ["expired"]
 
 
-async def test_nobody_ends_a_wait_by_a_time_in_doubt(
+async def test_no_wait_ends_while_the_time_is_in_doubt(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await wait_for(bus, seconds=30)
@@ -155,7 +157,7 @@ async def test_nobody_ends_a_wait_by_a_time_in_doubt(
     assert await waits.expire(bus, shard) == -1
 
 
-async def test_the_time_of_a_run_stands_still_while_it_waits(bus: Bus) -> None:
+async def test_a_run_s_time_is_paused_while_it_waits(bus: Bus) -> None:
     """It has 60 s when it begins to wait for up to an hour, and 60 s afterwards."""
     run_id = await wait_for(bus, seconds=3_600)
     assert (await bus.run_state(run_id)).deadline - time.time() > 3_650
@@ -167,7 +169,7 @@ async def test_the_time_of_a_run_stands_still_while_it_waits(bus: Bus) -> None:
     assert [run for run, _ in await bus.active_runs()] == [run_id]
 
 
-async def test_a_run_that_waits_can_be_cancelled(bus: Bus) -> None:
+async def test_a_waiting_run_can_be_cancelled(bus: Bus) -> None:
     run_id = await wait_for(bus)
     assert await bus.cancel(run_id)
     assert [item async for item in waits.waiting_runs(bus)] == []
@@ -175,7 +177,7 @@ async def test_a_run_that_waits_can_be_cancelled(bus: Bus) -> None:
     assert await waits.count_waits(bus) == 0
 
 
-async def test_a_branch_waits_alongside_others_that_go_on(bus: Bus, woken: list[Any]) -> None:
+async def test_a_branch_waits_while_others_continue(bus: Bus, woken: list[Any]) -> None:
     steps: list[int] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -241,7 +243,7 @@ async def has_letters(bus: Bus) -> bool:
     return bool(await letters(bus))
 
 
-async def test_a_delayed_run_begins_later_and_once(bus: Bus) -> None:
+async def test_a_delayed_run_starts_later_and_once(bus: Bus) -> None:
     run_id = new_run_id()
     first = (Outgoing("planner", note(run_id)),)
     admission = Admission(run_id, b"{}", time.time() + 60, first, delay=0.3)
@@ -255,7 +257,7 @@ async def test_a_delayed_run_begins_later_and_once(bus: Bus) -> None:
     assert (await bus.run_state(run_id)).answer == "42"
 
 
-async def test_a_step_put_aside_is_taken_again_when_somebody_decides(bus: Bus) -> None:
+async def test_a_parked_step_resumes_when_a_person_decides(bus: Bus) -> None:
     decisions_read: list[dict[str, Any]] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -286,7 +288,7 @@ async def test_a_step_put_aside_is_taken_again_when_somebody_decides(bus: Bus) -
     assert decisions_read == [{}, {"decision": "approved"}]
 
 
-async def test_an_approval_that_nobody_gives_in_time_is_decided_by_the_clock(bus: Bus) -> None:
+async def test_an_approval_that_times_out_is_decided_automatically(bus: Bus) -> None:
     decisions: list[dict[str, Any]] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -305,7 +307,7 @@ async def test_an_approval_that_nobody_gives_in_time_is_decided_by_the_clock(bus
     assert await waits.decide(bus, gone, "d1", b"{}") is Decided.DECIDED
 
 
-async def test_a_worker_that_lost_its_lease_puts_nothing_aside(bus: Bus) -> None:
+async def test_a_worker_that_lost_its_lease_cannot_park_a_step(bus: Bus) -> None:
     refused = asyncio.Event()
 
     async def stale(delivery: Delivery) -> None:
@@ -342,7 +344,7 @@ async def bytes_of(bus: Bus, run_id: str = "") -> int:
     return sum(size or 0 for size in usage)
 
 
-async def test_admission_stops_where_too_many_runs_wait(bus: Bus) -> None:
+async def test_admission_stops_when_too_many_runs_wait(bus: Bus) -> None:
     [shard] = bus.keys.all_shards()
     await bus.redis.zadd(shard.waits, {f"run-{number}/1.0": 4e12 for number in range(100_000)})
     await bus.redis.pexpire(shard.waits, 60_000)
@@ -358,7 +360,7 @@ async def test_admission_stops_where_too_many_runs_wait(bus: Bus) -> None:
         (waiting("r", seconds=400 * 86_400), "a year"),
     ],
 )
-async def test_a_wait_that_makes_no_sense_is_refused_unsent(
+async def test_an_invalid_wait_is_refused_before_it_is_sent(
     bus: Bus, wait: Wait, complaint: str
 ) -> None:
     complaints: list[str] = []
@@ -375,7 +377,7 @@ async def test_a_wait_that_makes_no_sense_is_refused_unsent(
     assert complaint in complaints[0]
 
 
-async def test_a_signal_that_makes_no_sense_is_refused_unsent(bus: Bus) -> None:
+async def test_an_invalid_signal_is_refused_before_it_is_sent(bus: Bus) -> None:
     run_id = await admit(bus, "nobody")
     for name, value, signal_id, error in (
         ("a b", b"1", "1", ValueError),
@@ -397,9 +399,7 @@ async def spent_ms(bus: Bus, run_id: str) -> int:
 
 
 @pytest.mark.parametrize("how", ["begins later", "waits for a signal"])
-async def test_seconds_of_a_budget_are_not_spent_by_waiting(
-    bus: Bus, woken: list[Any], how: str
-) -> None:
+async def test_waiting_spends_no_budget_seconds(bus: Bus, woken: list[Any], how: str) -> None:
     run_id, delay, begun = new_run_id(), 0.4, time.monotonic()
 
     async def handler(delivery: Delivery) -> None:

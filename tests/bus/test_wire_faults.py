@@ -21,7 +21,7 @@ LARGE = "return string.rep(ARGV[1], tonumber(ARGV[2]))"
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.9])
-async def test_of_a_batch_that_is_cut_off_every_script_has_run_once_and_says_so_or_raises(
+async def test_every_script_of_a_cut_off_batch_runs_once_and_answers_or_raises(
     any_server: RedisProcess, share: float
 ) -> None:
     """The server has carried out all of them; of its answers a part arrives."""
@@ -40,7 +40,7 @@ async def test_of_a_batch_that_is_cut_off_every_script_has_run_once_and_says_so_
     assert counts == [b"1"] * 60
 
 
-async def test_who_waits_when_redis_dies_is_told_and_the_next_script_finds_it_started_again(
+async def test_waiting_callers_fail_when_redis_dies_and_later_scripts_reach_the_restarted_server(
     own_server: RedisProcess,
 ) -> None:
     async with client_of(own_server.url) as client:
@@ -60,7 +60,7 @@ async def test_who_waits_when_redis_dies_is_told_and_the_next_script_finds_it_st
         await client.flushdb()
 
 
-async def test_a_server_that_has_forgotten_its_scripts_is_told_them_amid_others(
+async def test_forgotten_scripts_are_sent_again_in_the_middle_of_others(
     any_server: RedisProcess,
 ) -> None:
     async with client_of(any_server.url) as client:
@@ -78,7 +78,7 @@ async def test_a_server_that_has_forgotten_its_scripts_is_told_them_amid_others(
         await client.delete(*keys)
 
 
-async def test_who_is_cancelled_costs_the_others_nothing(any_server: RedisProcess) -> None:
+async def test_cancelling_callers_does_not_affect_the_others(any_server: RedisProcess) -> None:
     async with Proxy(any_server.url) as proxy, client_of(proxy.url) as client:
         await client.eval(ECHO, 0, "open")
         asking = [asyncio.ensure_future(client.eval(ECHO, 0, f"{n}")) for n in range(90)]
@@ -106,7 +106,7 @@ async def test_the_caller_that_opens_the_connection_may_be_cancelled(
         assert outcomes[1:] == [b"1", b"2", b"3"]
 
 
-async def test_huge_questions_and_answers_pass_among_small_ones(any_server: RedisProcess) -> None:
+async def test_huge_requests_and_answers_pass_among_small_ones(any_server: RedisProcess) -> None:
     huge = b"q" * 20_000_000
     async with Proxy(any_server.url) as proxy, client_of(proxy.url) as client:
         answers = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""What every client is held to, as far as it can express it: what its program must have out."""
+"""The behaviours that every client must show, as far as it can express them, with their checks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Behaviour:
     """One thing that a client relies on."""
 
     name: str
-    """Of the function in each client's program."""
+    """The name of a function in each client's program."""
     sentence: str
     holds: Check
-    """Of what the program saw."""
+    """Whether the program's output is right."""
 
 
 def names(calls: list[tuple[str, Any]]) -> list[str]:
-    """Of the tools that were called."""
+    """Names of the tools that were called."""
     return [name for name, _ in calls]
 
 

@@ -1,4 +1,4 @@
-"""The clients, and what each can't express: the matrix of the suite."""
+"""The matrix of the suite: the clients, and the behaviours that each can't express."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_EMBEDDINGS = "it asks an endpoint for no embeddings by its chat settings"
 
 @dataclass(frozen=True)
 class ClientUnderTest:
-    """A client as its users have it, and the program that uses it."""
+    """A client as users install it, and the program that uses it."""
 
     name: str
     environment: str

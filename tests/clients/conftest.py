@@ -1,4 +1,4 @@
-"""A program of each client, left running and told what to do line by line."""
+"""One running program for each client, which reads the name of a behaviour from each line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROGRAMS = Path(__file__).with_name("programs")
 
 
 class ClientProgram:
-    """One of them."""
+    """The running program of one client."""
 
     def __init__(self, client: ClientUnderTest, gateway: ScriptedGateway, folder: Path) -> None:
         self.relay = Relay(gateway.url)
@@ -50,7 +50,7 @@ class ClientProgram:
         self._process.stdin.flush()
 
     def result(self) -> Any:
-        """What the program saw."""
+        """The program's output."""
         answer = self._read()
         assert "error" not in answer, answer["error"]
         return answer["outcome"]
@@ -73,7 +73,7 @@ class ClientProgram:
 
 @pytest.fixture(scope="module")
 def client(request: pytest.FixtureRequest) -> ClientUnderTest:
-    """Skips one that is not installed."""
+    """The client under test. Skips the test if it is not installed."""
     under_test: ClientUnderTest = request.param
     if reason := environments()[under_test.environment].missing:
         pytest.skip(reason)

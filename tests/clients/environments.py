@@ -1,7 +1,7 @@
-"""An environment for each client, made once and kept outside the repository.
+"""An environment for each client, created once and kept outside the repository.
 
-`python -m tests.clients.environments` makes those that are missing. The folder's name has the
-versions in it, so that another version has another folder.
+`python -m tests.clients.environments` creates the missing ones. The folder's name contains a hash
+of the versions, so that another version has another folder.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Environment:
 
     @property
     def program(self) -> str:
-        """What runs a program of this client's."""
+        """The executable that runs this client's programs."""
         if self.npm:
             return "node"
         return str(self.folder / "bin" / "python") if self.pip else sys.executable
 
     @property
     def missing(self) -> str | None:
-        """Why there is nothing to run; None if there is."""
+        """Why the client can't run; None if it can."""
         tool = "node" if self.npm else self.name
         if not self.pip and shutil.which(tool) is None:
             return f"no {tool} on this machine"
@@ -65,7 +65,7 @@ class Environment:
 
 
 def environments() -> dict[str, Environment]:
-    """By name, as pinned."""
+    """The pinned environments by name."""
     tables = tomllib.loads(PINS.read_text())
     return {
         name: Environment(name, tuple(table.get("pip", ())), tuple(table.get("npm", ())))
@@ -74,7 +74,7 @@ def environments() -> dict[str, Environment]:
 
 
 def main() -> int:
-    """How many could not be made."""
+    """Create the missing environments; returns how many failed."""
     failures = 0
     for environment in environments().values():
         reason = environment.missing

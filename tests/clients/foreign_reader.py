@@ -1,4 +1,4 @@
-"""Programs that read our files by another project's own reader, in that project's environment."""
+"""Programs that read our files with another project's own reader, in that project's environment."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PROGRAMS = Path(__file__).with_name("programs")
 
 
 def read_by_inspect(path: Path) -> dict[str, Any]:
-    """What inspect reads in a log. Skips the test where inspect is not installed."""
+    """A log as inspect reads it. Skips the test if inspect is not installed."""
     return _read("inspect", "read_inspect_log.py", path)
 
 
 def read_by_verifiers(folder: Path) -> list[dict[str, Any]]:
-    """The episodes of a folder. Skips the test where verifiers is not installed."""
+    """The episodes of a folder. Skips the test if verifiers is not installed."""
     return _read("verifiers", "read_traces.py", folder)
 
 

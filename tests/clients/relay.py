@@ -1,4 +1,4 @@
-"""A TCP relay between a client and the gateway, which sees when the gateway refuses."""
+"""A TCP relay between a client and the gateway, which counts the gateway's refusals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Relay:
             threading.Thread(target=self._pass_both_ways, args=(client,), daemon=True).start()
 
     def _pass_both_ways(self, client: socket.socket) -> None:
-        """Until one side is gone: then the other is told, as it would be without a relay."""
+        """Relay until one side closes, then close the other, as would happen without a relay."""
         with client, socket.create_connection(self._target) as server:
             other = {client: server, server: client}
             while True:

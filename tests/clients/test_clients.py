@@ -1,4 +1,4 @@
-"""Every client, unmodified, against a running deployment: the same behaviours."""
+"""Every client, unmodified, shows the same behaviours against a running deployment."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ EXPRESSED = [
     if behaviour.name not in under_test.without
 ]
 ABANDONED_SECONDS = 10
-"""A run that nobody ended would take three times as long."""
+"""A run that is not cancelled takes three times as long."""
 
 
-def test_the_matrix_names_known_behaviours_and_leaves_each_to_some_client() -> None:
+def test_exclusions_name_known_behaviours_and_each_behaviour_has_some_client() -> None:
     names = {behaviour.name for behaviour in BEHAVIOURS}
     assert len(names) == len(BEHAVIOURS) >= 25
     for under_test in CLIENTS:
@@ -37,7 +37,7 @@ def test_the_matrix_names_known_behaviours_and_leaves_each_to_some_client() -> N
 
 
 @pytest.mark.parametrize("client", CLIENTS, indirect=True, ids=lambda client: client.name)
-def test_a_client_performs_whatever_it_can_express(
+def test_a_program_implements_every_behaviour_that_its_client_can_express(
     client: ClientUnderTest, program: ClientProgram
 ) -> None:
     assert program.behaviours == {b.name for b in BEHAVIOURS} - set(client.without)
@@ -73,7 +73,7 @@ async def test_a_client_can_rely_on(
 async def perform_in_a_full_deployment(
     program: ClientProgram, gateway: ScriptedGateway, bus: Client
 ) -> Any:
-    """There is room again once the client was refused."""
+    """The outcome in a full deployment, which gets room again once it has refused the client."""
     async with gateway.http() as http, AsyncExitStack() as stack:
         await eventually(lambda: is_idle(bus), "end of the runs before")
         body = asked("Hello?", model="asleep")

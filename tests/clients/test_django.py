@@ -1,4 +1,4 @@
-"""The Django project of the documentation, as its page shows it."""
+"""The Django project of the documentation, exactly as its page shows it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 PROGRAM = Path(__file__).with_name("programs") / "ask_django.py"
 
 
-def test_views_ask_an_app_with_a_loop_and_without(tmp_path: Path) -> None:
+def test_async_and_sync_django_views_ask_an_app(tmp_path: Path) -> None:
     environment = environments()["django"]
     if environment.missing:
         pytest.skip(environment.missing)

@@ -1,4 +1,4 @@
-"""Logs that are written here, read by inspect's own reader."""
+"""Logs that we export, read with inspect's own reader."""
 
 from __future__ import annotations
 

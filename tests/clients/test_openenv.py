@@ -1,4 +1,4 @@
-"""An OpenEnv server as its package serves it, played as an environment."""
+"""A server of OpenEnv's own package, played as an environment."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def numbers() -> Iterator[Environment[Any, Any, Any]]:
             server.terminate()
 
 
-def test_an_episode_of_the_packages_own_server_is_played_refused_and_solved(
+def test_an_episode_on_an_openenv_server_refuses_a_wrong_action_and_can_be_solved(
     numbers: Environment[Any, Any, Any],
 ) -> None:
     puzzle = next(numbers.stream(Split.TRAIN, 1, numbers.difficulty()))

@@ -1,4 +1,4 @@
-"""A taskset of verifiers as an environment, in the environment of its package."""
+"""A taskset of verifiers as an environment, played with verifiers' own package."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def outcome() -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def test_the_agent_sees_the_prompts_and_not_the_answer(outcome: dict[str, Any]) -> None:
+def test_the_agent_sees_the_prompts_but_not_the_answer(outcome: dict[str, Any]) -> None:
     assert outcome["seen"].startswith("Be brief.\n\nWhat is ")
     assert outcome["answer"] not in outcome["seen"].split()
 
 
-def test_the_task_s_own_rewards_score_an_answer_with_their_weights(
+def test_the_weighted_rewards_of_the_task_score_an_answer(
     outcome: dict[str, Any],
 ) -> None:
     assert outcome["right"] == [1.0, ""]
@@ -54,6 +54,6 @@ def test_tasks_are_drawn_by_seed_and_split(outcome: dict[str, Any]) -> None:
     assert outcome["apart"]
 
 
-def test_a_task_that_an_answer_can_t_solve_is_refused_by_name(outcome: dict[str, Any]) -> None:
+def test_a_task_without_a_prompt_or_with_a_runtime_reward_is_refused(outcome: dict[str, Any]) -> None:
     assert "the reward files of InARuntime looks into a runtime" in outcome["in_a_runtime"]
     assert "WithoutPrompt has no prompt" in outcome["without_prompt"]

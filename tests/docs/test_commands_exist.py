@@ -64,7 +64,7 @@ def test_every_command_of_a_page_parses(page: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_a_command_that_does_not_exist_is_found() -> None:
+def test_a_command_that_does_not_exist_is_reported() -> None:
     assert complaint(Command("here", ("bench", "nothing"), whole=True))
     assert complaint(Command("here", ("runtime", "ask", "?", "--no-such"), whole=True))
     assert complaint(Command("here", ("bench", "grpo"), whole=True))

@@ -19,7 +19,7 @@ def anchors(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_link_of_a_page_leads_somewhere(page: str) -> None:
+def test_every_link_of_a_page_has_a_target(page: str) -> None:
     wrong: list[str] = []
     for target, anchor in _LINK.findall((ROOT / page).read_text()):
         path = ROOT / target if target else ROOT / page

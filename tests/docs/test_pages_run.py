@@ -117,7 +117,7 @@ def quick_commands() -> Iterator[Path]:
 @pytest.mark.slow
 @pytest.mark.system
 @pytest.mark.parametrize("page", [page for page in documents() if runnable(page)])
-def test_what_a_page_shows_runs(page: str, tmp_path: Path, quick_commands: Path) -> None:
+def test_every_block_of_a_page_runs(page: str, tmp_path: Path, quick_commands: Path) -> None:
     with endpoint() as url:
         installed = Path(sys.executable).parent
         reader = Reader(tmp_path, page, url, installed if page in REAL else quick_commands)
@@ -128,7 +128,7 @@ def test_what_a_page_shows_runs(page: str, tmp_path: Path, quick_commands: Path)
             reader.leaves()
 
 
-def test_a_block_that_is_not_run_says_what_it_needs() -> None:
+def test_a_block_that_is_not_run_states_what_it_needs() -> None:
     """In words: the reason stands on the page for readers of its source, and here for us."""
     reasons = [block.needs for page in documents() for block in blocks(page) if block.needs]
     assert reasons

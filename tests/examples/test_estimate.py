@@ -55,7 +55,7 @@ def test_the_example_is_short() -> None:
     assert len((ROOT / "examples/estimate.py").read_text().splitlines()) <= MOST_LINES
 
 
-def test_it_is_played_by_its_whole_team_and_by_each_agent_alone(
+def test_the_whole_team_and_each_agent_alone_play_the_environment(
     where: Deployed, tmp_path: Path
 ) -> None:
     arms = ("team", *(f"{agent}_alone" for agent in AGENTS))
@@ -77,7 +77,7 @@ def test_it_is_played_by_its_whole_team_and_by_each_agent_alone(
     assert all(name in page for name in arms)
 
 
-def test_it_is_trained_into_an_adapter_for_each_agent_and_reported(
+def test_training_produces_and_reports_an_adapter_for_each_agent(
     where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environment_of(where, tmp_path).items():
@@ -99,7 +99,7 @@ def test_it_is_trained_into_an_adapter_for_each_agent_and_reported(
     assert GAME in (tmp_path / "out/loop.json").read_text()
 
 
-def test_a_place_without_an_environment_is_refused_before_anything_runs(
+def test_an_address_without_an_environment_is_refused_before_anything_runs(
     where: Deployed, tmp_path: Path
 ) -> None:
     errors = errors_of(

@@ -27,7 +27,7 @@ def test_an_example_is_short_and_a_page_shows_it(path: Path) -> None:
     assert any(f'--8<-- "examples/{path.name}"' in block.text for block in code_blocks)
 
 
-def test_every_entry_point_of_the_examples_names_an_object_that_is_there(
+def test_every_entry_point_of_the_examples_names_an_existing_object(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     project = tomllib.loads((ROOT / "examples" / "pyproject.toml").read_text())["project"]

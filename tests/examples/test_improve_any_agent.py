@@ -22,7 +22,7 @@ MAX_LINES = 60
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
-def test_no_program_of_it_imports_the_runtime_and_each_is_short(path: Path) -> None:
+def test_its_programs_are_short_and_do_not_import_the_runtime(path: Path) -> None:
     text = path.read_text()
     imported: set[str] = set()
     for node in ast.walk(ast.parse(text)):
@@ -37,7 +37,7 @@ def test_no_program_of_it_imports_the_runtime_and_each_is_short(path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_agent_is_measured_trained_on_its_rewards_and_measured_again(tmp_path: Path) -> None:
+def test_the_agent_is_evaluated_trained_on_its_rewards_and_evaluated_again(tmp_path: Path) -> None:
     client = environments()["pydantic-ai"]
     if client.missing:
         pytest.skip(client.missing)
@@ -70,7 +70,7 @@ def test_the_agent_is_measured_trained_on_its_rewards_and_measured_again(tmp_pat
     assert run().splitlines()[-20:] == output.splitlines()[-20:]
 
 
-def test_a_deployment_without_a_gateway_is_named_and_not_waited_for() -> None:
+def test_a_deployment_without_a_gateway_is_reported_at_once() -> None:
     spec = importlib.util.spec_from_file_location("agent_deployment", FOLDER / "deployment.py")
     assert spec is not None
     assert spec.loader is not None

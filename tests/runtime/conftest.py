@@ -1,5 +1,4 @@
-"""Deployments for tests: a state directory of their own, and the certainty that nothing of them
-is left running."""
+"""Deployments for tests: each has its own state directory, and none leaves a process running."""
 
 from __future__ import annotations
 
@@ -32,15 +31,15 @@ QUICK = (
     "supervisor.backoff_seconds=0.1",
     "supervisor.drain_seconds=10",
 )
-"""Short times, so that what takes seconds in earnest is seen in a test."""
+"""Short times, so that a test sees within moments what takes seconds in production."""
 KINDS = ("planner", "slm", "gpu", "tool", "recorder", "jobs")
-"""Of workers, in the profile `micro` and those that extend it."""
+"""The kinds of workers in the profile `micro` and in profiles that extend it."""
 ASKED = ("planner", "slm", "gpu", "tool")
-"""Those that a question is answered by."""
+"""The kinds of workers that answer a question."""
 
 
 def until(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
-    """Wait for a condition; its value. Fails naming what did not come."""
+    """Wait until the condition holds; returns its value. Fails after `limit`, naming `what`."""
     deadline = time.monotonic() + limit
     while True:
         value = condition()
@@ -73,7 +72,7 @@ class Deployment:
     def run(
         self, *arguments: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """`runtime …` to its end."""
+        """Run `runtime …` until it exits."""
         return forked(
             "loopline.runtime.cli",
             preload_of("loopline.runtime.cli", arguments, Path.cwd()),
@@ -111,7 +110,7 @@ class Deployment:
         return self.ok("up", "--detach", "--profile", profile, *words)
 
     def status(self) -> dict[str, Any]:
-        """What `runtime status --json` prints, without the cost of a process per look."""
+        """The output of `runtime status --json`, without starting a process each time."""
         run = self.state.running()
         assert run is not None, "no deployment runs"
         settings = load_resolved_file(self.state.resolved)
@@ -126,8 +125,8 @@ class Deployment:
         return json.loads(self.ok("ask", "--json", question, *options))
 
     def processes(self) -> list[psutil.Process]:
-        """Every live process of this deployment, also one whose supervisor is gone. A server
-        that renamed itself has lost its environment, but works in the state directory."""
+        """Every live process of this deployment, even after its supervisor died. A server that
+        renamed itself has lost its environment, but works in the state directory."""
         processes: list[psutil.Process] = []
         for process in psutil.process_iter():
             try:
@@ -178,8 +177,8 @@ def shared() -> Iterator[Deployment]:
 
 
 def without_planners(deployment: Deployment) -> None:
-    """Let no planner run. One that drains still counts: the next one would have another name, and
-    a log of its own."""
+    """Stop all planners and wait until they have drained: otherwise the next one would get another
+    name and another log."""
     deployment.ok("scale", "planner=0")
     until(
         lambda: all(worker["kind"] != "planner" for worker in deployment.status()["workers"]),

@@ -8,13 +8,13 @@ from html.parser import HTMLParser
 
 
 class ParsedPage(HTMLParser):
-    """Its elements, and its text by where it stands."""
+    """The elements of a page, and its text by kind."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str]]] = []
         self.text = ""
-        """Outside of scripts and styles."""
+        """The text outside of scripts and styles."""
         self.scripts: list[str] = []
         self.styles: list[str] = []
         self._inside = ""
@@ -45,7 +45,7 @@ class ParsedPage(HTMLParser):
         ]
 
     def require_harmless(self) -> None:
-        """Nothing of it is fetched, and nothing runs but what its policy names by hash."""
+        """Check that the page fetches nothing and runs only what its policy lists by hash."""
         (policy,) = [element["content"] for element in self.of("meta") if "http-equiv" in element]
         assert policy.startswith("default-src 'none'; ")
         for kind, texts in (("script-src", self.scripts), ("style-src", self.styles)):

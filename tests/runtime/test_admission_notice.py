@@ -1,4 +1,4 @@
-"""A bus that is full is spoken of when it stays full."""
+"""A full bus is reported only if it stays full."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 from loopline.bus import Overloaded
 from loopline.runtime.run_driver import AdmissionNotice
 
-FULL = Overloaded("100 runs, the limit is 100: ask again later")
+FULL = Overloaded("100 runs, the limit is 100: try again later")
 
 
-def test_refusals_are_spoken_of_after_ten_seconds_without_an_admission_and_then_each_minute(
+def test_refusals_are_reported_after_ten_seconds_without_admission_and_then_each_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now, lines = [0.0], list[str]()

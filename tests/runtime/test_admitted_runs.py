@@ -1,4 +1,4 @@
-"""Run ids that are on the disk before their run is admitted."""
+"""Run ids are on disk before their runs are admitted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def opened(path: Path) -> AdmittedRuns:
     return AdmittedRuns(path, go_on="the same command", failure=ValueError)
 
 
-def test_a_process_that_was_killed_waits_for_the_same_runs(tmp_path: Path) -> None:
+def test_a_process_that_was_killed_resumes_waiting_for_the_same_runs(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     with opened(path) as runs:
         first, second = runs.run_id("a question"), runs.run_id("another")
@@ -21,7 +21,7 @@ def test_a_process_that_was_killed_waits_for_the_same_runs(tmp_path: Path) -> No
         assert (runs.run_id("another"), runs.run_id("a question")) == (second, first)
 
 
-def test_an_id_whose_line_is_torn_was_never_used_and_is_drawn_again(tmp_path: Path) -> None:
+def test_an_id_whose_line_is_truncated_is_drawn_again(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     with opened(path) as runs:
         first, second = runs.run_id("a question"), runs.run_id("another")

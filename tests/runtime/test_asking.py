@@ -1,4 +1,4 @@
-"""`runtime ask` with more than a question: a system message, a conversation, how to sample."""
+"""`runtime ask` with more than a question: a system message, a conversation, sampling options."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def file_of(folder: Path, content: object) -> Path:
     return path
 
 
-def test_a_question_alone_is_no_conversation(tmp_path: Path) -> None:
+def test_a_question_on_its_own_has_no_conversation(tmp_path: Path) -> None:
     assert resolve_question("Hi?") == Query("Hi?")
     path = file_of(tmp_path, [{"role": "user", "content": "Hi?"}])
     assert resolve_question(None, messages=path) == Query("Hi?")
 
 
 @pytest.mark.parametrize("within", ["a list", "an object"])
-def test_a_conversation_goes_on_with_the_question_behind_the_system_message(
+def test_the_system_message_precedes_the_conversation_and_the_question_follows_it(
     tmp_path: Path, within: str
 ) -> None:
     path = file_of(tmp_path, HISTORY if within == "a list" else {"messages": HISTORY})
@@ -72,7 +72,7 @@ def test_a_conversation_goes_on_with_the_question_behind_the_system_message(
         (" " * (MAX_CONVERSATION_BYTES + 1), "more than 10,000,000 bytes"),
     ],
 )
-def test_a_file_that_is_no_conversation_is_refused_with_its_place(
+def test_a_file_that_is_not_a_conversation_is_refused_with_its_path(
     tmp_path: Path, content: object, says: str
 ) -> None:
     path = file_of(tmp_path, content)
@@ -82,7 +82,7 @@ def test_a_file_that_is_no_conversation_is_refused_with_its_place(
     assert str(path) in str(why.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_names_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.json: No such file"):
         resolve_question("?", messages=tmp_path / "none.json")
 
@@ -96,7 +96,7 @@ def calls(trajectory: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def test_a_run_has_the_conversation_and_every_agent_samples_as_asked(
+def test_a_run_gets_the_conversation_and_every_agent_the_sampling_options(
     shared: Deployment, tmp_path: Path
 ) -> None:
     path = file_of(tmp_path, HISTORY)
@@ -117,7 +117,7 @@ def test_a_run_has_the_conversation_and_every_agent_samples_as_asked(
     assert trajectory["run"]["seed"] == 7
 
 
-def test_a_question_in_a_pipe_is_read(shared: Deployment) -> None:
+def test_a_question_is_read_from_a_pipe(shared: Deployment) -> None:
     assert shared.ok("ask", "-q", stdin=b"What is 6 * 7?").strip() == "42"
 
 
@@ -131,7 +131,7 @@ def test_a_question_in_a_pipe_is_read(shared: Deployment) -> None:
         (["--world", "1", "--workflow", "umi", "--system", "x"], "leave out --system"),
     ],
 )
-def test_what_cannot_be_honoured_is_one_error(
+def test_an_option_that_cannot_be_honoured_is_one_error(
     shared: Deployment, words: list[str], says: str
 ) -> None:
     process = shared.run("ask", *words)

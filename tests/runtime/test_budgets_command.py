@@ -8,7 +8,7 @@ from loopline.runtime.errors import EXIT_FAILED, EXIT_USAGE
 from tests.runtime.conftest import Deployment
 
 
-def test_a_limit_is_set_listed_and_lifted(shared: Deployment) -> None:
+def test_a_limit_can_be_set_listed_and_removed(shared: Deployment) -> None:
     assert "no limits" in shared.ok("budgets", "ls")
     shared.ok("budgets", "set", "tenant:acme", "--usd", "2.50", "--seconds", "90")
     listed = shared.ok("budgets", "ls")
@@ -21,13 +21,13 @@ def test_a_limit_is_set_listed_and_lifted(shared: Deployment) -> None:
     assert "no limits" in shared.ok("budgets", "ls")
 
 
-def test_what_is_no_scope_or_no_limit_is_refused(shared: Deployment) -> None:
+def test_an_invalid_scope_or_limit_is_refused(shared: Deployment) -> None:
     for arguments in (("all", "--tokens", "1"), ("day",), ("day", "--none", "--tokens", "1")):
         process = shared.run("budgets", "set", *arguments)
         assert process.returncode == EXIT_USAGE, arguments
 
 
-def test_a_question_that_its_budget_can_t_hold_is_not_asked(shared: Deployment) -> None:
+def test_a_question_that_exceeds_its_budget_is_not_asked(shared: Deployment) -> None:
     process = shared.run("ask", "What is 17 * 23?", "--budget-tokens", "10", "--json")
     assert process.returncode == EXIT_FAILED
     trajectory = json.loads(process.stdout)
@@ -35,7 +35,7 @@ def test_a_question_that_its_budget_can_t_hold_is_not_asked(shared: Deployment) 
     assert "a limit of 10 tokens: 0 tokens spent" in trajectory["reason"]
 
 
-def test_the_day_s_budget_is_everyone_s_and_what_was_reserved_is_settled(
+def test_the_daily_budget_counts_every_run_and_reservations_are_settled(
     shared: Deployment,
 ) -> None:
     shared.ok("budgets", "set", "day", "--tokens", "200000")

@@ -1,4 +1,4 @@
-"""A client of a deployment makes runs as the deployment's settings say."""
+"""A client of a deployment creates runs with the deployment's settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopline.runtime.errors import InputError
 SETTINGS = Settings.model_validate({"options": {"solo": {"prompts": "mathematics"}}})
 
 
-def test_options_of_the_deployment_hold_for_runs_of_their_workflow_alone() -> None:
+def test_options_of_the_deployment_apply_only_to_runs_of_their_workflow() -> None:
     client = Client.of(SETTINGS)
     run = client.new_run("What is 1 + 1?", workflow="solo")
     assert run.options["prompts"] == "mathematics"
@@ -19,12 +19,12 @@ def test_options_of_the_deployment_hold_for_runs_of_their_workflow_alone() -> No
     assert other.options["prompts"] == "general"
 
 
-def test_options_of_a_run_stand_over_those_of_the_deployment() -> None:
+def test_options_of_a_run_override_those_of_the_deployment() -> None:
     run = Client.of(SETTINGS).new_run("?", workflow="solo", options={"prompts": "general"})
     assert run.options["prompts"] == "general"
 
 
-def test_an_option_of_the_deployment_that_no_workflow_has_is_refused_with_its_name() -> None:
+def test_an_unknown_option_of_the_deployment_is_refused_by_name() -> None:
     client = Client.of(Settings())
     client.options = {"solo": {"colour": "red"}}
     with pytest.raises(InputError, match="colour"):

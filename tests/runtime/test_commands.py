@@ -1,4 +1,4 @@
-"""The commands, on one running deployment; and what they say to input that can't be used."""
+"""The commands on one running deployment, and their errors for input that can't be used."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_ask_reads_a_question_from_stdin_and_can_answer_tersely(shared: Deployme
     assert shared.ok("ask", "-q", "-", stdin=QUESTION.encode()).strip() == "29"
 
 
-def test_ask_takes_another_workflow_and_another_model(shared: Deployment) -> None:
+def test_ask_accepts_another_workflow_and_another_model(shared: Deployment) -> None:
     answer = shared.ask("What is 6 * 7?", "--workflow", "solo", "--policy", "solo=slm")
     assert answer["answer"] == "42"
     assert answer["steps"][0]["candidates"][0]["calls"][0]["policy"]["name"] == "slm"
@@ -113,7 +113,7 @@ def test_a_question_on_the_command_line_that_is_not_utf8_is_one_clear_error(
         (["--policy", "plannr=llm"], "did you mean 'planner'?"),
     ],
 )
-def test_a_name_that_does_not_exist_is_answered_with_those_that_do(
+def test_an_unknown_name_is_refused_with_a_suggestion(
     shared: Deployment, options: list[str], says: str
 ) -> None:
     process = shared.run("ask", QUESTION, *options)
@@ -143,13 +143,13 @@ def test_a_tool_for_a_workflow_that_offers_none_is_an_error(
         ([QUESTION, "--option", "calls"], "not NAME=VALUE"),
     ],
 )
-def test_what_cannot_be_asked_is_one_error(shared: Deployment, words: list[str], says: str) -> None:
+def test_options_of_ask_that_cannot_be_used_are_one_error(shared: Deployment, words: list[str], says: str) -> None:
     process = shared.run("ask", *words)
     assert process.returncode == EXIT_USAGE
     assert says in one_error(process)
 
 
-def test_a_run_past_its_deadline_is_a_failure_with_its_reason(shared: Deployment) -> None:
+def test_a_run_past_its_deadline_fails_with_the_reason(shared: Deployment) -> None:
     without_planners(shared)
     process = shared.run("ask", QUESTION, "--seconds", "0.3")
     shared.ok("scale", "planner=1")
@@ -176,7 +176,7 @@ def test_runs_are_listed_shown_and_replayed_from_the_journal(
     assert "3 of 3 steps came out as recorded" in shared.ok("runs", "replay", run_id)
 
 
-def test_a_run_on_the_bus_is_written_as_a_page(
+def test_a_run_on_the_bus_can_be_written_as_a_page(
     shared: Deployment, run_id: str, tmp_path: Path
 ) -> None:
     output = shared.ok("runs", "show", run_id[9:], "--html", str(tmp_path / "run.html"))
@@ -190,7 +190,7 @@ def test_a_run_on_the_bus_is_written_as_a_page(
 
 
 @pytest.mark.parametrize("turn", [0, 1, 3])
-def test_a_fork_keeps_the_journal_before_its_turn_and_goes_on_alone(
+def test_a_fork_keeps_the_journal_before_its_turn_and_continues_on_its_own(
     shared: Deployment, run_id: str, turn: int
 ) -> None:
     forked = json.loads(shared.ok("runs", "fork", run_id, "--at", str(turn), "--json"))
@@ -211,7 +211,7 @@ def test_a_fork_beyond_the_end_is_refused(shared: Deployment, run_id: str) -> No
 
 
 @pytest.mark.parametrize("unknown", ["ffffffff-ffff-7fff-bfff-ffffffffffff", "zzzz", "a"])
-def test_a_run_that_nobody_knows_is_one_clear_error(shared: Deployment, unknown: str) -> None:
+def test_an_unknown_run_is_one_clear_error(shared: Deployment, unknown: str) -> None:
     process = shared.run("runs", "show", unknown)
     assert process.returncode != 0
     assert unknown in one_error(process)
@@ -301,7 +301,7 @@ def test_the_password_is_in_no_output_and_in_no_log(shared: Deployment, run_id: 
     assert not any(password in output for output in outputs)
 
 
-def test_logs_of_one_kind_and_of_all(shared: Deployment, run_id: str) -> None:
+def test_logs_are_shown_for_one_kind_or_for_all(shared: Deployment, run_id: str) -> None:
     steps = [json.loads(line) for line in shared.ok("logs", "planner", "-n", "1000").splitlines()]
     assert any(line.get("run_id") == run_id and line["event"] == "step" for line in steps)
     assert "slm-1 " in shared.ok("logs")
@@ -309,7 +309,7 @@ def test_logs_of_one_kind_and_of_all(shared: Deployment, run_id: str) -> None:
     assert "planner" in one_error(process)
 
 
-def test_no_dead_letters_is_said_and_an_unknown_one_is_an_error(shared: Deployment) -> None:
+def test_an_empty_list_of_dead_letters_is_reported_and_an_unknown_letter_is_an_error(shared: Deployment) -> None:
     assert "no dead letters" in shared.ok("dead", "ls")
     assert shared.ok("dead", "ls", "--json") == "[]\n"
     for command in ("show", "replay"):
@@ -323,7 +323,7 @@ def test_no_dead_letters_is_said_and_an_unknown_one_is_an_error(shared: Deployme
     (b"caf\xe9", "caf\ufffd"), (b'{"caf\xc3\xa9": 1}', {"café": 1}),
     (b"\xc2\x9b2J\x1b[2J", "\x9b2J\x1b[2J"),
 ])  # fmt: skip
-def test_a_message_that_is_no_envelope_is_listed_with_its_reason_and_shown_whole(
+def test_a_malformed_message_is_listed_with_its_reason_and_shown_whole(
     shared: Deployment, body: bytes, expected_envelope: object
 ) -> None:
     run = shared.state.running()
@@ -373,7 +373,7 @@ def test_a_redis_that_does_not_answer_is_one_clear_error_without_its_password(
     assert "the-password" not in process.stdout + process.stderr
 
 
-def test_a_wrong_password_is_told_apart_from_a_server_that_is_away(
+def test_a_wrong_password_is_distinguished_from_an_unreachable_server(
     nowhere: Deployment, any_server: RedisProcess
 ) -> None:
     with redis.Redis.from_url(any_server.url) as admin:
@@ -386,7 +386,7 @@ def test_a_wrong_password_is_told_apart_from_a_server_that_is_away(
 
 
 @pytest.mark.parametrize("command", ["up", "doctor"])
-def test_a_redis_that_is_full_is_one_clear_error(
+def test_a_full_redis_is_one_clear_error(
     nowhere: Deployment, own_server: RedisProcess, command: str
 ) -> None:
     with redis.Redis.from_url(own_server.url) as admin:
@@ -398,7 +398,7 @@ def test_a_redis_that_is_full_is_one_clear_error(
     assert "it is full: raise its maxmemory" in message
 
 
-def test_a_redis_that_is_a_replica_is_one_clear_error(
+def test_a_redis_replica_is_one_clear_error(
     nowhere: Deployment, own_server: RedisProcess
 ) -> None:
     with redis.Redis.from_url(own_server.url) as admin:
@@ -408,7 +408,7 @@ def test_a_redis_that_is_a_replica_is_one_clear_error(
     assert "put the address of its primary into redis_url" in one_error(process)
 
 
-def test_a_question_to_a_full_redis_is_asked_once_there_is_room_and_stdout_stays_json(
+def test_ask_waits_until_a_full_redis_has_room_and_keeps_stdout_json(
     deployment: Deployment,
 ) -> None:
     deployment.up(kinds=ASKED)
@@ -428,7 +428,7 @@ def test_a_question_to_a_full_redis_is_asked_once_there_is_room_and_stdout_stays
     assert json.loads(output)["answer"] == "29"
 
 
-def test_a_typo_in_the_configuration_ends_every_command_with_its_own_code(
+def test_a_typo_in_the_configuration_ends_every_command_with_its_own_exit_code(
     nowhere: Deployment,
 ) -> None:
     for command in ("up", "config", "doctor"):
@@ -440,7 +440,7 @@ def test_a_typo_in_the_configuration_ends_every_command_with_its_own_code(
 # -- config and doctor ---------------------------------------------------------------------------
 
 
-def test_config_prints_toml_that_is_a_profile_again(nowhere: Deployment, tmp_path: Path) -> None:
+def test_config_prints_toml_that_can_be_used_as_a_profile(nowhere: Deployment, tmp_path: Path) -> None:
     profile = tmp_path / "own.toml"
     base = tmp_path / "base.toml"
     base.write_text('extends = "micro"\n[models."qwen2.5"]\nengine = "scripted"\nmodel = "q"\n')
@@ -452,7 +452,7 @@ def test_config_prints_toml_that_is_a_profile_again(nowhere: Deployment, tmp_pat
     assert "qwen2.5" in again["models"]
 
 
-def test_every_key_of_the_configuration_says_what_it_means(nowhere: Deployment) -> None:
+def test_every_key_of_the_configuration_is_printed_with_its_meaning(nowhere: Deployment) -> None:
     lines = nowhere.ok("config", "--keys").splitlines()
     for key, meaning in zip(lines, [*lines[1:], ""], strict=True):
         assert key.startswith("    ") or meaning.startswith("    "), key
@@ -470,7 +470,7 @@ def test_config_and_doctor_hide_passwords_and_keys(nowhere: Deployment) -> None:
     assert "***@127.0.0.1:1" in output
 
 
-def test_doctor_names_the_missing_key_what_to_do_and_what_it_will_cost(
+def test_doctor_reports_a_missing_key_its_remedy_and_the_expected_cost(
     nowhere: Deployment,
 ) -> None:
     process = nowhere.run("doctor", "--profile", "delegate", env={"OPENAI_API_KEY": ""})

@@ -43,7 +43,7 @@ def test_every_shipped_profile_is_valid(profile: str) -> None:
         ("jobs", "jobs.max_jobs"),
     ],
 )
-def test_a_concurrency_that_would_do_nothing_is_refused(kind: str, instead: str) -> None:
+def test_a_concurrency_without_effect_is_refused(kind: str, instead: str) -> None:
     message = error_of("micro", f"workers.{kind}.concurrency=4")
     assert f"workers.{kind}.concurrency has no effect" in message
     assert instead in message
@@ -54,14 +54,14 @@ def test_a_port_that_redis_would_not_listen_on_is_refused() -> None:
     assert 'port 6400 does nothing unless listen = "tcp" is set too' in message
 
 
-def test_a_collector_of_traces_without_a_recorder_that_sends_them_is_refused() -> None:
+def test_a_trace_collector_without_a_recorder_to_send_traces_is_refused() -> None:
     tracing = {"endpoint": "http://127.0.0.1:4318"}
     with pytest.raises(ValueError, match="without a recorder"):
         config.Settings.model_validate({"tracing": tracing})
     config.Settings.model_validate({"tracing": tracing, "workers": {"recorder": {}}})
 
 
-def test_a_switch_of_a_chat_template_is_read_as_what_it_says_or_refused_by_name() -> None:
+def test_a_chat_template_option_is_read_as_json_or_refused_by_name() -> None:
     key = "models.llm.template_options"
     for word in (f"{key}.enable_thinking=false", f'{key}={{"enable_thinking": false}}'):
         assert load("micro", word).models["llm"].template_options == {"enable_thinking": False}
@@ -72,12 +72,12 @@ def test_a_switch_of_a_chat_template_is_read_as_what_it_says_or_refused_by_name(
 
 
 @pytest.mark.parametrize("command", ["up", "worker", "status", "config", "doctor"])
-def test_help_names_every_shipped_profile(command: str) -> None:
+def test_help_lists_every_shipped_profile(command: str) -> None:
     output = CliRunner().invoke(app, [command, "--help"]).output
     assert ", ".join(profile_names()) in " ".join(output.split())
 
 
-def test_the_delegate_profile_differs_from_micro_in_its_two_models_and_its_prompts_alone() -> None:
+def test_the_delegate_profile_differs_from_micro_only_in_models_and_options() -> None:
     micro, delegate = load("micro").model_dump(), load("delegate").model_dump()
     models = delegate.pop("models")
     assert micro.pop("models") != models
@@ -116,7 +116,7 @@ def test_options_that_a_workflow_does_not_know_are_refused(override: str, says: 
     assert says in error_of("umi", override)
 
 
-def test_a_profile_of_ones_own_extends_a_shipped_one(tmp_path: Path) -> None:
+def test_a_custom_profile_extends_a_shipped_one(tmp_path: Path) -> None:
     profile = tmp_path / "own.toml"
     profile.write_text('extends = "micro"\n[workers.slm]\ncount = 7\n')
     settings = load(str(profile))
@@ -125,13 +125,13 @@ def test_a_profile_of_ones_own_extends_a_shipped_one(tmp_path: Path) -> None:
     assert settings.models["llm"].model == "micro:llm"
 
 
-def test_profiles_that_extend_each_other_are_an_error_and_no_endless_loop(tmp_path: Path) -> None:
+def test_profiles_that_extend_each_other_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text('extends = "b.toml"')
     (tmp_path / "b.toml").write_text('extends = "a.toml"')
     assert "cycle" in error_of(str(tmp_path / "a.toml"))
 
 
-def test_a_typo_in_a_file_names_the_key_the_file_and_the_nearest_key(tmp_path: Path) -> None:
+def test_the_error_for_a_typo_names_the_key_its_file_and_the_nearest_key(tmp_path: Path) -> None:
     profile = tmp_path / "own.toml"
     profile.write_text('extends = "micro"\n[bus]\nlease_secnds = 3\n')
     message = error_of(str(profile))
@@ -140,29 +140,29 @@ def test_a_typo_in_a_file_names_the_key_the_file_and_the_nearest_key(tmp_path: P
     assert "did you mean bus.lease_seconds?" in message
 
 
-def test_a_typo_in_the_environment_is_named_as_the_variable_it_was() -> None:
+def test_the_error_for_a_typo_in_the_environment_names_the_variable() -> None:
     message = error_of(LOOPLINE_BUS__LEASE_SECNDS="3")
     assert "'LOOPLINE_BUS__LEASE_SECNDS'" in message
     assert "did you mean LOOPLINE_BUS__LEASE_SECONDS?" in message
 
 
-def test_a_variable_of_no_section_at_all_is_an_error_too() -> None:
+def test_an_environment_variable_of_an_unknown_section_is_an_error() -> None:
     message = error_of(LOOPLINE_BUSS__SHARDS="3")
     assert "LOOPLINE_BUSS__SHARDS" in message or "LOOPLINE_BUSS" in message
     assert "LOOPLINE_BUS" in message
 
 
-def test_the_password_that_compose_reads_is_no_typo() -> None:
+def test_the_password_variable_of_compose_is_not_an_error() -> None:
     assert load(LOOPLINE_REDIS_PASSWORD="sesame") == load()
 
 
-def test_a_typo_in_a_set_option_is_named_with_the_nearest_key() -> None:
+def test_the_error_for_a_typo_in_a_set_option_suggests_the_nearest_key() -> None:
     message = error_of("micro", "models.llm.modle=x")
     assert "--set" in message
     assert "did you mean models.llm.model?" in message
 
 
-def test_a_key_in_the_wrong_table_is_pointed_to_the_right_one() -> None:
+def test_the_error_for_a_key_in_the_wrong_table_suggests_the_right_one() -> None:
     assert "did you mean bus.lease_seconds?" in error_of("micro", "lease_seconds=3")
 
 
@@ -174,7 +174,7 @@ def test_every_typo_is_reported_at_once(tmp_path: Path) -> None:
     assert "bus.shards?" in message
 
 
-def test_a_wrong_value_names_where_it_was_written(tmp_path: Path) -> None:
+def test_the_error_for_a_wrong_value_names_its_source(tmp_path: Path) -> None:
     profile = tmp_path / "own.toml"
     profile.write_text('extends = "micro"\n[bus]\nlease_seconds = "soon"\n')
     assert f"{profile}: bus.lease_seconds" in error_of(str(profile))
@@ -195,14 +195,14 @@ def test_a_wrong_value_names_where_it_was_written(tmp_path: Path) -> None:
         ("models.slm.base_url=http://here/v1", "use engine = 'openai' for an endpoint"),
     ],
 )
-def test_a_wrong_value_of_a_model_names_its_key_and_what_it_may_be(setting: str, says: str) -> None:
+def test_the_error_for_a_wrong_model_setting_names_its_key_and_the_rule(setting: str, says: str) -> None:
     assert says in error_of("micro", setting)
 
 
 @pytest.mark.parametrize(
     "url", ["user:secret@host/v1", "http://user:secret/v1", "http://host:0/v1", "http://[::1/v1"]
 )
-def test_what_is_no_address_of_an_endpoint_is_refused_without_a_word_of_its_password(
+def test_an_invalid_endpoint_address_is_refused_without_showing_its_password(
     url: str,
 ) -> None:
     message = error_of("delegate", f"models.llm.base_url={url}")
@@ -210,17 +210,17 @@ def test_what_is_no_address_of_an_endpoint_is_refused_without_a_word_of_its_pass
     assert "secret" not in message
 
 
-def test_a_misspelled_worker_kind_names_the_nearest_kind() -> None:
+def test_the_error_for_a_misspelled_worker_kind_suggests_the_nearest_kind() -> None:
     message = error_of("micro", "workers.slmm.count=4")
     assert "workers.slmm" in message
     assert "did you mean workers.slm?" in message
 
 
-def test_a_pool_that_is_not_configured_is_named() -> None:
+def test_the_error_for_an_unconfigured_pool_names_it() -> None:
     assert "'big'" in error_of("micro", "policies.planner=big")
 
 
-def test_a_misspelled_profile_names_the_nearest_one() -> None:
+def test_the_error_for_a_misspelled_profile_suggests_the_nearest_one() -> None:
     assert "did you mean 'delegate'?" in error_of("delegat")
 
 
@@ -237,18 +237,18 @@ def test_a_broken_file_is_one_clear_error(tmp_path: Path, content: bytes, says: 
 
 
 @pytest.mark.parametrize("word", ["workers.slm.count", "=3", ".=3", "bus.shards.x=[", "a..b=1"])
-def test_a_set_option_that_is_no_assignment_is_refused(word: str) -> None:
+def test_a_set_option_that_is_not_an_assignment_is_refused(word: str) -> None:
     assert "--set" in error_of("micro", word)
 
 
-def test_settings_survive_the_way_to_a_worker_as_json() -> None:
+def test_settings_survive_the_round_trip_through_json() -> None:
     settings = load("delegate").with_redis_url("unix://:pass@/tmp/x.sock?db=0")
     again = config.parse(settings.to_json())
     assert again.model_dump() == settings.model_dump()
     assert not again.own_redis
 
 
-def test_without_a_redis_url_the_runtime_starts_a_server_of_its_own() -> None:
+def test_without_a_redis_url_the_runtime_starts_its_own_server() -> None:
     assert load().own_redis
     assert not load(LOOPLINE_BUS__REDIS_URL="redis://elsewhere/0").own_redis
 
@@ -260,7 +260,7 @@ def test_every_key_is_documented() -> None:
     assert not [key for key in bare if not key.startswith("bus.")]
 
 
-def test_a_keys_type_is_written_as_a_reader_writes_it() -> None:
+def test_the_type_of_a_key_is_shown_in_plain_python_syntax() -> None:
     from loopline.runtime.config.sources import key_descriptions
 
     types = {key: kind for key, kind, _ in key_descriptions(config.Settings)}
@@ -272,7 +272,7 @@ def test_a_keys_type_is_written_as_a_reader_writes_it() -> None:
 
 
 @given(st.sampled_from(sorted(key_paths(config.Settings))), st.data())
-def test_any_key_with_one_letter_left_out_is_refused_with_a_suggestion(
+def test_any_key_with_a_missing_letter_is_refused_by_name(
     key: str, data: st.DataObject
 ) -> None:
     table, _, name = key.replace("<name>", "llm" if "models" in key else "slm").rpartition(".")
@@ -286,7 +286,7 @@ def test_any_key_with_one_letter_left_out_is_refused_with_a_suggestion(
     assert repr(dotted) in message
 
 
-def test_a_worker_that_plays_no_role_imports_none(tmp_path: Path) -> None:
+def test_a_worker_without_a_role_does_not_import_roles(tmp_path: Path) -> None:
     (tmp_path / "resolved.json").write_text(load("scripted").to_json())
     code = (
         "import pathlib, sys; import loopline.runtime.supervise.worker_process;"

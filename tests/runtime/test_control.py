@@ -1,4 +1,4 @@
-"""The supervisor's control socket: what is asked of it arrives, and so does its answer."""
+"""The supervisor's control socket delivers an answer whole or reports an error."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from loopline.runtime.supervise.control import ControlServer, ask_supervisor
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    """Short enough for a socket."""
+    """A path that is short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
         yield Path(folder) / "control.sock"
 
 
-async def test_an_answer_with_the_long_last_lines_of_broken_workers_arrives_whole(
+async def test_an_answer_with_long_last_lines_of_broken_workers_arrives_whole(
     path: Path,
 ) -> None:
     status = {"workers": [{"last_lines": ["x" * 65_536] * 20}]}
@@ -39,7 +39,7 @@ async def test_an_answer_with_the_long_last_lines_of_broken_workers_arrives_whol
         await server.stop()
 
 
-def test_a_supervisor_that_dies_while_it_answers_does_not_answer(path: Path) -> None:
+def test_a_truncated_answer_of_a_dying_supervisor_is_an_error(path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(path))
         listening.listen()

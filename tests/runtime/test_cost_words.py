@@ -1,4 +1,4 @@
-"""Money is shown so that a small amount is not taken for nothing."""
+"""Money is shown with enough digits that a small amount does not look like zero."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def test_an_amount_has_four_decimals_and_two_significant_digits(dollars: float, 
     assert format_dollars(dollars) == words
 
 
-def test_an_unknown_part_is_said_with_the_known_amount() -> None:
+def test_an_unknown_part_is_shown_with_the_known_amount() -> None:
     assert spent_words(23, all_known=False, none_known=False) == "$0.000023 + unknown"
     assert spent_words(0, all_known=False, none_known=True) == "unknown"
     assert spent_words(0, all_known=True, none_known=False) == "$0.0000"
 
 
 @given(st.integers(1, 10**12), st.integers(0, 6))
-def test_no_amount_of_the_ledger_is_shown_as_nothing_or_far_from_itself(
+def test_every_amount_of_the_ledger_is_shown_within_five_percent(
     micro_dollars: int, decimals: int
 ) -> None:
     amount = float(format_dollars(micro_dollars / 1e6, decimals)[1:].replace(",", ""))

@@ -1,4 +1,4 @@
-"""What was spent, added up from the store and the bus's part of the ledger."""
+"""Costs, summed over the store and the bus's part of the ledger."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAY = 86_400.0
 def an_entry(
     run: int, at: float, *, pool: str = "llm", micro: int | None = 10, sent_as: str = ""
 ) -> UsageEntry:
-    """Of a call of 100 tokens; without `micro` one whose usage nobody knows."""
+    """The entry of a call of 100 tokens; if `micro` is None, its usage is unknown."""
     return UsageEntry(
         run_id=a_run(run).run.id,
         call_id=f"call-{run}-{at}",
@@ -84,7 +84,7 @@ async def test_an_entry_that_is_on_the_bus_and_in_the_store_counts_once(tmp_path
     assert (total.calls, total.micro_dollars, total.runs) == (2, 20, 2)
 
 
-async def test_a_known_call_counts_in_place_of_an_unknown_one_of_its_sending(
+async def test_a_known_call_replaces_the_unknown_one_of_the_same_request(
     tmp_path: Path,
 ) -> None:
     await stored(
@@ -98,7 +98,7 @@ async def test_a_known_call_counts_in_place_of_an_unknown_one_of_its_sending(
     assert total.most_unknown_micro_dollars == 15
 
 
-async def test_runs_say_workflow_tags_and_key(tmp_path: Path) -> None:
+async def test_costs_are_grouped_by_workflow_tag_and_key(tmp_path: Path) -> None:
     runs = [a_run(1), a_run(2, workflow="solo")]
     changed = runs[0].run.model_copy(update={"tags": {"team": "a", 'q"': "x"}, "account": "k" * 12})
     runs[0] = runs[0].model_copy(update={"run": changed})
@@ -114,11 +114,11 @@ async def test_runs_say_workflow_tags_and_key(tmp_path: Path) -> None:
     assert figures([*costs(tmp_path, "key").lines]) == {"k" * 12: (10, 0), "": (20, 0)}
 
 
-def test_nothing_recorded_is_no_cost(tmp_path: Path) -> None:
+def test_an_empty_store_has_no_costs(tmp_path: Path) -> None:
     assert costs(tmp_path, "tag").total.calls == 0
 
 
-async def test_a_damaged_file_of_the_ledger_is_named(tmp_path: Path) -> None:
+async def test_the_error_for_a_damaged_ledger_file_names_it(tmp_path: Path) -> None:
     await stored(tmp_path, an_entry(1, DAY))
     (path,) = (tmp_path / "usage").glob("*.parquet")
     path.write_bytes(path.read_bytes()[:-20])

@@ -1,5 +1,5 @@
-"""`make demo`, without the minute that all of it takes: its commands are real, and nothing is left
-of it however it ends. That its models solve its world: `tests/trainers/test_shipped_umi.py`.
+"""`make demo`, without the minute that it takes: its commands exist, and it leaves nothing behind
+however it ends. `tests/trainers/test_shipped_umi.py` tests that its models solve its world.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.runtime.conftest import LIMIT, Deployment, until
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the demo puts its state, with a path short enough for a socket."""
+    """The folder of the demo's state, with a path short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="sw-") as name:
         monkeypatch.setattr(tempfile, "tempdir", name)
         yield Path(name)
 
 
-def test_every_step_is_a_command_of_ours_with_options_that_it_has(
+def test_every_step_is_an_existing_command_with_valid_options(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from loopline.bench.cli import app as bench
@@ -58,7 +58,7 @@ def test_every_step_is_a_command_of_ours_with_options_that_it_has(
     ]  # fmt: skip
 
 
-def test_a_step_that_fails_ends_the_demo_with_its_exit_code_and_nothing_is_left(
+def test_a_failed_step_ends_the_demo_with_its_exit_code_and_leaves_nothing_behind(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LOOPLINE_BUS__LEASE_SECONDS", "soon")
@@ -72,7 +72,7 @@ def test_a_step_that_fails_ends_the_demo_with_its_exit_code_and_nothing_is_left(
 
 
 def test_ctrl_c_while_a_deployment_starts_leaves_no_process_and_no_folder(folder: Path) -> None:
-    """Its supervisor is in a session of its own, which the terminal's Ctrl-C does not reach."""
+    """The supervisor has its own session, which the terminal's Ctrl-C does not reach."""
     process = subprocess.Popen(
         [sys.executable, "-m", "loopline.runtime.demo"],
         env={**os.environ, "TMPDIR": str(folder)},

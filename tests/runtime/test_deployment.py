@@ -23,7 +23,7 @@ SLOW = "models.llm.scripted.latency_seconds"
 
 
 @pytest.mark.system
-def test_up_ask_down_and_nothing_is_left(deployment: Deployment) -> None:
+def test_down_after_up_and_ask_leaves_no_process(deployment: Deployment) -> None:
     output = deployment.up()
     assert "6 of 6 workers ready" in output
     assert "appendfsync everysec" in output
@@ -35,7 +35,7 @@ def test_up_ask_down_and_nothing_is_left(deployment: Deployment) -> None:
     assert deployment.state.running() is None
 
 
-def test_after_down_a_run_is_shown_and_replayed_from_the_store_by_its_whole_id(
+def test_after_down_a_run_can_be_shown_and_replayed_from_the_store_by_its_full_id(
     deployment: Deployment,
 ) -> None:
     deployment.up(kinds=(*ASKED, "recorder"))
@@ -50,7 +50,7 @@ def test_after_down_a_run_is_shown_and_replayed_from_the_store_by_its_whole_id(
         assert f"no run whose whole id is {run_id[:-1]}" in unknown.stderr
 
 
-def test_a_second_up_in_the_same_directory_names_the_first(deployment: Deployment) -> None:
+def test_a_second_up_in_the_same_directory_fails_and_names_the_first(deployment: Deployment) -> None:
     deployment.up(kinds=())
     pid = deployment.supervisor_pid()
     for options in (["--detach"], []):
@@ -60,7 +60,7 @@ def test_a_second_up_in_the_same_directory_names_the_first(deployment: Deploymen
     assert deployment.supervisor_pid() == pid
 
 
-def test_a_killed_worker_is_started_again_and_its_work_goes_on(deployment: Deployment) -> None:
+def test_a_killed_worker_is_restarted_and_its_work_continues(deployment: Deployment) -> None:
     deployment.up(f"{SLOW}=0.5", kinds=ASKED)
     asking = deployment.start("ask", "--json", QUESTION)
     until(lambda: deployment.status()["runs_in_flight"] == 1, "run in flight")
@@ -74,7 +74,7 @@ def test_a_killed_worker_is_started_again_and_its_work_goes_on(deployment: Deplo
     assert deployment.workers("planner")[0]["restarts"] == 1
 
 
-def test_a_worker_that_keeps_dying_is_given_up_shown_and_tried_again_on_request(
+def test_a_worker_that_keeps_dying_is_given_up_reported_and_restarted_on_request(
     deployment: Deployment,
 ) -> None:
     deployment.up("supervisor.crash_loop_deaths=2", kinds=("planner", "slm"))
@@ -93,7 +93,7 @@ def test_a_worker_that_keeps_dying_is_given_up_shown_and_tried_again_on_request(
     until(lambda: deployment.workers("slm"), "slm worker after another try")
 
 
-def test_a_worker_whose_configuration_is_wrong_is_given_up_at_once(deployment: Deployment) -> None:
+def test_a_worker_with_a_wrong_configuration_is_given_up_immediately(deployment: Deployment) -> None:
     words = changes(("planner", "gpu"))
     process = deployment.run(
         *("up", "--detach", "--profile", "scripted", *words),
@@ -109,7 +109,7 @@ def test_a_worker_whose_configuration_is_wrong_is_given_up_at_once(deployment: D
 
 
 @pytest.mark.system
-def test_redis_is_started_again_and_the_workers_outlast_it(deployment: Deployment) -> None:
+def test_a_killed_redis_is_restarted_and_the_workers_survive(deployment: Deployment) -> None:
     deployment.up(f"{SLOW}=0.3")
     before = {worker["name"] for worker in deployment.status()["workers"]}
     asking = deployment.start("ask", "--json", QUESTION)
@@ -127,7 +127,7 @@ def test_redis_is_started_again_and_the_workers_outlast_it(deployment: Deploymen
 
 
 @pytest.mark.system
-def test_a_redis_whose_restart_fails_is_started_again_later_with_its_data(
+def test_a_redis_whose_restart_fails_is_restarted_later_with_its_data(
     deployment: Deployment,
 ) -> None:
     changes = ("supervisor.crash_loop_deaths=1000", "supervisor.backoff_max_seconds=0.5")
@@ -150,7 +150,7 @@ def test_a_redis_whose_restart_fails_is_started_again_later_with_its_data(
 
 
 @pytest.mark.slow
-def test_nothing_outlives_a_killed_supervisor_and_the_next_one_goes_on_with_the_work(
+def test_nothing_outlives_a_killed_supervisor_and_the_next_one_continues_the_work(
     deployment: Deployment,
 ) -> None:
     deployment.up(f"{SLOW}=0.6")
@@ -159,7 +159,7 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_one_goes_on_with_the_
     own_pids = {asking.pid}
     os.kill(deployment.supervisor_pid(), signal.SIGKILL)
     until(lambda: {p.pid for p in deployment.processes()} <= own_pids, "end of all its children")
-    # A process that is ending has lost its environment some time before its files.
+    # An exiting process loses its environment some time before it closes its files.
     until(lambda: deployment.state.holder() is None, "release of its lock")
     deployment.up(kinds=ASKED)
     output, _ = asking.communicate(timeout=LIMIT)
@@ -167,7 +167,7 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_one_goes_on_with_the_
     assert '"answer":"29"' in output
 
 
-def test_scaling_up_and_down_while_it_runs(deployment: Deployment) -> None:
+def test_workers_can_be_scaled_up_and_down_while_the_deployment_runs(deployment: Deployment) -> None:
     deployment.up(kinds=ASKED)
     assert "slm: 1 → 3" in deployment.ok("scale", "slm=3")
     until(lambda: len(deployment.workers("slm")) == 3, "three slm workers")
@@ -179,7 +179,7 @@ def test_scaling_up_and_down_while_it_runs(deployment: Deployment) -> None:
     assert deployment.ask(QUESTION)["answer"] == "29"
 
 
-def test_down_drains_and_what_is_not_finished_goes_on_after_the_next_up(
+def test_down_drains_and_unfinished_runs_continue_after_the_next_up(
     deployment: Deployment,
 ) -> None:
     deployment.up(f"{SLOW}=0.4")
@@ -195,7 +195,7 @@ def test_down_drains_and_what_is_not_finished_goes_on_after_the_next_up(
     assert '"outcome":"answered"' in output
 
 
-def test_a_second_signal_kills_what_would_not_drain(deployment: Deployment) -> None:
+def test_down_now_kills_workers_that_would_not_drain(deployment: Deployment) -> None:
     # A drain would outlast the limit of `down` itself.
     deployment.up(f"{SLOW}=600", "supervisor.drain_seconds=600", kinds=ASKED)
     asking = deployment.start("ask", "--json", QUESTION)
@@ -205,7 +205,7 @@ def test_a_second_signal_kills_what_would_not_drain(deployment: Deployment) -> N
     assert {p.pid for p in deployment.processes()} <= {asking.pid}
 
 
-def test_ctrl_c_in_the_foreground_drains_and_twice_kills(deployment: Deployment) -> None:
+def test_one_or_two_ctrl_c_stop_a_deployment_in_the_foreground(deployment: Deployment) -> None:
     words = changes(("planner", "gpu", "recorder"))
     for signals in (1, 2):
         process = deployment.start("up", "--profile", "scripted", *words)
@@ -226,7 +226,7 @@ def test_ctrl_c_in_the_foreground_drains_and_twice_kills(deployment: Deployment)
         assert deployment.processes() == []
 
 
-def test_a_run_that_ctrl_c_twice_cut_off_goes_on_after_the_next_up(
+def test_a_run_interrupted_by_a_second_ctrl_c_continues_after_the_next_up(
     deployment: Deployment,
 ) -> None:
     words = changes(ASKED)
@@ -238,7 +238,7 @@ def test_a_run_that_ctrl_c_twice_cut_off_goes_on_after_the_next_up(
     asking = deployment.start("ask", "--json", QUESTION)
     until(lambda: any(w["busy"] for w in deployment.workers("gpu")), "a call that will not end")
     process.send_signal(signal.SIGINT)
-    # Of two equal signals that are pending at once, the kernel delivers one.
+    # The kernel delivers only one of two equal pending signals.
     until(lambda: deployment.status()["phase"] == "draining", "first Ctrl-C")
     process.send_signal(signal.SIGINT)
     text, _ = process.communicate(timeout=LIMIT)
@@ -252,7 +252,7 @@ def test_a_run_that_ctrl_c_twice_cut_off_goes_on_after_the_next_up(
     assert '"answer":"29"' in output
 
 
-def test_a_recorder_without_room_says_where_and_what_to_do_and_records_all_later(
+def test_a_recorder_on_a_full_disk_reports_the_place_and_records_everything_later(
     deployment: Deployment,
 ) -> None:
     deployment.up(kinds=(*ASKED, "recorder"))
@@ -271,7 +271,7 @@ def test_a_recorder_without_room_says_where_and_what_to_do_and_records_all_later
     assert recorder.is_running()
 
 
-def test_a_stopped_worker_is_shown_as_silent_and_is_well_again_when_it_wakes(
+def test_a_frozen_worker_is_shown_as_silent_until_it_wakes(
     deployment: Deployment,
 ) -> None:
     deployment.up(kinds=("tool",))
@@ -282,7 +282,7 @@ def test_a_stopped_worker_is_shown_as_silent_and_is_well_again_when_it_wakes(
     until(lambda: deployment.workers("tool"), "tool worker that is back")
 
 
-def test_a_port_that_is_taken_stops_up_with_one_clear_error(deployment: Deployment) -> None:
+def test_a_port_in_use_stops_up_with_one_clear_error(deployment: Deployment) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         process = deployment.run(
@@ -295,7 +295,7 @@ def test_a_port_that_is_taken_stops_up_with_one_clear_error(deployment: Deployme
     assert deployment.processes() == []
 
 
-def test_a_port_that_was_taken_meanwhile_costs_no_run_that_was_accepted(
+def test_no_accepted_run_is_lost_if_the_port_is_taken_before_the_next_up(
     deployment: Deployment,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -314,7 +314,7 @@ def test_a_port_that_was_taken_meanwhile_costs_no_run_that_was_accepted(
     assert run_id in deployment.ok("runs", "ls")
 
 
-def test_a_key_that_is_missing_stops_the_gpu_worker_with_one_clear_error(
+def test_a_missing_api_key_stops_the_gpu_worker_with_one_clear_error(
     deployment: Deployment,
 ) -> None:
     words = changes(("planner", "gpu"))
@@ -332,7 +332,7 @@ def test_a_key_that_is_missing_stops_the_gpu_worker_with_one_clear_error(
     assert deployment.workers("planner"), "what needs no key goes on"
 
 
-def test_a_worker_by_hand_joins_and_drains(deployment: Deployment) -> None:
+def test_a_worker_started_by_hand_joins_and_drains(deployment: Deployment) -> None:
     deployment.up(kinds=("planner", "gpu", "tool"))
     by_hand = deployment.start("worker", "slm")
     until(lambda: deployment.workers("slm"), "worker started by hand")
@@ -342,14 +342,14 @@ def test_a_worker_by_hand_joins_and_drains(deployment: Deployment) -> None:
     assert by_hand.returncode == 0, output
 
 
-def test_a_deployment_joins_a_server_that_runs_elsewhere_and_leaves_it_alone(
+def test_a_deployment_joins_an_external_server_and_leaves_it_running(
     deployment: Deployment, any_server: RedisProcess
 ) -> None:
     words = [*changes(ASKED), "--set", "bus.prefix=joined"]
     url = any_server.url
     output = deployment.ok("up", "-d", "--profile", "scripted", "--redis-url", url, *words)
     assert "bus: joined" in output
-    assert "appendonly yes, appendfsync no: a power failure can take what the kernel" in output
+    assert "appendonly yes, appendfsync no: a power failure can lose what the kernel" in output
     assert deployment.ask(QUESTION)["answer"] == "29"
     elsewhere = deployment.ok(
         *("ask", "-q", "What is 6 * 7?", "--redis-url", url),
@@ -360,12 +360,12 @@ def test_a_deployment_joins_a_server_that_runs_elsewhere_and_leaves_it_alone(
     assert psutil.pid_exists(any_server.pid)
 
 
-def test_without_an_installed_server_the_packaged_one_serves(deployment: Deployment) -> None:
-    """And answers, as it does in all these tests that are not marked `system`."""
+def test_without_an_installed_server_the_packaged_one_is_used(deployment: Deployment) -> None:
+    """It also serves all tests of this module that are not marked `system`."""
     assert "bus: Valkey" in deployment.up(kinds=())
 
 
-def test_every_process_of_a_worker_kind_can_be_found_by_its_name(shared: Deployment) -> None:
+def test_the_command_line_of_a_worker_has_its_name_and_kind_but_no_redis_url(shared: Deployment) -> None:
     for worker in shared.status()["workers"]:
         command = psutil.Process(worker["pid"]).cmdline()
         assert worker["name"] in command
@@ -374,7 +374,7 @@ def test_every_process_of_a_worker_kind_can_be_found_by_its_name(shared: Deploym
 
 
 @pytest.mark.parametrize("kind", ["slm", "recorder"])
-def test_a_health_check_says_whether_a_worker_of_this_host_is_ready(
+def test_the_health_check_reports_whether_a_worker_of_this_host_is_ready(
     deployment: Deployment, kind: str
 ) -> None:
     deployment.up(kinds=())

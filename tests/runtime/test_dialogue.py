@@ -1,4 +1,4 @@
-"""A run as a dialogue: what models write is shown whole, in order, and can do no harm."""
+"""A run as a dialogue: the texts of models are shown whole, in order, and can do no harm."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tokens(place: str, text: str, number: int = 0) -> dict[str, str]:
     return {"call": f"r/{place}/{number}", "agent": "slm", "text": text}
 
 
-def test_branches_that_speak_at_once_are_shown_one_after_the_other() -> None:
+def test_parallel_branches_are_shown_one_after_the_other() -> None:
     talk, out = printer()
     talk.tokens(tokens("1.0", "first "))
     talk.tokens(tokens("1.1", "second "))
@@ -52,7 +52,7 @@ def test_branches_that_speak_at_once_are_shown_one_after_the_other() -> None:
     assert output.index("second one more") < output.index("answers 2")
 
 
-def test_what_a_tool_answered_to_a_call_that_was_written_as_text_is_shown() -> None:
+def test_the_result_of_a_call_that_was_written_as_text_is_shown() -> None:
     talk, out = printer()
     caller = step(1, 0, agent="umi_caller").model_copy(
         update={
@@ -72,7 +72,7 @@ def of_team(selected: int, **observation: JsonValue) -> Step:
     )
 
 
-def test_of_several_candidates_the_executed_one_is_shown_with_what_the_judge_said() -> None:
+def test_only_the_executed_candidate_is_shown_with_the_verdict_of_the_judge() -> None:
     talk, out = printer()
     verdict: JsonValue = {"tool": "judge.programs", "output": {"verdicts": "passed"}}
     talk.step(of_team(1, turns=[[verdict]]))
@@ -80,7 +80,7 @@ def test_of_several_candidates_the_executed_one_is_shown_with_what_the_judge_sai
     assert "    second idea\n    = passed\n" in out.getvalue()
 
 
-def test_a_text_without_a_tool_is_shown_with_what_its_puzzle_answered() -> None:
+def test_a_text_without_a_tool_call_is_shown_with_the_reply_of_its_puzzle() -> None:
     talk, out = printer()
     talk.step(of_team(0, text="you moved right"))
     assert "    first idea\n    you moved right\n" in out.getvalue()
@@ -92,7 +92,7 @@ def test_a_step_without_a_candidate_is_shown() -> None:
     assert "because: no connection" in out.getvalue()
 
 
-def test_a_branch_that_ends_first_is_shown_although_another_is_on_stage() -> None:
+def test_a_branch_that_ends_first_is_shown_before_one_that_is_still_writing() -> None:
     talk, out = printer()
     talk.tokens(tokens("1.0", "slow "))
     talk.tokens(tokens("1.1", "quick"))
@@ -104,7 +104,7 @@ def test_a_branch_that_ends_first_is_shown_although_another_is_on_stage() -> Non
     assert output.index("coach") < output.index("answers 1")
 
 
-def test_a_text_that_begins_anew_replaces_what_was_kept_of_it() -> None:
+def test_a_restarted_text_replaces_its_buffered_part() -> None:
     talk, out = printer()
     talk.tokens(tokens("1.0", "on stage"))
     talk.tokens(tokens("1.1", "false start"))
@@ -115,7 +115,7 @@ def test_a_text_that_begins_anew_replaces_what_was_kept_of_it() -> None:
     assert "true start" in out.getvalue()
 
 
-def test_a_model_cannot_repaint_the_terminal_or_speak_in_markup() -> None:
+def test_a_model_can_neither_control_the_terminal_nor_use_markup() -> None:
     talk, out = printer()
     evil = "\x1b[2J\x1b]0;title\x07[bold red]not markup[/]\u202egnp.exe\r\n"
     talk.tokens(tokens("1.0", evil))
@@ -129,25 +129,25 @@ def test_a_model_cannot_repaint_the_terminal_or_speak_in_markup() -> None:
 
 
 @given(st.text())
-def test_harmless_text_has_no_control_character_but_line_feed_and_tab(text: str) -> None:
+def test_sanitized_text_has_no_control_characters_except_line_feed_and_tab(text: str) -> None:
     safe_text = sanitize(text)
     assert all(
         letter in "\n\t" or letter.isprintable() or ord(letter) > 0x9F for letter in safe_text
     )
 
 
-def test_what_turns_or_hides_text_or_breaks_its_lines_is_shown() -> None:
+def test_characters_that_turn_hide_or_break_text_are_shown_as_escapes() -> None:
     for letter in "\u061c\u200b\u200e\u200f\u2028\u2029\u202e\u2066\u2069\ufeff":
         assert sanitize(f"a{letter}b") == f"a\\u{ord(letter):04x}b"
 
 
-def test_what_joins_letters_and_emoji_stays() -> None:
-    """Persian needs U+200C, Hindi and families of emoji U+200D."""
+def test_joiners_of_letters_and_emoji_are_kept() -> None:
+    """Persian needs U+200C; Hindi and emoji families need U+200D."""
     for text in ("می\u200cخواهم", "क्\u200dष", "\U0001f469\u200d\U0001f52c"):
         assert sanitize(text) == text
 
 
-def test_neither_thoughts_nor_markup_of_calls_are_streamed() -> None:
+def test_neither_reasoning_nor_call_markup_is_streamed() -> None:
     out = io.StringIO()
     talk = DialoguePrinter(Console(file=out, highlight=False, width=200), {"delegate"})
     text = (
@@ -169,7 +169,7 @@ def test_neither_thoughts_nor_markup_of_calls_are_streamed() -> None:
     assert "tool_call" not in output
 
 
-def test_a_text_whose_branch_was_interrupted_goes_on_where_it_was() -> None:
+def test_the_text_of_an_interrupted_branch_continues_where_it_stopped() -> None:
     talk, out = printer()
     talk.tokens(tokens("1.0", "<thi"))
     talk.tokens(tokens("1.1", "quick"))
@@ -180,7 +180,7 @@ def test_a_text_whose_branch_was_interrupted_goes_on_where_it_was() -> None:
     assert "slow" not in out.getvalue()
 
 
-def test_a_long_answer_stands_below_its_step_and_whole_at_the_end() -> None:
+def test_a_long_answer_is_not_printed_with_its_step() -> None:
     talk, out = printer()
     answer = "first line\n" + "x" * 3_000
     talk.step(step(0, 0, answer=answer))

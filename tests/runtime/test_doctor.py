@@ -1,5 +1,4 @@
-"""What the doctor says of models from the hub, by a cache of the test's own, of endpoints, and of
-money."""
+"""The doctor's findings about models from the hub (in the test's own cache), endpoints and costs."""
 
 from __future__ import annotations
 
@@ -25,12 +24,12 @@ from tests.runtime.conftest import Deployment, changes
 MODEL = "someone/some-model"
 WHOLE = "1" * 40
 BROKEN = "2" * 40
-"""Commits: of one, configuration and weights were loaded; of the other no weights."""
+"""Two commits: the first was downloaded completely, the second without weights."""
 
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hub cache that holds two revisions of one model, the default one whole."""
+    """A hub cache with two revisions of one model, of which the default one is complete."""
     cache = tmp_path_factory.mktemp("hub")
     folder = cache / f"models--{MODEL.replace('/', '--')}"
     for commit, names in (
@@ -66,7 +65,7 @@ def nowhere(tmp_path: Path) -> Iterator[Deployment]:
     ],
     ids=["default", "tag", "commit", "broken download", "its commit", "never loaded"],
 )
-def test_only_the_revision_that_a_pool_asks_for_counts_as_being_here(
+def test_a_model_is_present_only_if_the_revision_of_its_pool_is_complete(
     nowhere: Deployment, cache: Path, revision: str, says: str
 ) -> None:
     options = ["--set", f"models.llm.revision={revision}"] if revision else []
@@ -82,7 +81,7 @@ def test_only_the_revision_that_a_pool_asks_for_counts_as_being_here(
 
 
 @pytest.mark.timeout(300)
-def test_the_deployment_that_runs_is_examined_as_it_was_started_and_another_by_its_name(
+def test_doctor_examines_the_running_deployment_unless_a_profile_is_given(
     deployment: Deployment,
 ) -> None:
     without_key = {"OPENAI_API_KEY": ""}
@@ -103,7 +102,7 @@ def test_the_deployment_that_runs_is_examined_as_it_was_started_and_another_by_i
     ("ahead", "says"),
     [(0, None), (90, "90 s ahead of that of Redis's"), (-90, "90 s behind that of Redis's")],
 )
-def test_a_clock_that_differs_from_that_of_redis_is_named(
+def test_a_clock_that_differs_from_that_of_redis_is_reported(
     shared_server: RedisProcess,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -134,7 +133,7 @@ KEY_VARIABLE = "TEST_ENDPOINT_KEY"
         ("sesame\n", True, "ok", "answers, key accepted"),
     ],
 )
-async def test_an_endpoint_counts_as_well_only_once_it_was_asked(
+async def test_an_endpoint_is_reported_as_ok_only_after_a_request(
     nowhere: Deployment, key: str, online: bool, level: str, says: str
 ) -> None:
     async with ScriptedServer(ServerOptions(models=("llm", "slm"))) as api:
@@ -159,12 +158,12 @@ async def test_an_endpoint_counts_as_well_only_once_it_was_asked(
 @pytest.mark.parametrize(
     ("url", "key", "says", "do"),
     [
-        ("http://127.0.0.1:1/v1", "sesame…", "holds a character that no key has", KEY_VARIABLE),
+        ("http://127.0.0.1:1/v1", "sesame…", "contains a character that no", KEY_VARIABLE),
         ("http://127.0.0.1:1/v1", " \n", "needs a key in", f"export {KEY_VARIABLE}"),
     ],
     ids=["a key with an ellipsis", "a blank key"],
 )
-def test_an_endpoint_that_cannot_be_asked_is_told_with_what_is_wrong(
+def test_an_endpoint_with_an_unusable_key_is_reported_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, key: str, says: str, do: str
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, key)
@@ -178,7 +177,7 @@ def test_an_endpoint_that_cannot_be_asked_is_told_with_what_is_wrong(
     assert do in finding.do
 
 
-async def test_a_model_that_an_endpoint_does_not_list_is_told_with_those_that_it_lists(
+async def test_a_model_that_an_endpoint_does_not_list_is_reported_with_the_listed_ones(
     nowhere: Deployment,
 ) -> None:
     async with ScriptedServer(ServerOptions(models=("gp\x1bt", "qwen"))) as api:
@@ -194,7 +193,7 @@ async def test_a_model_that_an_endpoint_does_not_list_is_told_with_those_that_it
     assert finding["do"].startswith("set models.llm.model to one of them")
 
 
-async def test_an_endpoint_is_asked_where_its_engine_asks_it_and_no_password_is_shown(
+async def test_doctor_asks_the_same_url_as_the_engine_and_shows_no_password(
     nowhere: Deployment,
 ) -> None:
     async with ScriptedServer(ServerOptions(models=("llm", "slm"))) as api:
@@ -223,7 +222,7 @@ async def test_an_endpoint_is_asked_where_its_engine_asks_it_and_no_password_is_
         ("llama_cpp", "whole.gguf", "ok", "MB on this machine"),
     ],
 )
-def test_a_model_that_no_worker_could_load_is_found(
+def test_a_model_that_no_worker_could_load_is_reported(
     tmp_path: Path, engine: str, model: str, level: str, says: str
 ) -> None:
     if engine == "llama_cpp":
@@ -240,7 +239,7 @@ def test_a_model_that_no_worker_could_load_is_found(
     assert (finding.level, says in finding.says) == (level, True), finding
 
 
-def test_the_parts_of_the_cost_add_up_to_the_whole(nowhere: Deployment) -> None:
+def test_the_parts_of_the_cost_add_up_to_the_total(nowhere: Deployment) -> None:
     output = nowhere.run("doctor", "--profile", "delegate", env={"OPENAI_API_KEY": ""}).stdout
     matches = re.findall(r"about (\S+) USD .* questions \((.*?)\)", output)
     assert len(matches) == 2
@@ -259,7 +258,7 @@ def test_the_parts_of_the_cost_add_up_to_the_whole(nowhere: Deployment) -> None:
         ("ALL_PROXY", "socks5://127.0.0.1:1", "missing", "ALL_PROXY"),
     ],
 )
-async def test_a_proxy_that_can_not_be_used_is_named_by_its_variable(
+async def test_an_unusable_proxy_is_reported_with_the_name_of_its_variable(
     nowhere: Deployment, variable: str, value: str, level: str, says: str
 ) -> None:
     async with ScriptedServer(ServerOptions(models=("llm", "slm"))) as api:

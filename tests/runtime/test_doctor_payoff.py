@@ -1,4 +1,4 @@
-"""Whether delegation pays, by what a deployment has recorded."""
+"""Whether delegation pays, according to the runs that a deployment has recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def question(accepted: bool, small: float, big: float | None, differs: bool = Fa
     return Question(accepted, small, big, differs if accepted and big is not None else None)
 
 
-def test_what_the_big_model_alone_would_have_cost_follows_from_audits_and_escalations() -> None:
+def test_audits_and_escalations_show_what_only_the_big_model_would_have_cost() -> None:
     questions = [
         *(question(True, 0.1, None) for _ in range(60)),
         *(question(True, 0.1, 1.0, differs=at < 3) for at in range(20)),
@@ -65,7 +65,7 @@ async def cascades(
     await record(store, runs)
 
 
-async def test_the_answer_comes_from_the_store(tmp_path: Path) -> None:
+async def test_the_payoff_is_computed_from_the_store(tmp_path: Path) -> None:
     await cascades(tmp_path, 30, audit=1.0, cents=100)
     sentence = payoff_sentence(tmp_path, time.time())
     assert sentence.startswith("delegation pays: 30 questions of cascades in 30 days cost $0.0030")
@@ -81,7 +81,7 @@ async def test_the_answer_comes_from_the_store(tmp_path: Path) -> None:
         (5, 1.0, 0, "no pool of its models has a price"),
     ],
 )
-async def test_what_is_missing_for_an_answer_is_named(
+async def test_an_unknown_payoff_is_reported_with_the_reason(
     tmp_path: Path, count: int, audit: float, cents: int, words: str
 ) -> None:
     if count:
@@ -91,7 +91,7 @@ async def test_what_is_missing_for_an_answer_is_named(
     assert words in sentence
 
 
-async def test_a_big_model_without_a_price_is_named_and_nothing_is_divided_by_it(
+async def test_a_big_model_without_a_price_is_reported_instead_of_dividing_by_zero(
     tmp_path: Path,
 ) -> None:
     await cascades(tmp_path, 30, audit=1.0, cents=100, big_cents=0)

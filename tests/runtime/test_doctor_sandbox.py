@@ -1,4 +1,4 @@
-"""What the doctor says of the sandbox for generated programs."""
+"""The doctor's findings about the sandbox for generated programs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from tests.workers.sandbox.conftest import needs_bubblewrap
 
 
 def sandbox_finding(folder: Path) -> Finding:
-    """What it says in a state directory of the test's own."""
+    """The finding in a state directory of the test's own."""
     findings = examine(load("scripted", environ={}), StateDirectory(folder / "state"))
     (finding,) = (candidate for candidate in findings if candidate.subject == "sandbox")
     return finding
 
 
 @needs_bubblewrap
-def test_a_bubblewrap_that_works_is_well(tmp_path: Path) -> None:
-    """It was tried: a program was started in it."""
+def test_a_working_bubblewrap_is_reported_as_ok(tmp_path: Path) -> None:
+    """The doctor starts a program in it."""
     assert sandbox_finding(tmp_path).level == "ok"
 
 
 def test_a_missing_bubblewrap_is_a_warning_that_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only a warning: most of what runs here generates no programs."""
+    """Only a warning: most workflows generate no programs."""
     monkeypatch.setenv("PATH", str(tmp_path))
     finding = sandbox_finding(tmp_path)
     assert (finding.level, "no `bwrap` on PATH" in finding.says) == ("warn", True)

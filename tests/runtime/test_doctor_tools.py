@@ -1,4 +1,4 @@
-"""What the doctor says of tool sources: what they lack, and what to do about it."""
+"""The doctor's findings about tool sources: what is missing, and the remedy."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def found(source: dict[str, object], *, online: bool = False, tool_workers: int 
         ({"openapi": "nowhere.yaml"}, "nowhere.yaml: No such file", "set tools.town.openapi"),
     ],
 )
-def test_what_a_source_lacks_is_missing_with_what_to_do(
+def test_a_missing_part_of_a_source_is_reported_with_a_remedy(
     source: dict[str, object], says: str, do: str
 ) -> None:
     finding = found(source)
@@ -78,12 +78,12 @@ def test_what_a_source_lacks_is_missing_with_what_to_do(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "no JSON or YAML object"),
+        ("{", "not a JSON or YAML object"),
         ('{"swagger": "2.0"}', "Swagger 2 (convert it to OpenAPI 3)"),
-        ('{"openapi": "3.0.3", "paths": {}}', "names no server with an http(s) URL"),
+        ('{"openapi": "3.0.3", "paths": {}}', "lists no server with an http(s) URL"),
     ],
 )
-def test_a_document_that_cannot_be_used_is_named_with_its_fault(
+def test_an_unusable_document_is_reported_with_its_fault(
     tmp_path: Path, text: str, says: str
 ) -> None:
     path = tmp_path / "town.yaml"
@@ -94,7 +94,7 @@ def test_a_document_that_cannot_be_used_is_named_with_its_fault(
     assert says in finding.says
 
 
-def test_a_document_is_read_and_its_tools_are_counted(tmp_path: Path) -> None:
+def test_the_tools_of_a_document_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "town.json"
     path.write_text(json.dumps(document("http://127.0.0.1:1/v1")))
     finding = found({"openapi": str(path)})
@@ -104,7 +104,7 @@ def test_a_document_is_read_and_its_tools_are_counted(tmp_path: Path) -> None:
     assert (none.level, "tools.town.allow" in none.do) == ("warn", True)
 
 
-def test_a_program_that_is_there_is_not_started(tmp_path: Path) -> None:
+def test_an_existing_program_is_not_started(tmp_path: Path) -> None:
     program = tmp_path / "server"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path / 'started'}\n")
     program.chmod(0o700)
@@ -115,7 +115,7 @@ def test_a_program_that_is_there_is_not_started(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", [{"mcp": {"url": NOBODY}}, {"openapi": NOBODY}])
-def test_a_url_is_asked_only_online_and_one_that_does_not_answer_is_missing(
+def test_a_url_is_requested_only_online_and_is_missing_if_it_does_not_answer(
     source: dict[str, object],
 ) -> None:
     offline, online = found(source), found({**source, "connect_seconds": 5}, online=True)
@@ -133,7 +133,7 @@ async def test_a_server_that_answers_online_is_asked_for_its_tools() -> None:
     assert (finding.level, finding.says) == ("ok", f"{url}/mcp: 2 tools")
 
 
-def test_missing_packages_are_told_once_with_the_extra_that_brings_them(
+def test_missing_packages_are_reported_once_with_the_extra_that_installs_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def without_mcp(name: str) -> ModuleSpec | None:
@@ -146,14 +146,14 @@ def test_missing_packages_are_told_once_with_the_extra_that_brings_them(
     assert finding.do.endswith("pip install --constraint constraints.txt --editable '.[tools]'")
 
 
-def test_sources_that_no_worker_calls_are_told() -> None:
+def test_sources_without_a_tool_worker_are_reported() -> None:
     settings = Settings.model_validate({"tools": {"town": {"mcp": {"command": [sys.executable]}}}})
     first, second = tool_findings(settings, online=False)
     assert (first.level, "no tool worker" in first.says) == ("warn", True)
     assert second.level == "ok"
 
 
-def test_the_command_reports_them_and_says_by_its_exit_code_that_something_is_missing(
+def test_the_command_reports_a_missing_source_and_fails(
     tmp_path: Path,
 ) -> None:
     profile = tmp_path / "mine.toml"

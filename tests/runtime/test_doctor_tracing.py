@@ -1,4 +1,4 @@
-"""What the doctor says of the collector of traces."""
+"""The doctor's findings about the collector of traces."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def finding(online: bool = True, **tracing: object) -> Finding:
     return only
 
 
-def test_a_deployment_that_traces_nothing_has_no_finding() -> None:
+def test_a_deployment_without_tracing_has_no_finding() -> None:
     assert not [*tracing_findings(Settings(), online=True)]
 
 
-def test_a_collector_is_asked_online_whether_it_takes_spans() -> None:
+def test_doctor_asks_a_collector_only_online_whether_it_accepts_spans() -> None:
     with collecting() as collector:
         assert finding(endpoint=collector.url).level == "ok"
         collector.status = 401
@@ -34,7 +34,7 @@ def test_a_collector_is_asked_online_whether_it_takes_spans() -> None:
     assert "ConnectError" in finding(endpoint=collector.url).says
 
 
-def test_a_key_that_is_not_set_is_named() -> None:
+def test_a_key_that_is_not_set_is_reported_by_name() -> None:
     key = {"Authorization": "NOBODY_SETS_THIS"}
     unset = finding(endpoint="http://127.0.0.1:9", headers_env=key)
     assert "NOBODY_SETS_THIS" in unset.says

@@ -1,4 +1,4 @@
-"""`runtime effects`: calls of tools whose outcome nobody knows."""
+"""`runtime effects`: tool calls with an unknown outcome."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from loopline.runtime.errors import EXIT_USAGE
 from tests.runtime.conftest import Deployment
 
 
-def test_no_unknown_effect_is_said_and_a_call_that_is_not_listed_is_an_error(
+def test_an_empty_list_of_effects_is_reported_and_an_unknown_call_is_an_error(
     shared: Deployment,
 ) -> None:
     assert "no call has an unknown outcome" in shared.ok("effects", "ls")

@@ -1,4 +1,4 @@
-"""`runtime export`: what trainers and evaluation tools read of recorded runs."""
+"""`runtime export`: recorded runs in the formats of trainers and evaluation tools."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def in_conversation(run: Trajectory) -> Trajectory:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """Three runs of one task with other rewards, one of another task, one without an answer."""
+    """Three runs of one task with different rewards, one of another task, one without an answer."""
     runs = [
         answered(1, "No.", Outcome.FAILED),
         answered(2, "Yes.", Outcome.SOLVED),
@@ -89,7 +89,7 @@ def test_preferences_pair_the_best_run_of_a_task_with_the_worst(
     assert pair["rejected"] == [{"role": "assistant", "content": "No."}]
 
 
-def test_a_reward_that_was_posted_counts_in_place_of_the_outcome(
+def test_a_posted_reward_replaces_the_outcome(
     store: Path, tmp_path: Path
 ) -> None:
     asyncio.run(record_rewards(store, reward(5.0), reward(0.25, agent="solo"), batch=2))
@@ -147,7 +147,7 @@ def test_inspect_reads_the_runs_as_samples(store: Path, tmp_path: Path) -> None:
     assert by_id[a_run(5).run.id]["error"] == "deadline: no answer"
 
 
-def test_a_damaged_file_is_named_and_the_others_are_exported(store: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_and_the_others_are_exported(store: Path, tmp_path: Path) -> None:
     asyncio.run(record(store, [answered(9, "Late.")], batch=2))
     path = parquet_files(store / "trajectories")[1]
     path.write_bytes(path.read_bytes()[:-20])
@@ -156,20 +156,20 @@ def test_a_damaged_file_is_named_and_the_others_are_exported(store: Path, tmp_pa
     assert [skipped.where for skipped in exported.skipped] == [path.name]
 
 
-def test_a_store_without_such_runs_is_an_error(store: Path, tmp_path: Path) -> None:
+def test_a_store_without_matching_runs_is_an_error(store: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no run of workflow 'umi' that can be read"):
         export(store, "trl", tmp_path / "out", "umi")
     with pytest.raises(InputError, match="holds no recorded runs"):
         export(tmp_path / "nothing", "hf", tmp_path / "out")
 
 
-def test_a_folder_that_can_t_be_made_is_an_error(store: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(store: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         export(store, "trl", tmp_path / "file")
 
 
-def test_the_command_counts_what_it_wrote(store: Path, tmp_path: Path) -> None:
+def test_the_command_counts_the_exported_runs(store: Path, tmp_path: Path) -> None:
     words = ["export", str(tmp_path / "out"), "--format", "trl", "--store", str(store)]
     result = CliRunner().invoke(app, [*words, "--json"])
     line = json.loads(result.stdout)

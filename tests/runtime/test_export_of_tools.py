@@ -1,4 +1,4 @@
-"""`runtime export` of runs in which tools are called, as other programs read them."""
+"""`runtime export` of runs with tool calls, as other programs read them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUESTION = Message(role="user", content="How is Oslo?")
 def of_client(
     number: int, messages: tuple[Message, ...], answer: str, *calls: ToolCall
 ) -> Trajectory:
-    """A client's call of the gateway, answered by a text or by calls of its tools."""
+    """A client's request to the gateway, answered with a text or with calls of its tools."""
     call = a_call(range(1, 4 * number), [50, 51], text=answer, tool_calls=calls)
     run = a_run(number, a_step([a_candidate(0.0, call)], agent="chat"), workflow="chat")
     task = run.run.task.model_copy(update={"messages": messages, "prompt": QUESTION.content})
@@ -65,7 +65,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_an_answer_that_calls_tools_is_that_call_and_no_empty_text(
+def test_an_answer_with_tool_calls_is_exported_without_an_empty_text(
     store: Path, tmp_path: Path
 ) -> None:
     export(store, "trl", tmp_path / "out")
@@ -79,7 +79,7 @@ def test_an_answer_that_calls_tools_is_that_call_and_no_empty_text(
 
 
 @pytest.mark.slow
-def test_inspect_reads_conversations_with_calls_of_tools(store: Path, tmp_path: Path) -> None:
+def test_inspect_reads_conversations_with_tool_calls(store: Path, tmp_path: Path) -> None:
     export(store, "inspect", tmp_path / "out")
     log = read_by_inspect(tmp_path / "out" / "runs.eval")
     roles = {sample["id"]: sample["roles"] for sample in log["samples"]}
@@ -88,7 +88,7 @@ def test_inspect_reads_conversations_with_calls_of_tools(store: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_verifiers_reads_what_was_read_and_written_as_branches_of_token_ids(
+def test_verifiers_reads_prompts_and_outputs_as_branches_of_token_ids(
     tmp_path: Path,
 ) -> None:
     first = a_call([1, 2], [3], [-0.25], text="Let me look.", tool_calls=(OSLO,))
@@ -141,7 +141,7 @@ def test_trl_learns_a_preference_from_the_exported_pairs(tmp_path: Path) -> None
     train_a_step("DPO", rows, tmp_path, per_device_train_batch_size=1)
 
 
-def test_what_was_exported_can_be_learned_from(store: Path, tmp_path: Path) -> None:
+def test_our_trainers_can_read_the_exported_dialogues(store: Path, tmp_path: Path) -> None:
     export(store, "trl", tmp_path / "out")
     call_row, answer_row = map(dialogue_of, rows(tmp_path / "out" / "sft.jsonl"))
     assert call_row.turns[0].tool_calls[0].arguments == {"city": "Oslo"}

@@ -1,4 +1,4 @@
-"""`runtime runs fork` with other words."""
+"""`runtime runs fork` with another question."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.runtime.conftest import Deployment
 from tests.runtime.test_commands import one_error
 
 
-def test_a_fork_asks_another_question(shared: Deployment) -> None:
+def test_a_fork_can_ask_another_question(shared: Deployment) -> None:
     first = json.loads(shared.ok("ask", "What is 17 * 23?", "--json"))
     run_id, question = first["run"]["id"], "What is 6 * 7?"
     forked = json.loads(shared.ok("runs", "fork", run_id, "--question", question, "--json"))

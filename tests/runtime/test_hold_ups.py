@@ -1,4 +1,4 @@
-"""What `runtime ask` says while nothing answers, and what the run says at its end."""
+"""The reports of `runtime ask` while nothing answers, and the reason at the end of the run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(300)
 QUESTION = "What is 6 * 7?"
 
 
-def test_an_endpoint_that_is_away_is_named_while_ask_waits_and_in_the_reason_of_the_end(
+def test_an_unreachable_endpoint_is_reported_while_ask_waits_and_in_the_final_reason(
     deployment: Deployment,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -54,7 +54,7 @@ def test_an_endpoint_that_is_away_is_named_while_ask_waits_and_in_the_reason_of_
     assert f"its deadline passed; last error: {refused}" in process.stdout
 
 
-def test_a_gpu_worker_that_was_given_up_is_named_while_ask_waits(deployment: Deployment) -> None:
+def test_a_broken_gpu_worker_is_reported_while_ask_waits(deployment: Deployment) -> None:
     words = changes(ASKED)
     missing = "models.llm.api_key_env=NOBODY_SETS_THIS"
     assert deployment.run("up", "-d", "-p", "endpoint", *words, "--set", missing).returncode == 1
@@ -66,7 +66,7 @@ def test_a_gpu_worker_that_was_given_up_is_named_while_ask_waits(deployment: Dep
     assert "no worker serves the pool llm, the pool slm right now" in lines[0]
     assert lines[1].startswith("gpu-1.")
     assert "is broken: exit code 78" in lines[1]
-    assert "NOBODY_SETS_THIS is not set; put the endpoint's API key into it" in lines[1]
+    assert "NOBODY_SETS_THIS is not set; set it to the endpoint's API key" in lines[1]
 
 
 def a_team_run(task: Task) -> Run:
@@ -93,7 +93,7 @@ def sudoku_run(**setting: JsonValue) -> Run:
 
 
 async def held_up(bus: Bus, run: Run, state: Path, *streams: str) -> list[str]:
-    """What holds a run up where its roles and its pool are served, and what else is given."""
+    """The reported blockers of a run whose roles, pools and `streams` are served."""
     roles = {serving_role(run.workflow, agent) for agent in run.policies}
     pools = {pool_of(policy_of(run, agent)) for agent in run.policies}
     stream_names = [*map(role_stream, roles), *map(inference_stream, pools), *streams]
@@ -107,7 +107,7 @@ async def held_up(bus: Bus, run: Run, state: Path, *streams: str) -> list[str]:
     [code_run(), math_run(), sudoku_run(python=True)],
     ids=lambda run: run.task.environment,
 )
-async def test_a_judge_that_is_away_is_named(bus: Bus, run: Run, tmp_path: Path) -> None:
+async def test_a_missing_judge_is_reported(bus: Bus, run: Run, tmp_path: Path) -> None:
     (notice,) = await held_up(bus, run, tmp_path)
     assert notice.startswith("no worker serves the judge right now")
 
@@ -117,19 +117,19 @@ async def test_a_judge_that_is_away_is_named(bus: Bus, run: Run, tmp_path: Path)
     [sudoku_run(), sudoku_run(python=True, team=["plan_agent"])],
     ids=["calls", "plan agent alone"],
 )
-async def test_a_judge_that_nobody_asks_is_not_missed(bus: Bus, run: Run, tmp_path: Path) -> None:
+async def test_a_missing_judge_that_the_run_does_not_need_is_not_reported(bus: Bus, run: Run, tmp_path: Path) -> None:
     assert await held_up(bus, run, tmp_path) == []
 
 
-async def test_tools_that_are_asked_for_and_away_are_named(bus: Bus, tmp_path: Path) -> None:
+async def test_missing_tools_with_pending_calls_are_reported(bus: Bus, tmp_path: Path) -> None:
     (shard, *_) = bus.keys.all_shards()
     await bus.redis.xadd(shard.work(TOOL_STREAM), {"call": "calculate"})
-    # The server is shared, and of what a test leaves on it every key has an end.
+    # The server is shared, so every key that a test leaves on it must expire.
     await bus.redis.expire(shard.work(TOOL_STREAM), 60)
     (notice,) = await held_up(bus, sudoku_run(), tmp_path)
     assert notice.startswith("no worker serves the tools right now")
     assert await held_up(bus, sudoku_run(), tmp_path, TOOL_STREAM) == []
 
 
-async def test_a_judge_that_is_there_holds_nothing_up(bus: Bus, tmp_path: Path) -> None:
+async def test_an_available_judge_is_not_reported(bus: Bus, tmp_path: Path) -> None:
     assert await held_up(bus, code_run(), tmp_path, JUDGE_STREAM) == []

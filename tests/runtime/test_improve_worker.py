@@ -39,14 +39,14 @@ look = 0.2
 
 
 def up(deployment: Deployment, options: str = "") -> None:
-    """A deployment without models: the loop has nothing to learn, and looks for it."""
+    """A deployment without models: the loop has nothing to learn, and keeps looking."""
     profile = deployment.state.path / "loop.toml"
     profile.write_text(CASCADE.format(folder=deployment.state.path, options=options))
     deployment.up(profile=str(profile), kinds=())
 
 
 def loops(deployment: Deployment) -> list[psutil.Process]:
-    """The running commands."""
+    """The running processes of the loop."""
     processes: list[psutil.Process] = []
     for process in deployment.processes():
         with suppress(psutil.NoSuchProcess):
@@ -60,7 +60,7 @@ def printed(deployment: Deployment) -> str:
     return log.read_text() if log.exists() else ""
 
 
-def test_a_loop_that_was_killed_runs_again_and_ends_with_its_deployment(
+def test_a_killed_loop_is_restarted_and_ends_with_its_deployment(
     deployment: Deployment,
 ) -> None:
     up(deployment)
@@ -72,7 +72,7 @@ def test_a_loop_that_was_killed_runs_again_and_ends_with_its_deployment(
     assert loops(deployment) == []
 
 
-def test_a_loop_that_has_reached_its_end_leaves_its_worker_idle(deployment: Deployment) -> None:
+def test_a_finished_loop_leaves_its_worker_idle(deployment: Deployment) -> None:
     up(deployment, "once = true")
     (worker,) = until(
         lambda: [w for w in deployment.workers("improve") if "improve" in w["details"]], "end"
@@ -82,18 +82,18 @@ def test_a_loop_that_has_reached_its_end_leaves_its_worker_idle(deployment: Depl
     assert (deployment.state.path / "improve").is_dir()
 
 
-def test_an_option_that_the_loop_has_not_is_named(deployment: Deployment) -> None:
+def test_an_unknown_option_of_the_loop_is_reported(deployment: Deployment) -> None:
     up(deployment, "evry = 3")
     until(lambda: deployment.workers("improve", "broken"), "end of the worker")
     assert "No such option: --evry" in printed(deployment)
 
 
-def test_a_deployment_has_one_loop() -> None:
+def test_a_deployment_can_have_only_one_loop() -> None:
     with pytest.raises(ValueError, match=r"workers\.improve\.count is 1 at most"):
         Settings.model_validate({"workers": {"improve": {"count": 2}}})
 
 
-def test_options_of_the_profile_are_those_of_the_command() -> None:
+def test_options_of_the_profile_become_options_of_the_command() -> None:
     settings = Settings.model_validate(
         {"improve": {"max_usd": "5", "confirmed": "true", "margin": 0.02, "trackers": ["mlflow"]}}
     )

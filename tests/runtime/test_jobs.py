@@ -1,4 +1,4 @@
-"""Offline jobs: a benchmark on the queue, which outlives its terminal and its worker."""
+"""Offline jobs: a queued benchmark outlives its terminal and its worker."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.runtime.conftest import Deployment, changes, until
 pytestmark = pytest.mark.timeout(400)
 
 WORKING = ("planner", "gpu", "tool", "jobs")
-"""Those that a benchmark of the big model alone is done by, on the queue."""
+"""The kinds of workers that run a queued benchmark of only the big model."""
 SLOW = "models.llm.scripted.latency_seconds=0.5"
 
 
 def queue(deployment: Deployment, output: Path, samples: int) -> str:
-    """`runtime jobs add bench wordproblems …`; the job's id."""
+    """Run `runtime jobs add bench wordproblems …`; returns the job's id."""
     reply = deployment.ok(
         *("jobs", "add", "bench", "wordproblems", "--arms", "llm", "--samples", str(samples)),
         *("--concurrency", "2", "--output", str(output)),
@@ -39,7 +39,7 @@ def queue(deployment: Deployment, output: Path, samples: int) -> str:
 
 
 def all_listed(deployment: Deployment) -> list[jobs.JobView]:
-    """What `runtime jobs ls --json` says, without the cost of a process per look."""
+    """The output of `runtime jobs ls --json`, without starting a process each time."""
     settings = load_resolved_file(deployment.state.resolved)
     listed, unreadable = asyncio.run(jobs.list_jobs(settings))
     assert unreadable == []
@@ -53,7 +53,7 @@ def listed(deployment: Deployment, job_id: str) -> jobs.JobView:
 def benches(deployment: Deployment) -> list[psutil.Process]:
     processes: list[psutil.Process] = []
     for process in deployment.processes():
-        # One that has ended since it was listed is none.
+        # A process that has exited since it was listed does not count.
         with suppress(psutil.NoSuchProcess):
             if any("loopline.bench.cli" in word for word in process.cmdline()):
                 processes.append(process)
@@ -76,7 +76,7 @@ def test_a_queued_benchmark_runs_and_is_listed_with_its_results(
     assert f"results: {output}" in listing
 
 
-def test_the_jobs_worker_outlasts_a_redis_that_dies(deployment: Deployment, tmp_path: Path) -> None:
+def test_the_jobs_worker_survives_the_death_of_redis(deployment: Deployment, tmp_path: Path) -> None:
     deployment.up("supervisor.crash_loop_deaths=2", kinds=WORKING)
     [before] = deployment.workers("jobs")
     os.kill(deployment.status()["redis"]["pid"], signal.SIGKILL)
@@ -87,7 +87,7 @@ def test_the_jobs_worker_outlasts_a_redis_that_dies(deployment: Deployment, tmp_
     assert after["pid"] == before["pid"]
 
 
-def test_any_command_line_of_ours_can_be_queued(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_command_of_bench_or_train_can_be_queued_but_no_other_program(deployment: Deployment, tmp_path: Path) -> None:
     deployment.up(kinds=("jobs",))
     wrong = deployment.run("jobs", "add", "rm", "-rf", "nothing")
     assert "'rm' is not a program of a job; there are: bench, train" in wrong.stderr
@@ -100,7 +100,7 @@ def test_any_command_line_of_ours_can_be_queued(deployment: Deployment, tmp_path
     assert list(folder.iterdir())
 
 
-def test_a_benchmark_is_not_queued_onto_the_results_of_another(
+def test_a_benchmark_cannot_be_queued_into_the_results_of_another(
     shared: Deployment, tmp_path: Path
 ) -> None:
     (tmp_path / "results").mkdir()
@@ -110,7 +110,7 @@ def test_a_benchmark_is_not_queued_onto_the_results_of_another(
 
 
 @pytest.mark.slow
-def test_a_job_whose_worker_is_killed_is_resumed_by_the_next_one(
+def test_a_job_whose_worker_is_killed_is_resumed_by_the_next_worker(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     deployment.up(SLOW, "jobs.claim_seconds=1", kinds=WORKING)
@@ -126,7 +126,7 @@ def test_a_job_whose_worker_is_killed_is_resumed_by_the_next_one(
     assert (report["results"]["complete"], len(report["results"]["items"])) == (True, 12)
 
 
-def test_a_job_whose_claim_ran_out_in_an_outage_is_left_to_its_worker_which_renews_it() -> None:
+def test_a_job_whose_claim_expired_in_an_outage_is_left_to_the_worker_that_renews_it() -> None:
     unclaimed = jobs.UnclaimedJobs(claim_seconds=30)
     looks = [unclaimed.gone({"job"}, now) for now in (0.0, 2.0, 4.0, 6.0, 8.0, 10.0)]
     assert looks == [[]] * 6, "a worker renews its claim every ten seconds"
@@ -135,14 +135,14 @@ def test_a_job_whose_claim_ran_out_in_an_outage_is_left_to_its_worker_which_rene
     assert unclaimed.gone({"job"}, 34.0) == []
 
 
-def test_a_job_that_nobody_claims_for_half_the_life_of_a_claim_is_set_free_once() -> None:
+def test_a_job_without_a_claim_for_half_a_claims_lifetime_is_released_once() -> None:
     unclaimed = jobs.UnclaimedJobs(claim_seconds=30)
     assert unclaimed.gone({"left", "late"}, 0.0) == []
     assert unclaimed.gone({"left"}, 15.0) == ["left"]
     assert unclaimed.gone({"left"}, 15.1) == [], "another worker has it, and claims it in a moment"
 
 
-def test_what_was_seen_before_an_outage_sets_no_job_free_after_it() -> None:
+def test_observations_from_before_an_outage_release_no_job_after_it() -> None:
     unclaimed = jobs.UnclaimedJobs(claim_seconds=30)
     assert unclaimed.gone({"job"}, 0.0) == []
     unclaimed.forget()
@@ -150,10 +150,10 @@ def test_what_was_seen_before_an_outage_sets_no_job_free_after_it() -> None:
 
 
 @pytest.mark.slow
-def test_a_running_job_can_be_cancelled_and_is_stopped(
+def test_cancelling_a_running_job_stops_it(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    deployment.up(kinds=("jobs",))  # nobody answers, so what is in flight stays
+    deployment.up(kinds=("jobs",))  # no worker answers, so runs in flight stay
     job_id = queue(deployment, tmp_path / "results", samples=12)
     until(lambda: (tmp_path / "results" / "manifest.json").exists(), "begun benchmark")
     assert f"{job_id}: cancelling" in deployment.ok("jobs", "cancel", job_id)
@@ -171,7 +171,7 @@ def test_a_running_job_can_be_cancelled_and_is_stopped(
 
 
 @pytest.mark.slow
-def test_a_job_that_saw_an_outage_of_redis_goes_on_and_can_be_cancelled(
+def test_a_job_continues_after_an_outage_of_redis_and_can_be_cancelled(
     deployment: Deployment, own_server: RedisProcess, tmp_path: Path
 ) -> None:
     redis_options = ("--set", f"bus.redis_url={own_server.url}")
@@ -184,7 +184,7 @@ def test_a_job_that_saw_an_outage_of_redis_goes_on_and_can_be_cancelled(
     log = deployment.state.logs / f"{before['name'].partition('.')[0]}.log"
     until(lambda: "waiting for the bus" in log.read_text(), "the worker has noticed")
     own_server.start()
-    # What Redis remembers at first was announced before the job began.
+    # At first, Redis still has what was announced before the job started.
     until(lambda: any(worker["busy"] for worker in deployment.workers("jobs")), "it is there again")
     [after] = deployment.workers("jobs")
     assert after["pid"] == before["pid"]
@@ -194,7 +194,7 @@ def test_a_job_that_saw_an_outage_of_redis_goes_on_and_can_be_cancelled(
     assert benches(deployment) == []
 
 
-def test_a_queued_job_is_shown_as_cancelling_until_a_worker_drops_it_and_takes_one_line(
+def test_a_cancelled_job_in_the_queue_is_shown_as_cancelling_until_a_worker_drops_it(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     deployment.up(kinds=())
@@ -209,7 +209,7 @@ def test_a_queued_job_is_shown_as_cancelling_until_a_worker_drops_it_and_takes_o
     assert not (tmp_path / "results").exists()
 
 
-def test_a_job_that_is_ended_while_the_jobs_are_listed_is_among_those_that_ended(
+def test_a_job_that_ends_during_a_listing_is_listed_as_ended(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     deployment.up(kinds=())
@@ -218,7 +218,7 @@ def test_a_job_that_is_ended_while_the_jobs_are_listed_is_among_those_that_ended
     run = deployment.state.running()
     assert run is not None
     with redis.Redis.from_url(run.redis_url) as connection:
-        # What a look sees that read the queue before the end, and its request after it.
+        # As if a listing read the queue before the job ended, and its request afterwards.
         connection.delete(f"arq:job:{ended}")
     assert listed(deployment, waiting).state == "queued"
     deployment.ok("scale", "jobs=1")
@@ -229,7 +229,7 @@ def test_a_job_that_is_ended_while_the_jobs_are_listed_is_among_those_that_ended
     assert "expired" in job.reason
 
 
-def test_results_of_another_program_on_the_same_redis_are_no_jobs_of_ours(
+def test_results_of_other_programs_on_the_same_redis_are_not_listed(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     deployment.up(kinds=())
@@ -241,7 +241,7 @@ def test_results_of_another_program_on_the_same_redis_are_no_jobs_of_ours(
     assert [job.id for job in all_listed(deployment)] == [job_id]
 
 
-def test_a_job_joins_the_bus_of_its_deployment_though_the_environment_names_another(
+def test_a_job_uses_the_bus_of_its_deployment_even_if_the_environment_sets_another(
     deployment: Deployment, any_server: RedisProcess, tmp_path: Path
 ) -> None:
     redis_options = ("--set", f"bus.redis_url={any_server.url}", "--set", "bus.prefix=job-bus")
@@ -253,7 +253,7 @@ def test_a_job_joins_the_bus_of_its_deployment_though_the_environment_names_anot
     assert job.state == "done", deployment.ok("jobs", "log", job_id)
 
 
-def test_what_is_on_the_queue_is_json_and_never_pickle(
+def test_the_queue_contains_json_and_never_pickle(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     deployment.up(kinds=())
@@ -269,20 +269,20 @@ def test_what_is_on_the_queue_is_json_and_never_pickle(
             assert connection.ttl(key) != -1, f"{key} would live for ever"
 
 
-def test_an_error_of_a_job_goes_on_the_queue_as_text() -> None:
+def test_an_error_of_a_job_is_stored_on_the_queue_as_text() -> None:
     written = json.loads(jobs.to_json({"r": ValueError("x"), "c": asyncio.CancelledError()}))
     assert written == {"r": "ValueError: x", "c": "cancelled"}
 
 
-def test_a_program_that_is_not_ours_is_no_job() -> None:
+def test_a_foreign_program_is_refused_as_a_job() -> None:
     with pytest.raises(ValueError, match="program"):
         JobRequest.model_validate({"program": "sh", "argv": ["-c", "true"], "cwd": "/"})
 
 
-def test_a_request_for_another_folder_of_the_machine_is_not_carried_out(
+def test_a_job_for_a_folder_outside_the_deployment_is_refused(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    """Anyone who can write to Redis can queue one, past the check of `runtime jobs add`."""
+    """Anyone who can write to Redis can queue one without the check of `runtime jobs add`."""
     deployment.up(kinds=("jobs",))
     settings = load_resolved_file(deployment.state.resolved)
     request = JobRequest(program="bench", argv=["--help"], cwd=str(tmp_path))
@@ -295,7 +295,7 @@ def test_a_request_for_another_folder_of_the_machine_is_not_carried_out(
 @pytest.mark.parametrize(
     "option", ["--unsafe-exec", "--batched-bench=/bin/sh", "--redis-url=redis://:secret@bus/0"]
 )
-def test_a_request_that_takes_isolation_away_names_a_program_or_shows_a_password_is_refused(
+def test_a_job_that_disables_isolation_runs_a_program_or_shows_a_password_is_refused(
     tmp_path: Path, option: str
 ) -> None:
     request = JobRequest(program="bench", argv=["code", option], cwd=str(Path.cwd()))
@@ -307,10 +307,10 @@ def test_a_request_that_takes_isolation_away_names_a_program_or_shows_a_password
     )
 
 
-async def test_a_server_that_takes_a_command_and_never_answers_is_away(
+async def test_a_server_that_accepts_a_command_but_never_answers_is_unavailable(
     own_server: RedisProcess,
 ) -> None:
-    """As behind a network that drops packets: a claim is renewed over a new connection in time."""
+    """As on a network that drops packets: a claim is renewed over a new connection in time."""
     settings = Settings.model_validate(
         {"bus": {"redis_url": own_server.url}, "jobs": {"claim_seconds": 0.5}}
     )

@@ -1,4 +1,4 @@
-"""Options that name what they set."""
+"""Options of the form NAME=VALUE."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def test_values_of_options_are_json_or_text() -> None:
     }  # fmt: skip
 
 
-def test_an_option_may_be_empty_where_a_name_of_something_may_not() -> None:
+def test_a_setting_may_be_empty_but_a_file_name_may_not() -> None:
     assert key_value_options("--setting", ["note="]) == {"note": ""}
     with pytest.raises(InputError, match="--prompt: 'solo=' is not NAME=FILE"):
         key_value_texts("--prompt", ["solo="], form="NAME=FILE", example="solo=terse.md")
 
 
-def test_a_word_without_a_value_is_named_with_an_example() -> None:
+def test_the_error_for_an_option_without_a_value_shows_an_example() -> None:
     with pytest.raises(InputError) as refused:
         key_value_options("--setting", ["turns"])
     assert str(refused.value) == (
@@ -32,7 +32,7 @@ def test_a_word_without_a_value_is_named_with_an_example() -> None:
     )
 
 
-def test_a_policy_names_a_pool_of_the_deployment() -> None:
+def test_a_policy_option_must_name_a_pool_of_the_deployment() -> None:
     assert policy_options(["solo=slm", "critic=slm/critic"], {"slm": 1}) == {
         "solo": "slm", "critic": "slm/critic",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The record of learned tokens: what is written comes back, and what is damaged is named."""
+"""The record of learned tokens is read back as it was written, and a damaged one is reported."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def a_sequence(run_id: str = "run", step: int = 1, **changes: Any) -> LearnedSeq
 
 
 @given(st.lists(st.tuples(SINGLE, SINGLE, st.booleans()), max_size=30))
-def test_a_sequence_comes_back_as_it_was_written(
+def test_a_sequence_is_read_back_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, tokens: list[tuple[float, float, bool]]
 ) -> None:
     training = tmp_path_factory.mktemp("training")
@@ -60,7 +60,7 @@ def test_a_sequence_comes_back_as_it_was_written(
     assert read_learned(training, "run") == (sequence,)
 
 
-def test_only_what_is_of_the_run_is_read_step_by_step(tmp_path: Path) -> None:
+def test_only_records_of_the_run_are_read_in_the_order_of_steps(tmp_path: Path) -> None:
     for step in (2, 1):
         path = tmp_path / LEARNED_TOKENS / f"{step:08d}-0.parquet"
         write_learned(path, [a_sequence(step=step), a_sequence("other", step)])
@@ -68,18 +68,18 @@ def test_only_what_is_of_the_run_is_read_step_by_step(tmp_path: Path) -> None:
     assert read_learned(tmp_path, "nobody") == ()
 
 
-def test_ratios_are_of_the_trained_policy_to_the_sampler() -> None:
+def test_ratios_compare_the_trained_policy_with_the_sampler() -> None:
     assert a_sequence().ratios == (1.0, math.exp(-1.0))
     far = a_sequence(trained=(0.0, 0.0), behaviour=(-1e9, -1.0))
     assert math.isfinite(far.ratios[0])
 
 
-def test_a_training_without_a_record_is_told_how_to_write_one(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_record_names_the_option_that_writes_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--keep-ratios"):
         read_learned(tmp_path, "run")
 
 
-def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+def test_a_damaged_record_is_reported_by_name(tmp_path: Path) -> None:
     path = tmp_path / LEARNED_TOKENS / "00000001-0.parquet"
     write_learned(path, [a_sequence()])
     path.write_bytes(path.read_bytes()[:-20])
@@ -90,6 +90,6 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes", [{"weights": (1.0,)}, {"learned": (False, True)}, {"clipped": ()}]
 )
-def test_lists_that_do_not_fit_each_other_are_refused(changes: dict[str, Any]) -> None:
+def test_lists_of_different_lengths_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="not of one length"):
         a_sequence(**changes)

@@ -24,7 +24,7 @@ from loopline.runtime.observe.log_files import (
 )
 
 
-def test_a_log_is_rotated_at_its_limit_and_old_files_go(tmp_path: Path) -> None:
+def test_a_log_is_rotated_at_its_limit_and_old_files_are_deleted(tmp_path: Path) -> None:
     log = RotatingLog(tmp_path / "slm-1.log", limit=100, files=3)
     for number in range(100):
         log.write(b"line %03d padded\n" % number)
@@ -34,11 +34,11 @@ def test_a_log_is_rotated_at_its_limit_and_old_files_go(tmp_path: Path) -> None:
     assert all(path.stat().st_size <= 120 for path in tmp_path.iterdir())
 
 
-def test_a_log_that_grew_large_is_put_aside_before_its_process_starts_again(
+def test_a_large_log_is_rotated_before_its_process_restarts(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "supervisor.log"
-    rotate(log)  # there is none yet
+    rotate(log)  # no log exists yet
     for size, file_names in (
         (LOG_BYTES, ["supervisor.log"]),
         (LOG_BYTES + 1, ["supervisor.log", "supervisor.log.1"]),
@@ -74,7 +74,7 @@ json.dump(written, sys.stdout)
 """
 
 
-def test_a_process_puts_its_own_output_aside_while_it_writes_and_loses_no_line(
+def test_a_process_rotates_its_own_output_while_it_writes_and_loses_no_line(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "supervisor.log"
@@ -91,7 +91,7 @@ def test_a_process_puts_its_own_output_aside_while_it_writes_and_loses_no_line(
     assert sorted(lines) == sorted(json.loads(process.stdout))
 
 
-def test_the_output_of_a_process_that_goes_elsewhere_is_left_alone(tmp_path: Path) -> None:
+def test_a_log_that_is_not_the_output_of_the_process_is_not_rotated(tmp_path: Path) -> None:
     log = tmp_path / "supervisor.log"
     assert not rotate_output(log, 10, 3)
     log.write_bytes(b"x" * 100)
@@ -126,7 +126,7 @@ async def test_output_is_copied_line_by_line_and_an_endless_line_is_cut(tmp_path
     assert lines[-2] == b"last"
 
 
-def test_a_full_disk_drops_lines_and_says_how_many(tmp_path: Path) -> None:
+def test_a_full_disk_drops_lines_and_the_log_reports_how_many(tmp_path: Path) -> None:
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("no /dev/full on this system")
@@ -144,7 +144,7 @@ def test_a_full_disk_drops_lines_and_says_how_many(tmp_path: Path) -> None:
     st.lists(st.text(alphabet="abc é\u2028\u2029\x85\x0b\x1c", max_size=40), max_size=60),
     st.integers(0, 70),
 )
-def test_the_tail_is_the_end_of_all_lines(
+def test_the_tail_contains_the_last_lines(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], wanted: int
 ) -> None:
     path = tmp_path_factory.mktemp("tail") / "x.log"

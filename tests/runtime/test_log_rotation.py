@@ -1,4 +1,4 @@
-"""Log files of a deployment are put aside while its processes go on writing."""
+"""Log files of a deployment are rotated while its processes keep writing."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_each_line_is_json_with_time_level_worker_and_run() -> None:
     assert "run_id" not in second
 
 
-def test_a_line_that_names_a_run_names_its_trace() -> None:
+def test_a_line_about_a_run_contains_its_trace_id() -> None:
     out = io.StringIO()
     configure(stream=out)
     log = structlog.get_logger()
@@ -51,7 +51,7 @@ def test_a_line_that_names_a_run_names_its_trace() -> None:
     assert traces == ["01a0c4506c78762c82ca3decceec41a1", "f"]
 
 
-def test_lines_of_other_libraries_take_the_same_way() -> None:
+def test_lines_of_other_libraries_get_the_same_format_and_redaction() -> None:
     out = io.StringIO()
     configure(stream=out, worker="slm-1", secrets=[SECRET])
     with structlog.contextvars.bound_contextvars(run_id="run-7"):
@@ -63,7 +63,7 @@ def test_lines_of_other_libraries_take_the_same_way() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "console"])
-def test_no_secret_reaches_a_line_by_whatever_road(form: str) -> None:
+def test_no_secret_reaches_a_log_line_in_any_way(form: str) -> None:
     out = io.StringIO()
     configure(stream=out, form=form, secrets=[SECRET])
     log = structlog.get_logger()
@@ -80,7 +80,7 @@ def test_no_secret_reaches_a_line_by_whatever_road(form: str) -> None:
     assert "no answer from" in output
 
 
-def test_a_value_that_is_not_json_does_not_stop_a_line() -> None:
+def test_a_line_with_a_value_that_is_not_json_is_still_written() -> None:
     out = io.StringIO()
     configure(stream=out)
     structlog.get_logger().info("odd", what=object, error=ValueError("x"))
@@ -102,7 +102,7 @@ def test_a_value_that_is_not_json_does_not_stop_a_line() -> None:
         ("lease_token_count", False),
     ],
 )
-def test_names_that_hold_secrets_are_known(name: str, secret: bool) -> None:
+def test_names_of_secrets_are_recognized(name: str, secret: bool) -> None:
     assert is_secret_name(name) == secret
 
 
@@ -113,7 +113,7 @@ def test_the_password_of_the_url_and_configured_keys_are_secrets() -> None:
 
 
 @given(st.text(min_size=6, max_size=30), st.text(max_size=60), st.text(max_size=60))
-def test_a_known_secret_is_hidden_wherever_it_stands(secret: str, before: str, after: str) -> None:
+def test_a_known_secret_is_hidden_anywhere_in_a_text(secret: str, before: str, after: str) -> None:
     hidden = Redactor([secret]).text(before + secret + after)
     assert secret not in hidden or secret in HIDDEN or secret in before + after
 
@@ -122,5 +122,5 @@ PLAIN = st.none() | st.booleans() | st.integers() | st.text("abc 123:/", max_siz
 
 
 @given(st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text("abc"), inner)))
-def test_what_holds_no_secret_stays_as_it_is(value: Any) -> None:
+def test_a_value_without_a_secret_stays_unchanged(value: Any) -> None:
     assert Redactor().value(value) == value

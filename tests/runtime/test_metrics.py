@@ -1,4 +1,4 @@
-"""What Prometheus reads of a deployment, from processes that have answered questions."""
+"""The metrics that Prometheus reads from a deployment that has answered questions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Labels = Mapping[str, str]
 
 
 class Scraped:
-    """Figures of one process, in Prometheus' text format."""
+    """The metrics of one process, in Prometheus' text format."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -52,7 +52,7 @@ class Scraped:
 
     @property
     def names(self) -> set[str]:
-        """Of its series, those too that there are none of yet."""
+        """Names of all series, including those that have no sample yet."""
         ends = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
         return {
             f"{family.name}{end}"
@@ -61,7 +61,7 @@ class Scraped:
         }
 
     def value(self, name: str, **labels: str) -> float | None:
-        """Of one series; None where there is none."""
+        """The value of one series; None if there is no such series."""
         for family in self.families.values():
             for sample in family.samples:
                 if sample.name == name and sample.labels == labels:
@@ -94,7 +94,7 @@ class Measured(ScriptedGateway):
         return Scraped(response.text)
 
     def everything(self) -> dict[str, Scraped]:
-        """All that Prometheus would read."""
+        """Everything that Prometheus would read."""
         return {
             "deployment": self.scrape_gateway(),
             **{worker: self.scrape(worker) for worker in self.targets()},
@@ -103,7 +103,7 @@ class Measured(ScriptedGateway):
 
 @pytest.fixture(scope="module")
 def measured() -> Iterator[Measured]:
-    """With two runs behind it, one of each workflow. `llm` has a price, `slm` has none."""
+    """A deployment after two runs, one of each workflow. `llm` has a price, `slm` has none."""
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
         deployment = Measured(Path(folder))
         try:
@@ -133,7 +133,7 @@ def measured() -> Iterator[Measured]:
 
 
 def training_figures() -> Scraped:
-    """Names alone: what a training counts is another test's."""
+    """Only the names: another test checks the values of a training."""
     registry = CollectorRegistry()
     TrainingMetrics(registry)
     return Scraped(generate_latest(registry).decode())
@@ -145,7 +145,7 @@ def dashboard_queries() -> list[str]:
     return [target["expr"] for panel in panels for target in panel.get("targets", ())]
 
 
-def test_every_process_has_an_address_that_the_file_and_the_status_name(
+def test_the_targets_file_and_the_status_list_the_address_of_every_process(
     measured: Measured,
 ) -> None:
     targets = measured.targets()
@@ -171,7 +171,7 @@ def test_the_ledger_and_the_engines_agree_on_the_tokens(measured: Measured) -> N
         assert recorder.value("loopline_tokens_total", pool="llm", kind=kind) == counted
 
 
-def test_a_pool_without_a_price_has_no_cost_instead_of_none(measured: Measured) -> None:
+def test_a_pool_without_a_price_has_unpriced_calls_instead_of_a_zero_cost(measured: Measured) -> None:
     recorder = measured.scrape("recorder-1")
     assert (recorder.value("loopline_cost_dollars_total", pool="llm") or 0) > 0
     assert recorder.value("loopline_calls_without_price_total", pool="llm") is None
@@ -180,7 +180,7 @@ def test_a_pool_without_a_price_has_no_cost_instead_of_none(measured: Measured) 
     assert unpriced == recorder.value("loopline_calls_total", pool="slm") != 0
 
 
-def test_steps_and_their_waiting_are_timed_where_they_are_taken(measured: Measured) -> None:
+def test_a_worker_measures_the_queueing_and_handling_time_of_its_steps(measured: Measured) -> None:
     planner = measured.scrape("planner-1")
     steps = planner.value("loopline_message_handling_seconds_count", stream="role:planner")
     assert steps
@@ -188,7 +188,7 @@ def test_steps_and_their_waiting_are_timed_where_they_are_taken(measured: Measur
     assert planner.value("loopline_messages_in_hand", stream="role:planner") == 0
 
 
-def test_an_engine_says_how_fast_and_how_full_it_is(measured: Measured) -> None:
+def test_an_engine_reports_its_speed_and_its_load(measured: Measured) -> None:
     gpu = measured.scrape("gpu-1")
     requests = gpu.value("loopline_engine_requests_total", pool="llm")
     first = gpu.value("loopline_engine_time_to_first_token_seconds_count", pool="llm")
@@ -201,7 +201,7 @@ def test_an_engine_says_how_fast_and_how_full_it_is(measured: Measured) -> None:
     assert gpu.value("loopline_engine_kv_capacity_tokens", pool="slm") is None
 
 
-def test_the_gateway_knows_the_whole_deployment(measured: Measured) -> None:
+def test_the_gateway_reports_on_the_whole_deployment(measured: Measured) -> None:
     deployment = measured.scrape_gateway()
     for kind in ALL_KINDS:
         assert deployment.value("loopline_workers", worker_kind=kind, state="ready") == 1
@@ -211,7 +211,7 @@ def test_the_gateway_knows_the_whole_deployment(measured: Measured) -> None:
     assert (deployment.value("loopline_redis_memory_bytes") or 0) > 0
 
 
-def test_a_key_may_be_for_metrics_alone_and_another_has_to_be_let_in(measured: Measured) -> None:
+def test_a_key_can_be_limited_to_metrics_and_other_keys_need_that_right(measured: Measured) -> None:
     assert httpx.get(f"{measured.root}/metrics").status_code == 401
     scraper = measured.new_key("prometheus", "--model", "metrics")["key"]
     assert measured.scrape_gateway(scraper).names
@@ -239,7 +239,7 @@ def test_names_have_units_and_labels_have_few_values(measured: Measured) -> None
             assert all(len(value) < 64 for value in labels.values())
 
 
-def test_the_dashboard_and_the_alerts_ask_for_what_there_is(measured: Measured) -> None:
+def test_the_dashboard_and_the_alerts_query_only_exported_metrics(measured: Measured) -> None:
     everything = [training_figures(), *measured.everything().values()]
     exported_names = set[str]().union(*(scraped.names for scraped in everything))
     queries = dashboard_queries()
@@ -260,13 +260,13 @@ def test_the_dashboard_shows_every_metric_of_this_project(measured: Measured) ->
 
 
 @NEEDS_PROMTOOL
-def test_promtool_finds_nothing_to_say(measured: Measured, tmp_path: Path) -> None:
+def test_promtool_accepts_the_metrics_queries_and_rules(measured: Measured, tmp_path: Path) -> None:
     for worker, scraped in {**measured.everything(), "trainer": training_figures()}.items():
         checked = subprocess.run(
             ["promtool", "check", "metrics"], input=scraped.text, capture_output=True, text=True
         )
         assert (checked.returncode, checked.stdout + checked.stderr) == (0, ""), worker
-    # Queries of the dashboard are checked as rules, with a span of time that Grafana fills in.
+    # Queries of the dashboard are checked as rules, with a time range that Grafana fills in.
     names = itertools.count()
     rules = [
         {"record": f"query:{next(names)}", "expr": query.replace("$__rate_interval", "5m")}
@@ -298,7 +298,7 @@ def test_each_alert_fires_when_it_should_and_none_when_all_is_well(tmp_path: Pat
     assert all(rule["alert"] in cases for rule in alerts)
 
 
-def test_a_worker_that_takes_the_place_of_a_killed_one_is_found_at_its_new_port(
+def test_the_targets_file_lists_the_new_port_of_a_replaced_worker(
     measured: Measured,
 ) -> None:
     before = measured.targets()["tool-1"]
@@ -314,7 +314,7 @@ def test_a_worker_that_takes_the_place_of_a_killed_one_is_found_at_its_new_port(
     assert measured.scrape("tool-1").value("process_resident_memory_bytes")
 
 
-def test_a_port_that_is_taken_is_named_with_the_remedy(measured: Measured) -> None:
+def test_the_error_for_a_port_in_use_names_it_with_a_remedy(measured: Measured) -> None:
     port = measured.targets()["gpu-1"].rpartition(":")[2]
     refused = measured.run("worker", "slm", "--set", f"metrics.port={port}")
     assert refused.returncode == 1
@@ -323,7 +323,7 @@ def test_a_port_that_is_taken_is_named_with_the_remedy(measured: Measured) -> No
     assert "Traceback" not in refused.stderr
 
 
-def test_without_the_setting_nothing_is_served_or_even_imported(shared: Deployment) -> None:
+def test_without_the_setting_no_metrics_are_served_or_imported(shared: Deployment) -> None:
     assert not shared.state.scrape_targets.exists()
     workers = shared.status()["workers"]
     assert workers

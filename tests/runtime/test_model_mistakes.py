@@ -1,5 +1,5 @@
 """A gpu worker whose model cannot be used: one error that names the file and what to do, and an
-exit code that keeps the supervisor from starting it again."""
+exit code that keeps the supervisor from restarting it."""
 
 from __future__ import annotations
 

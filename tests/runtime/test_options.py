@@ -1,4 +1,4 @@
-"""A model as a command line, as a file, and as what is recorded: all three say the same."""
+"""A model of options as a command line, as a file and as a record: all three are equivalent."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def preview(options: Training) -> list[str]:
 
 
 def program() -> typer.Typer:
-    """With the command and another one, so that both have their names."""
+    """A program with the command and another one, so that both have names."""
     app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
     add_command(app, training, MODEL, name="training", preview=preview)
     app.command("other")(lambda: None)  # pyright: ignore[reportUnknownLambdaType]
@@ -107,7 +107,7 @@ MODEL = "testing.module_of_a_test:Training"
 
 @pytest.fixture(autouse=True)
 def _module(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command names its model by a module of the package; this one is of the tests."""
+    """A command names its model by a module of the package; this one is in the tests."""
 
     def this_module(_: str) -> ModuleType:
         return sys.modules[__name__]
@@ -183,7 +183,7 @@ TRAININGS = st.builds(
 
 
 @given(TRAININGS)
-def test_a_model_written_as_a_command_line_is_read_as_itself(training: Training) -> None:
+def test_a_command_line_is_parsed_into_the_model_that_wrote_it(training: Training) -> None:
     ran.clear()
     code, _, err = invoke(*command_line(training))
     assert code == 0, err
@@ -191,7 +191,7 @@ def test_a_model_written_as_a_command_line_is_read_as_itself(training: Training)
 
 
 @given(training=TRAININGS)
-def test_a_dry_run_writes_a_file_that_is_read_as_the_same_model(
+def test_a_dry_run_writes_a_file_that_is_parsed_into_the_same_model(
     training: Training, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     ran.clear()
@@ -205,7 +205,7 @@ def test_a_dry_run_writes_a_file_that_is_read_as_the_same_model(
 
 
 @given(TRAININGS)
-def test_what_is_recorded_as_json_is_read_as_the_same_model(training: Training) -> None:
+def test_recorded_json_is_parsed_into_the_same_model(training: Training) -> None:
     assert Training.model_validate_json(training.model_dump_json()) == training
 
 
@@ -214,7 +214,7 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-def test_the_command_line_goes_before_the_file_and_the_file_before_the_defaults(
+def test_the_command_line_overrides_the_file_and_the_file_overrides_the_defaults(
     tmp_path: Path,
 ) -> None:
     file = written(
@@ -234,7 +234,7 @@ def test_the_command_line_goes_before_the_file_and_the_file_before_the_defaults(
     ]  # fmt: skip
 
 
-def test_all_that_is_needed_may_stand_in_the_file(tmp_path: Path) -> None:
+def test_the_file_can_contain_all_required_options(tmp_path: Path) -> None:
     file = written(tmp_path / "a.toml", 'base = "there"\noutput = "out"\nagents = ["a", "b"]\n')
     code, _, err = invoke("--config", file)
     assert code == 0, err
@@ -267,7 +267,7 @@ def test_all_that_is_needed_may_stand_in_the_file(tmp_path: Path) -> None:
         (("out", "--base", "x", "--config", "nowhere.toml"), "--config nowhere.toml: No such file"),
     ],
 )
-def test_what_is_wrong_on_the_command_line_is_said_with_its_option(
+def test_the_error_for_a_wrong_command_line_names_the_option(
     arguments: tuple[object, ...], message: str
 ) -> None:
     code, _, err = invoke(*arguments)
@@ -276,7 +276,7 @@ def test_what_is_wrong_on_the_command_line_is_said_with_its_option(
     assert ran == []
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     _, _, err = invoke("out", "--base", "x", "--steps", "0", "--rate", "0")
     assert err.count("Input should be") == 2
 
@@ -293,7 +293,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         ("steps = ", "not valid TOML"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_said_with_file_and_key(
+def test_the_error_for_a_wrong_file_names_the_file_and_the_key(
     tmp_path: Path, text: str, message: str
 ) -> None:
     file = written(tmp_path / "a.toml", f"{text}\n")
@@ -308,12 +308,12 @@ def test_a_dry_run_shows_no_password() -> None:
     assert "secret-word" not in out
 
 
-def test_a_default_is_no_word_about_what_it_needs(tmp_path: Path) -> None:
-    """A dry run writes every key: its file must not be refused for them."""
+def test_a_default_value_is_accepted_without_the_option_that_it_requires(tmp_path: Path) -> None:
+    """A dry run writes every key, so its file must be accepted."""
     assert resolved(Training, {"output": "out", "base": "x", "loss__clip": "0.2"}).loss.clip == 0.2
 
 
-def test_what_follows_from_options_is_refused_in_the_same_words() -> None:
+def test_options_validated_in_code_get_the_same_error() -> None:
     with pytest.raises(InputError, match="--steps 0: Input should be greater"):
         validated(Training, {"output": Path("out"), "base": "x", "steps": 0})
 
@@ -336,7 +336,7 @@ def test_the_help_has_panels_with_texts_defaults_and_ranges() -> None:
     assert "--base <text> Model to begin with. [required]" in help_text
 
 
-def test_a_list_of_commands_does_not_import_their_models(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_the_commands_does_not_import_their_models(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} was imported")
 

@@ -1,4 +1,4 @@
-"""The shell of all pages, and lines over steps."""
+"""The frame of all pages, and charts over steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from loopline.runtime.terminal.pages.curves import (
     GREATEST,
-    MOST_POINTS,
+    MAX_POINTS,
     Curve,
     Point,
     curves_plot,
@@ -23,7 +23,7 @@ from tests.runtime.parsed_page import ParsedPage
 EVIL = "</title></script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
-def test_a_page_runs_its_own_script_and_nothing_else() -> None:
+def test_a_page_runs_only_its_own_script() -> None:
     body = figure("", EVIL, EVIL) + table([EVIL], [[EVIL]])
     parsed = ParsedPage(page(EVIL, body, style="p { color: red; }", script="fold();"))
     parsed.require_harmless()
@@ -37,31 +37,31 @@ def test_a_page_without_a_script_allows_none() -> None:
     assert "script-src" not in str(parsed.of("meta"))
 
 
-def test_a_name_of_a_curve_is_text() -> None:
+def test_the_name_of_a_curve_is_escaped() -> None:
     points = [Point.at(1, 2), Point.at(2, 3)]
     parsed = ParsedPage(curves_plot(EVIL, [Curve(EVIL, points), Curve("other", points)]))
     assert not parsed.of("script")
     assert not parsed.of("img")
 
 
-def test_values_that_are_no_numbers_are_left_out() -> None:
+def test_values_that_are_not_finite_are_left_out() -> None:
     assert curves_plot("loss", [Curve("a", [Point.at(1, math.nan), Point.at(2, math.inf)])]) == ""
     drawn = curves_plot("loss", [Curve("a", [Point.at(1, math.nan), Point.at(2, 0.5)])])
     assert "nan" not in drawn
     assert drawn.count("<circle") == 1
 
 
-def test_a_line_of_zeros_has_an_axis_that_can_be_read() -> None:
+def test_a_line_of_zeros_has_a_readable_axis() -> None:
     points = [Point.at(step, 0.0) for step in range(5)]
     drawn = curves_plot("share", [Curve("a", points)], least=0.0)
     assert ">0.5<" in drawn
     assert "e−" not in drawn
 
 
-def test_a_long_line_is_drawn_as_means_between_the_least_and_the_greatest() -> None:
+def test_a_long_line_is_drawn_as_means_with_their_range() -> None:
     points = [Point.at(step, 1.0 if step % 2 else 0.0) for step in range(100_000)]
     drawn = curves_plot("loss", [Curve("a", points)])
-    assert drawn.count("<circle") <= MOST_POINTS
+    assert drawn.count("<circle") <= MAX_POINTS
     assert "spread" in drawn
     assert "a: 0.5 at step" in drawn
     assert len(drawn) < 60_000
@@ -86,7 +86,7 @@ def test_every_line_stays_inside_its_drawing(values: list[tuple[float, float]]) 
         assert 0 <= float(y) <= height
 
 
-def test_numbers_have_three_digits_of_meaning() -> None:
+def test_numbers_have_three_significant_digits() -> None:
     assert [number(value) for value in (0.0, 0.01234, -0.5, 1234.4, 3e7, 1e-7, 2e9)] == [
         "0", "0.0123", "−0.5", "1,234", "30 M", "1.0e−07", "2e+09",
     ]  # fmt: skip
@@ -99,7 +99,7 @@ def test_numbers_have_three_digits_of_meaning() -> None:
 
 
 @given(st.floats(-1e12, 1e12).filter(bool))
-def test_a_number_is_said_as_what_it_is_rounded_to(value: float) -> None:
+def test_formatting_rounds_a_number_and_is_idempotent(value: float) -> None:
     text = number(value).replace("−", "-").replace(",", "")
     approximation = float(text.removesuffix(" M")) * (1e6 if text.endswith("M") else 1)
     assert approximation == pytest.approx(value, rel=0.051)

@@ -15,7 +15,7 @@ from loopline.runtime.observe.status import stream_names
 from loopline.workers.messages import JUDGE_STREAM
 
 
-def test_both_agents_are_served_by_adapters_of_one_model_that_begin_with_it_alone() -> None:
+def test_both_agents_use_adapters_of_one_model_and_start_with_the_model_itself() -> None:
     settings = config.load("petting", environ={})
     pair = workflows.get("pair")
     hosted = [role for worker in settings.workers.values() for role in worker.roles]
@@ -26,7 +26,7 @@ def test_both_agents_are_served_by_adapters_of_one_model_that_begin_with_it_alon
     assert settings.workers["gpu"].models == ("pair",)
 
 
-def test_what_it_rolls_out_has_the_log_probabilities_of_a_trainer() -> None:
+def test_its_rollouts_have_the_log_probabilities_that_a_trainer_needs() -> None:
     assert config.load("petting", environ={}).models["pair"].plain_logprobs
 
 
@@ -37,21 +37,21 @@ def test_it_serves_every_arm_of_bench_puzzles() -> None:
     workflows.get("pair").check_options(settings.options["pair"])
 
 
-def test_its_redis_forgets_a_recorded_run_within_hours_and_the_server_is_still_its_own() -> None:
+def test_its_own_redis_forgets_a_recorded_run_after_two_hours() -> None:
     settings = config.load("petting", environ={})
     assert settings.bus.retention_seconds == 7_200
     assert settings.own_redis
 
 
-def test_status_counts_what_its_judge_has_to_do() -> None:
+def test_status_counts_the_work_of_its_judge() -> None:
     assert JUDGE_STREAM in stream_names(config.load("petting", environ={}))
 
 
-def test_status_counts_no_work_of_a_judge_that_a_profile_does_not_have() -> None:
+def test_status_counts_no_judge_work_for_a_profile_without_a_judge() -> None:
     assert JUDGE_STREAM not in stream_names(config.load("micro", environ={}))
 
 
-def test_programs_run_without_bubblewrap_only_where_up_is_told_so(
+def test_programs_run_without_bubblewrap_only_with_the_unsafe_option_of_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started: list[tuple[list[str], Settings]] = []
@@ -64,6 +64,6 @@ def test_programs_run_without_bubblewrap_only_where_up_is_told_so(
         result = CliRunner().invoke(app, ["up", "--profile", "petting", "--detach", *flags])
         assert result.exit_code == 0, result.output
     assert [settings.sandbox.unsafe_exec for _, settings in started] == [False, True]
-    # The supervisor, a process of its own, is told the same.
+    # The supervisor, a separate process, gets the same setting.
     overrides, _ = started[-1]
     assert config.load("petting", overrides=overrides, environ={}).sandbox.unsafe_exec

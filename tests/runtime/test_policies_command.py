@@ -15,7 +15,7 @@ from tests.runtime.conftest import Deployment
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_a_version_that_the_workers_refuse_is_told_with_the_reason_and_can_be_rolled_back(
+def test_a_version_that_the_workers_refuse_is_reported_and_can_be_rolled_back(
     shared: Deployment, tmp_path: Path
 ) -> None:
     (tmp_path / "adapter_model.safetensors").touch()
@@ -31,7 +31,7 @@ def test_a_version_that_the_workers_refuse_is_told_with_the_reason_and_can_be_ro
     assert (policy["name"], policy["current"], len(policy["versions"])) == ("slm", 0, 1)
 
 
-def test_a_canary_that_the_workers_refuse_is_rolled_back_by_itself_and_the_log_says_why(
+def test_a_canary_that_the_workers_refuse_is_rolled_back_and_the_log_has_the_reason(
     shared: Deployment, tmp_path: Path
 ) -> None:
     (tmp_path / "adapter_model.safetensors").touch()
@@ -93,7 +93,7 @@ def test_an_adapter_of_another_base_is_refused_before_anything_is_published(
         (("canary", "llm@1", "--stop"), "--stop takes no version"),
     ],
 )
-def test_what_cannot_be_done_is_one_error(
+def test_an_invalid_command_is_one_error(
     shared: Deployment, arguments: tuple[str, ...], words: str
 ) -> None:
     process = shared.run("policies", *arguments)

@@ -1,4 +1,4 @@
-"""Prompts of the user's own: in a profile, and for one run."""
+"""The user's own prompts: in a profile, and for one run."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ def error_of(path: str) -> str:
     return str(refused.value)
 
 
-def test_a_profile_names_a_file_beside_it_and_its_runs_bring_it_along(tmp_path: Path) -> None:
+def test_a_run_carries_the_prompt_file_that_its_profile_names(tmp_path: Path) -> None:
     settings = config.load(profile(tmp_path / "own", 'solo = "terse.md"'), environ={})
     client = Client(BusSettings(), prompt_files=settings.prompt_files)
     run = client.new_run("2 + 2?", workflow="solo")
     assert run.prompts == {"solo.md": HASH}
     assert run.prompt_files == {"solo.md": TERSE}
-    # Of another workflow it is none of the run's.
+    # A run of another workflow does not carry it.
     assert client.new_run("2 + 2?", workflow="umi").prompt_files == {}
 
 
-def test_a_deployment_says_what_it_was_started_with_though_the_file_changes(tmp_path: Path) -> None:
+def test_a_deployment_keeps_the_prompt_of_its_start_even_if_the_file_changes(tmp_path: Path) -> None:
     settings = config.load(profile(tmp_path, 'solo = "terse.md"'), environ={})
     (tmp_path / "terse.md").write_text("gone")
     assert config.parse(settings.to_json()).prompt_files == {"solo.md": TERSE}
 
 
-def test_the_prompt_of_one_run_stands_over_that_of_its_deployment(tmp_path: Path) -> None:
+def test_the_prompt_of_one_run_overrides_that_of_its_deployment(tmp_path: Path) -> None:
     prompt = TERSE.replace("one word", "two words")
     (tmp_path / "two.md").write_text(prompt)
     client = Client(BusSettings(), prompt_files={"solo.md": TERSE})
@@ -74,7 +74,7 @@ def test_the_prompt_of_one_run_stands_over_that_of_its_deployment(tmp_path: Path
         ("solo = 3", TERSE.encode(), "prompts.solo"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_an_error_that_names_key_file_and_cause(
+def test_the_error_for_an_unusable_file_names_the_key_and_the_cause(
     tmp_path: Path, line: str, content: bytes | None, says: str
 ) -> None:
     message = error_of(profile(tmp_path, line, content))
@@ -86,7 +86,7 @@ def test_a_file_that_cannot_be_used_is_an_error_that_names_key_file_and_cause(
     ("word", "says"),
     [("solo", "not NAME=FILE"), ("sol=x", "did you mean 'solo'"), ("solo=x", "x cannot be read")],
 )
-def test_a_prompt_of_one_run_that_cannot_be_used_names_the_option(word: str, says: str) -> None:
+def test_an_unusable_prompt_of_one_run_is_refused_with_the_cause(word: str, says: str) -> None:
     with pytest.raises(InputError, match=says):
         parse_prompt_files([word])
 
@@ -96,7 +96,7 @@ def test_a_file_of_another_workflow_is_refused_at_admission() -> None:
         Client(BusSettings()).new_run("?", workflow="delegate", prompt_files={"solo.md": TERSE})
 
 
-def test_a_run_of_a_deployment_says_what_the_command_line_names(
+def test_a_run_uses_the_prompt_file_of_the_command_line(
     shared: Deployment, tmp_path: Path
 ) -> None:
     (tmp_path / "terse.md").write_text(TERSE)

@@ -1,4 +1,4 @@
-"""The shipped profiles on a real vLLM server for CPUs, by one setting each."""
+"""The shipped profiles on a real vLLM server for CPUs, by changing one setting each."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.runtime import conftest
 from tests.runtime.conftest import Deployment
 from tests.workers.engines.real_servers import vllm_python
 
-# A server for CPUs compiles as it begins, for which it runs openssl.
+# A server for CPUs compiles when it starts, for which it runs openssl.
 pytestmark = [pytest.mark.slow, pytest.mark.system]
 
 
 START_SECONDS = 900.0
-"""That anything may take: a server for CPUs compiles for a minute where it is alone, for several
-on a busy machine."""
+"""Limit for every wait: a server for CPUs compiles for a minute on an idle machine, for several on
+a busy one."""
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[repor
 
 
 def on_vllm(pool: str) -> tuple[str, ...]:
-    """The one setting, and what a small machine without a GPU needs in addition."""
+    """The one setting, and those that a small machine without a GPU also needs."""
     small = {
         "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": "1",
@@ -47,9 +47,9 @@ def calls_of(record: dict[str, Any]) -> list[dict[str, Any]]:
     return [call for candidate in candidates for call in candidate["calls"]]
 
 
-def test_umi_answers_by_three_adapters_of_a_vllm_server(deployment: Deployment) -> None:
+def test_umi_answers_with_adapters_on_a_vllm_server(deployment: Deployment) -> None:
     deployment.up(*on_vllm("umi"), profile="umi_micro")
-    # Whether it solves the task is not asked here: exit code 1 is a task that was not.
+    # The task need not be solved here: exit code 1 means that it was not.
     answer = deployment.run("ask", "--world", "14", "--json")
     record = json.loads(answer.stdout)
     calls = calls_of(record)
@@ -59,7 +59,7 @@ def test_umi_answers_by_three_adapters_of_a_vllm_server(deployment: Deployment) 
     assert all(call["output_ids"] and call["logprobs"] for call in calls)
 
 
-def test_delegate_answers_by_a_small_model_on_a_vllm_server(deployment: Deployment) -> None:
+def test_delegate_answers_with_a_small_model_on_a_vllm_server(deployment: Deployment) -> None:
     deployment.up(
         *on_vllm("slm"), "models.slm.model=micro:slm", "models.llm.engine=scripted",
         profile="delegate",

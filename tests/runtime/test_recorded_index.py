@@ -1,4 +1,4 @@
-"""The list of recorded runs: every run once, the newest first, and few rows read for a page."""
+"""The list of recorded runs: each run once, the newest first, and a page reads few rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def page(
 
 
 def pages(runs: NewestRuns, query: RunQuery | None = None, count: int = 70) -> list[str]:
-    """Ids of all pages."""
+    """The ids on all pages."""
     ids, place = list[str](), NEWEST
     while place is not None:
         got = page(runs, count, place, query)
@@ -81,7 +81,7 @@ def store(request: pytest.FixtureRequest, small_files: Path, monkeypatch: Any) -
     return tmp_path
 
 
-def test_a_page_reads_the_rows_around_its_place_and_no_file_twice(store: Path) -> None:
+def test_a_page_reads_only_the_rows_around_its_place_and_opens_no_file_twice(store: Path) -> None:
     runs, files = recorded_runs(store), len(parquet_files(store / "trajectories"))
     largest = max(
         pq.ParquetFile(path).metadata.row_group(group).num_rows
@@ -92,7 +92,7 @@ def test_a_page_reads_the_rows_around_its_place_and_no_file_twice(store: Path) -
         before = runs.rows_read
         lines = page(runs, 20, place).lines
         assert [line.id for line in reversed(lines)] == expected
-        # A batch is asked about at once; a row group more at either end.
+        # Runs are checked in batches; a row group may be added at either end.
         assert runs.rows_read - before <= 200 + 2 * largest
         assert runs.opened == files
 
@@ -101,12 +101,12 @@ def test_all_pages_together_list_every_run_once(store: Path) -> None:
     assert pages(recorded_runs(store)) == IDS[::-1]
 
 
-def test_a_page_of_runs_that_another_list_has_is_filled_with_older_ones(store: Path) -> None:
+def test_runs_that_another_list_has_are_replaced_by_older_ones(store: Path) -> None:
     lines = page(recorded_runs(store), 20, listed=IDS[-250:]).lines
     assert [line.id for line in lines] == IDS[-251:-271:-1]
 
 
-def test_words_are_looked_for_in_questions_and_answers(store: Path) -> None:
+def test_words_are_searched_in_questions_and_answers(store: Path) -> None:
     runs = {run.run.id: run for run in iterate_trajectories(store, None, [])}
     words = "b HAS"
     expected = [run for run in reversed(IDS) if "B has" in (runs[run].run.task.prompt or "")]
@@ -116,13 +116,13 @@ def test_words_are_looked_for_in_questions_and_answers(store: Path) -> None:
     assert IDS[0] in pages(recorded_runs(store), RunQuery(words=answer))
 
 
-def test_a_time_in_the_past_is_found_without_reading_what_came_later(small_files: Path) -> None:
+def test_a_search_in_the_past_does_not_read_later_runs(small_files: Path) -> None:
     runs, middle = recorded_runs(small_files), (BEGAN_MS + 300 * BETWEEN_MS) / 1000
     assert len(pages(runs, RunQuery(until=middle - 10))) < 60
     assert runs.rows_read < 150
 
 
-def test_a_page_ends_after_so_many_rows_and_the_next_goes_on_behind_them(
+def test_a_page_ends_after_a_limit_of_rows_and_the_next_continues_after_them(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.runtime.observe.recorded_index.MAX_LOOKED", 50)
@@ -131,7 +131,7 @@ def test_a_page_ends_after_so_many_rows_and_the_next_goes_on_behind_them(
     assert pages(recorded_runs(store), RunQuery(workflow="another")) == []
 
 
-def test_a_file_that_a_compaction_replaces_between_two_pages_is_no_error(small_files: Path) -> None:
+def test_paging_continues_after_a_compaction_replaces_the_files(small_files: Path) -> None:
     runs = recorded_runs(small_files)
     first = page(runs)
     compact(small_files / "trajectories", everything=True)
@@ -139,7 +139,7 @@ def test_a_file_that_a_compaction_replaces_between_two_pages_is_no_error(small_f
     assert [line.id for line in page(runs, 20, first.next_page).lines] == IDS[-21:-41:-1]
 
 
-def test_a_damaged_file_costs_its_own_runs(small_files: Path) -> None:
+def test_a_damaged_file_hides_only_its_own_runs(small_files: Path) -> None:
     parquet_files(small_files / "trajectories")[-2].write_bytes(b"PAR1 no more")
     assert pages(recorded_runs(small_files)) == [*IDS[:-11:-1], *IDS[-21::-1]]
 
@@ -150,7 +150,7 @@ keys = st.tuples(st.integers(0, 9), st.integers(0, 2), st.integers(1, 99))
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.lists(keys, min_size=1, max_size=5), min_size=1, max_size=5), st.integers(0, 10))
-def test_of_a_run_with_several_ends_the_newest_is_listed_wherever_it_stands(
+def test_only_the_newest_of_several_ends_of_a_run_is_listed(
     files: list[list[tuple[int, int, int]]], below: int
 ) -> None:
     def row(run: int, generation: int, entry: int) -> dict[str, Any]:

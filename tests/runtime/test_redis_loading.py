@@ -1,4 +1,4 @@
-"""A Redis whose append-only file takes long to read."""
+"""A Redis that takes long to load its append-only file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.runtime.conftest import LIMIT, Deployment, until
 pytestmark = pytest.mark.system
 
 KEYS = 4_096
-"""A server that reads looks at what it is asked each 1,024 keys."""
+"""A loading server handles requests after each 1,024 keys."""
 
 
 async def filled(state: StateDirectory) -> None:
@@ -36,7 +36,7 @@ async def filled(state: StateDirectory) -> None:
 
 
 def slow(folder: Path, microseconds: int) -> str:
-    """A search path with a server that takes so long over each key that it reads."""
+    """A search path with a server that takes so many microseconds to load each key."""
     script = folder / "redis-server"
     server = redis_binary.choose().path
     script.write_text(f'#!/bin/sh\nexec "{server}" "$@" --key-load-delay {microseconds}\n')
@@ -44,7 +44,7 @@ def slow(folder: Path, microseconds: int) -> str:
     return f"{folder}:{os.environ['PATH']}"
 
 
-async def test_a_server_that_reads_its_file_is_waited_for_longer_than_it_may_be_silent(
+async def test_a_loading_server_may_take_longer_than_the_start_limit(
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployment.state.create()
@@ -61,7 +61,7 @@ async def test_a_server_that_reads_its_file_is_waited_for_longer_than_it_may_be_
         await server.stop()
 
 
-def test_an_up_that_waits_for_redis_hears_ctrl_c(deployment: Deployment, tmp_path: Path) -> None:
+def test_ctrl_c_stops_an_up_that_waits_for_redis(deployment: Deployment, tmp_path: Path) -> None:
     state = deployment.state
     state.create()
     asyncio.run(filled(state))
@@ -69,7 +69,7 @@ def test_an_up_that_waits_for_redis_hears_ctrl_c(deployment: Deployment, tmp_pat
     up = deployment.start("up", "--profile", "scripted")
 
     def pid() -> int | None:
-        """Of the server that reads."""
+        """The pid of the loading server."""
         server_pid = int(json.loads((state.redis / "server.json").read_text())["pid"])
         return server_pid if psutil.pid_exists(server_pid) else None
 

@@ -1,4 +1,4 @@
-"""The password of Redis: written wrong it is one error, written right it is in no output."""
+"""The password of Redis: a malformed one is one error, and none appears in any output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PASSWORD = "s3/cr#3t?pw@+%x"
 
 @pytest.fixture
 def guarded(any_server: RedisProcess) -> Iterator[str]:
-    """The path of a server's socket, at which the user `signs` has that password."""
+    """The path of the socket of a server whose user `signs` has that password."""
     with redis.Redis.from_url(any_server.url) as admin:
         admin.execute_command("ACL", "SETUSER", "signs", "on", f">{PASSWORD}", "~*", "&*", "+@all")
         yield str(any_server.socket)
@@ -30,7 +30,7 @@ def guarded(any_server: RedisProcess) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("command", [["status"], ["ask", "hi"], ["worker", "slm"], ["up"]])
-def test_a_password_that_is_not_percent_encoded_is_one_error_without_it(
+def test_a_password_that_is_not_percent_encoded_is_one_error_that_hides_it(
     deployment: Deployment, command: list[str]
 ) -> None:
     url = "redis://:s3cr3tpw/abc@127.0.0.1:6379/0"
@@ -42,7 +42,7 @@ def test_a_password_that_is_not_percent_encoded_is_one_error_without_it(
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_config_hides_a_password_behind_the_question_mark(
+def test_config_hides_a_password_in_the_query_of_a_url(
     deployment: Deployment, options: list[str]
 ) -> None:
     url = "redis://h/0?password=hunter2secret&client_name=me"
@@ -59,7 +59,7 @@ def test_config_hides_a_password_behind_the_question_mark(
         "rediss://h/0?db=1&ssl_password=s3%2Fcr3t&protocol=3",
     ],
 )
-def test_a_password_is_a_secret_as_it_is_written_and_as_it_is_meant(url: str) -> None:
+def test_a_password_is_a_secret_both_encoded_and_decoded(url: str) -> None:
     assert sorted(secret_values(url, [])) == ["s3%2Fcr3t", "s3/cr3t"]
 
 
@@ -67,7 +67,7 @@ def test_a_password_with_an_at_sign_is_a_secret_as_a_whole() -> None:
     assert secret_values("redis://:s3@cr3t@h/0", []) == ["s3@cr3t"]
 
 
-def test_a_password_behind_the_question_mark_is_hidden_in_any_text() -> None:
+def test_a_password_in_the_query_of_a_url_is_hidden_in_any_text() -> None:
     output = Redactor().text("joining 'redis://h/0?db=1&password=short', at once")
     assert output == "joining 'redis://h/0?db=1&password=***', at once"
 
@@ -77,7 +77,7 @@ def test_a_password_behind_the_question_mark_is_hidden_in_any_text() -> None:
     ["unix://signs:{}@{}?db=0", "unix://{1}?username=signs&password={0}"],
     ids=["before the host", "behind the question mark"],
 )
-async def test_the_queue_of_jobs_is_reached_with_any_password_that_is_percent_encoded(
+async def test_the_job_queue_can_be_reached_with_any_percent_encoded_password(
     guarded: str, form: str
 ) -> None:
     url = form.format(quote(PASSWORD, safe=""), guarded)

@@ -1,4 +1,4 @@
-"""What a command says when Redis refuses it, or goes away while it asks."""
+"""The error of a command when Redis refuses a request or disconnects."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ pytestmark = pytest.mark.system
         ),
         (redis.exceptions.ResponseError("MISCONF Errors writing to the AOF"), "its folder"),
         (redis.exceptions.ResponseError("NOREPLICAS Not enough"), "min-replicas-to-write"),
-        (redis.exceptions.BusyLoadingError("loading the dataset"), "still reads its data"),
+        (redis.exceptions.BusyLoadingError("loading the dataset"), "still loading its data"),
         (redis.exceptions.ConnectionError("max number of clients reached"), "its maxclients"),
         (redis.exceptions.NoPermissionError("this user has no permissions"), "lacks a right"),
-        (redis.exceptions.TimeoutError("Timeout reading from socket"), "answers none"),
+        (redis.exceptions.TimeoutError("Timeout reading from socket"), "does not answer"),
     ],
     ids=["full", "a replica", "gone", "its disk is full", "its disk is broken", "no replicas",
          "loading", "no more clients", "no right", "frozen"],
 )  # fmt: skip
-def test_a_refusal_of_redis_is_one_message_with_what_to_do(error: Exception, says: str) -> None:
+def test_a_refusal_by_redis_is_one_message_with_a_remedy(error: Exception, says: str) -> None:
     message, code = explain_error(error)
     assert code == EXIT_UNREACHABLE
     assert message.startswith("Redis refused this")
@@ -47,6 +47,6 @@ def test_a_refusal_of_redis_is_one_message_with_what_to_do(error: Exception, say
     ],
     ids=["a script's fault", "an argument that can't be sent"],
 )
-def test_a_defect_of_ours_keeps_its_traceback(error: Exception) -> None:
+def test_a_defect_in_our_code_keeps_its_traceback(error: Exception) -> None:
     _, code = explain_error(error)
     assert code is None

@@ -38,7 +38,7 @@ def client(url: str) -> redis.Redis:
     return redis.Redis.from_url(url, socket_timeout=5)
 
 
-async def test_what_was_acknowledged_survives_sigkill_and_the_address_stays(
+async def test_acknowledged_writes_survive_sigkill_and_the_address_stays_the_same(
     state: StateDirectory,
 ) -> None:
     server = RedisServer(state, RedisServerSettings())
@@ -75,7 +75,7 @@ async def test_it_evicts_nothing_appends_everything_and_writes_as_configured(
         await server.stop()
 
 
-async def test_nobody_gets_in_without_the_password_and_it_is_on_no_command_line(
+async def test_access_requires_the_password_which_is_on_no_command_line(
     state: StateDirectory,
 ) -> None:
     server = RedisServer(state, RedisServerSettings())
@@ -109,7 +109,7 @@ async def test_it_can_listen_on_loopback_on_a_free_port(state: StateDirectory) -
         await server.stop()
 
 
-async def test_a_port_that_is_taken_is_one_clear_error(state: StateDirectory) -> None:
+async def test_a_port_in_use_is_one_clear_error(state: StateDirectory) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         server = RedisServer(state, RedisServerSettings(listen="tcp", port=port))
@@ -135,7 +135,7 @@ async def test_a_path_too_long_for_a_socket_gets_a_short_private_one(
         server.socket_path.parent.rmdir()
 
 
-async def test_a_path_with_blanks_and_signs_works(state: StateDirectory) -> None:
+async def test_a_path_with_spaces_and_special_characters_works(state: StateDirectory) -> None:
     odd = StateDirectory(state.path / 'a b"c%20#?é')
     odd.create()
     server = RedisServer(odd, RedisServerSettings())
@@ -147,7 +147,7 @@ async def test_a_path_with_blanks_and_signs_works(state: StateDirectory) -> None
         await server.stop()
 
 
-async def test_a_server_left_behind_is_ended_before_a_new_one_writes_there(
+async def test_an_orphaned_server_is_stopped_before_a_new_one_uses_its_data(
     state: StateDirectory,
 ) -> None:
     first = RedisServer(state, RedisServerSettings())
@@ -164,7 +164,7 @@ async def test_a_server_left_behind_is_ended_before_a_new_one_writes_there(
         await second.stop()
 
 
-async def test_a_server_left_behind_is_known_by_every_path_of_its_data(
+async def test_an_orphaned_server_is_recognized_through_a_symbolic_link(
     state: StateDirectory, tmp_path: Path
 ) -> None:
     (tmp_path / "link").symlink_to(state.path)
@@ -181,7 +181,7 @@ async def test_a_server_left_behind_is_known_by_every_path_of_its_data(
         await first.stop()
 
 
-async def test_a_server_that_cannot_start_says_why(state: StateDirectory) -> None:
+async def test_the_error_for_a_server_that_cannot_start_names_its_log(state: StateDirectory) -> None:
     (state.redis / "appendonlydir").write_text("not a directory")
     server = RedisServer(state, RedisServerSettings())
     with pytest.raises(UserError, match="ended at once with code") as caught:
@@ -213,7 +213,7 @@ def test_it_dies_with_its_supervisor_even_if_that_is_killed(state: StateDirector
     until(lambda: not psutil.pid_exists(pid), "end of the orphaned server")
 
 
-def test_a_server_on_path_is_preferred_and_else_the_packaged_one_serves(tmp_path: Path) -> None:
+def test_a_server_on_the_path_is_preferred_to_the_packaged_one(tmp_path: Path) -> None:
     packaged = redis_binary.packaged_server()
     assert packaged is not None
     assert redis_binary.choose(search_path=str(tmp_path)).path == packaged
@@ -221,14 +221,14 @@ def test_a_server_on_path_is_preferred_and_else_the_packaged_one_serves(tmp_path
     assert redis_binary.choose(search_path=str(tmp_path)).path == tmp_path / "redis-server"
 
 
-def test_a_server_older_than_the_floor_is_passed_over(tmp_path: Path) -> None:
+def test_a_server_below_the_minimum_version_is_skipped(tmp_path: Path) -> None:
     old = tmp_path / "redis-server"
     old.write_text("#!/bin/sh\necho 'Redis server v=6.2.14 sha=00000000:0'\n")
     old.chmod(0o755)
     assert redis_binary.choose(search_path=str(tmp_path)).path == redis_binary.packaged_server()
 
 
-def test_data_of_one_server_is_never_read_by_another_that_cannot(tmp_path: Path) -> None:
+def test_data_that_no_available_server_can_read_is_refused(tmp_path: Path) -> None:
     binary = redis_binary.choose(("valkey", (9, 1, 2)), search_path=str(tmp_path))
     assert binary.flavour == "valkey"
     with pytest.raises(UserError, match="written by redis 99") as caught:

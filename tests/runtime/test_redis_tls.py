@@ -1,5 +1,5 @@
-"""A Redis whose certificate only the deployment's own authority vouches for, and which asks for one
-in turn."""
+"""A Redis whose certificate the deployment's own authority has signed, and which requires a client
+certificate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Certificate(NamedTuple):
     localhost: Path
     """Certificate of localhost, with its key."""
     of_another: Path
-    """Of a host of another name."""
+    """Certificate of another host, with its key."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 
 def tls_server() -> RedisBinary | None:
-    """A server that was built with TLS: it ends for want of a certificate, another one for want of
+    """A server that was built with TLS: it exits for lack of a certificate, another one for lack of
     TLS."""
     for binary in installed_servers().values():
         ended = subprocess.run(
@@ -68,7 +68,7 @@ def tls_server() -> RedisBinary | None:
 
 @contextmanager
 def serving(certificate_path: Path, authority: Path, folder: Path) -> Generator[int]:
-    """The port of a server that talks to nobody without a certificate."""
+    """The port of a server that requires a client certificate."""
     binary = tls_server()
     if binary is None:
         pytest.skip("no TLS server on this machine (install redis-server)")
@@ -110,7 +110,7 @@ def options_of(certificate: Certificate) -> tuple[str, ...]:
     )
 
 
-async def test_the_bus_and_its_jobs_heed_what_the_url_says_of_certificates(
+async def test_the_bus_and_its_jobs_use_the_certificates_of_the_url(
     certificate: Certificate, port: int
 ) -> None:
     settings = settings_of(port, *options_of(certificate))
@@ -124,7 +124,7 @@ async def test_the_bus_and_its_jobs_heed_what_the_url_says_of_certificates(
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_scripts_share_a_connection_that_is_encrypted(
+def test_scripts_share_an_encrypted_connection(
     certificate: Certificate, port: int, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     settings = settings_of(port, *options_of(certificate))
@@ -140,7 +140,7 @@ def test_scripts_share_a_connection_that_is_encrypted(
         assert runner.run(main()) == [text.encode() for text in texts]
 
 
-async def test_a_certificate_of_another_host_is_taken_by_no_client(
+async def test_every_client_refuses_a_certificate_of_another_host(
     certificate: Certificate, strange_port: int
 ) -> None:
     settings = settings_of(strange_port, *options_of(certificate))
@@ -153,7 +153,7 @@ async def test_a_certificate_of_another_host_is_taken_by_no_client(
         await jobs.connect(settings)
 
 
-async def test_a_url_can_say_that_the_host_is_not_checked(
+async def test_a_url_can_disable_the_check_of_the_host(
     certificate: Certificate, strange_port: int
 ) -> None:
     for query in ("ssl_check_hostname=no", "ssl_check_hostname=no&ssl_cert_reqs=none"):
@@ -165,7 +165,7 @@ async def test_a_url_can_say_that_the_host_is_not_checked(
             assert keeper.ping()
 
 
-def test_a_certificate_that_nobody_vouches_for_is_one_clear_error(
+def test_an_untrusted_certificate_is_one_clear_error(
     deployment: Deployment, port: int
 ) -> None:
     url = f"rediss://localhost:{port}/0"

@@ -49,7 +49,7 @@ async def test_a_session_is_rewarded_by_its_name(settings: BusSettings) -> None:
         ({"run_id": "f" * 1_000_000}, "run_id: String should match pattern"),
         ({"comment": "x" * 2_001}, "comment: String should have at most 2000 characters"),
         ({"comment": "\ud800"}, "comment: Input should be a valid string"),
-        ({"source": "a\nb"}, "source: holds a character that can't be printed"),
+        ({"source": "a\nb"}, "source: contains a character that can't be printed"),
         ({"source": ""}, "source: String should have at least 1 character"),
         ({"reward_id": "x" * 129}, "id: String should have at most 128 characters"),
         ({"turn": -1}, "turn: Input should be greater than or equal to 0"),

@@ -13,12 +13,12 @@ from loopline.runtime.observe.learned_tokens import LearnedSequence
 from loopline.runtime.observe.recorded_runs import KnownRun
 from loopline.runtime.observe.run_page.bounds import (
     CALL_TOKENS,
-    MOST_CHARS,
-    MOST_STEPS,
+    MAX_CHARS,
+    MAX_STEPS,
     PAGE_CANDIDATES,
     PAGE_TOKENS,
 )
-from loopline.runtime.observe.run_page.overview import MOST_NODES, MOST_ROWS
+from loopline.runtime.observe.run_page.overview import MAX_NODES, MAX_ROWS
 from loopline.runtime.observe.run_page.page import render
 from loopline.runtime.observe.run_page.tokenizers import Tokenizers
 from loopline.runtime.observe.run_page.tokens import ratio_class
@@ -296,10 +296,10 @@ def test_huge_texts_are_cut_and_the_page_says_so() -> None:
     page = render(ended(a_step(*candidates, selected=299)))
     assert len(page) < 4_000_000
     parsed = ParsedPage(page)
-    assert f"… {100_000 - MOST_CHARS:,} characters more" in parsed.text
+    assert f"… {100_000 - MAX_CHARS:,} characters more" in parsed.text
     assert "300 long texts cut short" in parsed.text
     # The executed one has its room first.
-    assert "x" * MOST_CHARS in parsed.text[parsed.text.index("candidate 299") :]
+    assert "x" * MAX_CHARS in parsed.text[parsed.text.index("candidate 299") :]
 
 
 def test_many_tokens_are_coloured_as_far_as_there_is_room(codec: TextCodec) -> None:
@@ -325,28 +325,28 @@ def test_of_very_many_candidates_those_that_were_executed_are_shown_whole() -> N
 
 
 def test_a_run_of_very_many_steps_shows_its_first_and_says_so() -> None:
-    steps = [a_step(Candidate(calls=(says("7"),)), turn=at) for at in range(MOST_STEPS + 10)]
+    steps = [a_step(Candidate(calls=(says("7"),)), turn=at) for at in range(MAX_STEPS + 10)]
     parsed = ParsedPage(render(ended(*steps)))
-    assert len(parsed.of("section", "step")) == MOST_STEPS
-    assert f"The first {MOST_STEPS} of {MOST_STEPS + 10} steps are shown." in parsed.text
+    assert len(parsed.of("section", "step")) == MAX_STEPS
+    assert f"The first {MAX_STEPS} of {MAX_STEPS + 10} steps are shown." in parsed.text
 
 
 def test_drawings_that_leave_out_steps_say_so() -> None:
-    steps = [a_step(Candidate(calls=(says("7"),)), turn=at) for at in range(MOST_ROWS + 60)]
+    steps = [a_step(Candidate(calls=(says("7"),)), turn=at) for at in range(MAX_ROWS + 60)]
     text = ParsedPage(render(ended(*steps))).text
-    assert f"The first {MOST_ROWS} of {MOST_ROWS + 60} steps are drawn." in text
-    assert f"; the first {MOST_ROWS} of {MOST_ROWS + 60} turns are drawn" in text
-    few = ParsedPage(render(ended(*steps[:MOST_ROWS]))).text
+    assert f"The first {MAX_ROWS} of {MAX_ROWS + 60} steps are drawn." in text
+    assert f"; the first {MAX_ROWS} of {MAX_ROWS + 60} turns are drawn" in text
+    few = ParsedPage(render(ended(*steps[:MAX_ROWS]))).text
     assert "are drawn" not in few
 
 
 def test_a_drawn_turn_that_leaves_out_candidates_says_so() -> None:
     """The executed one is never left out."""
-    candidates = [Candidate(calls=(says("7"),)) for _ in range(MOST_NODES + 16)]
+    candidates = [Candidate(calls=(says("7"),)) for _ in range(MAX_NODES + 16)]
     last = len(candidates) - 1
     parsed = ParsedPage(render(ended(a_step(*candidates, selected=last))))
-    assert f"of a turn's candidates (up to {MOST_NODES + 16}) {MOST_NODES} are drawn" in parsed.text
-    assert len(parsed.of("circle", "spot")) == MOST_NODES
+    assert f"of a turn's candidates (up to {MAX_NODES + 16}) {MAX_NODES} are drawn" in parsed.text
+    assert len(parsed.of("circle", "spot")) == MAX_NODES
     assert len(parsed.of("circle", "chosen")) == 1
 
 

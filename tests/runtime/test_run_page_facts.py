@@ -10,7 +10,7 @@ from loopline.agents.records import (
     StepTimings,
     ToolCall,
 )
-from loopline.runtime.observe.run_page.overview import MOST_ROWS
+from loopline.runtime.observe.run_page.overview import MAX_ROWS
 from loopline.runtime.observe.run_page.page import render, render_body
 from tests.agents.conversations import a_run, says
 from tests.runtime.parsed_page import ParsedPage
@@ -39,7 +39,7 @@ def test_rows_of_many_requests_are_bounded_and_the_page_says_how_many_steps_are_
     timings = StepTimings(started=1_000.0, ended=1_001.0, requests=requests)
     steps = [a_step(Candidate(calls=(says("7"),)), turn=at, timings=timings) for at in range(20)]
     page = render(ended(*steps))
-    assert f"The first {-(-MOST_ROWS // 13)} of 20 steps are drawn." in page
+    assert f"The first {-(-MAX_ROWS // 13)} of 20 steps are drawn." in page
 
 
 def test_retries_and_take_overs_are_told() -> None:

@@ -85,7 +85,7 @@ def test_a_deployment_whose_redis_is_frozen_is_not_ready(running: Deployment) ->
         process = running.run("status")
         assert process.returncode == EXIT_UNREACHABLE
         assert process.stdout.startswith("degraded")
-        assert "takes connections and answers none" in process.stdout
+        assert "accepts connections but does not answer" in process.stdout
     finally:
         send([redis], signal.SIGCONT)
     until(lambda: well(running), "answer of the server that woke up")

@@ -36,7 +36,7 @@ def _of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forked, "_starts_others", starts_others)
 
 
-def test_it_has_what_it_was_started_with(tmp_path: Path) -> None:
+def test_it_has_its_arguments_environment_folder_and_files(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     first_of_all = {name: os.environ[name] for name in os.environ if forked.OF_START.match(name)}
     environment = {**first_of_all, "PATH": "/bin", "A": "ü =\n", "TZ": "XYZ-9"}
@@ -76,7 +76,7 @@ def test_it_has_what_it_was_started_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("variable", ["PYTHONOPTIMIZE", "LD_BIND_NOW"])
-def test_it_is_no_copy_where_another_kind_of_interpreter_is_asked_for(variable: str) -> None:
+def test_a_start_with_other_interpreter_flags_is_not_a_copy(variable: str) -> None:
     done = subprocess.run(
         [*PROGRAM, "child"], env={**os.environ, variable: "1"}, capture_output=True, cwd=ROOT
     )
@@ -91,7 +91,7 @@ def test_it_is_no_copy_where_another_kind_of_interpreter_is_asked_for(variable: 
         ("exit", 1, "ended by exit"),
     ],
 )
-def test_its_end_is_that_of_any_program(end: str, code: int, last_line: str) -> None:
+def test_it_exits_like_any_program(end: str, code: int, last_line: str) -> None:
     done = subprocess.run([*PROGRAM, end], capture_output=True, text=True)
     assert done.returncode == code
     assert done.stderr.splitlines()[-1] == last_line
@@ -115,12 +115,12 @@ def test_a_program_that_starts_another_does_it_in_the_same_way() -> None:
     assert child["copied"] is parent["copied"] is True
 
 
-def test_every_module_of_ours_that_a_server_imports_is_there() -> None:
+def test_every_own_module_that_a_server_imports_exists() -> None:
     names = {name for preload in (forked.PROGRAMS, forked.TRAIN) for name in preload}
     missing = [name for name in names if name.startswith("loopline") and not find_spec(name)]
     assert missing == []
 
 
-def test_a_folder_that_is_not_there_is_an_error_as_ever(tmp_path: Path) -> None:
+def test_a_missing_folder_raises_the_usual_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         subprocess.run([*OWN_PYTHON, "-m", "loopline.runtime"], cwd=tmp_path / "nowhere")

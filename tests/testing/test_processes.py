@@ -21,7 +21,7 @@ from loopline.testing import (
 from loopline.workers.settings import RoleWorkerSettings
 
 
-def test_a_server_on_a_port_keeps_its_data_and_its_address_over_a_kill(tmp_path: Path) -> None:
+def test_a_server_on_a_port_keeps_its_data_and_address_after_a_kill(tmp_path: Path) -> None:
     with running_redis(tmp_path, listen="tcp", persistence="always") as server:
         url = server.url
         with redis.Redis.from_url(url) as client:
@@ -34,13 +34,13 @@ def test_a_server_on_a_port_keeps_its_data_and_its_address_over_a_kill(tmp_path:
             assert client.get("kept") == b"1"
 
 
-def test_a_server_that_cannot_start_is_reported_with_what_it_said(tmp_path: Path) -> None:
+def test_a_server_that_cannot_start_is_reported_with_its_output(tmp_path: Path) -> None:
     server = RedisProcess(tmp_path, "--no-such-option", "1", persistence="none")
     with pytest.raises(UserError, match=r"did not start at unix.*Bad directive"):
         server.start()
 
 
-async def test_workers_are_ready_when_the_block_begins_and_gone_after_it(
+async def test_workers_are_ready_when_the_block_starts_and_gone_after_it(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     bus = BusSettings(redis_url=any_server.url, prefix="testing")

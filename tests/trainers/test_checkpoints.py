@@ -39,7 +39,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("step", [10, 11])
-def test_one_that_is_killed_as_the_next_takes_its_name_leaves_the_one_before(
+def test_a_kill_during_the_rename_of_a_checkpoint_keeps_the_previous_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     """Also where both are of the same step."""
@@ -62,7 +62,7 @@ def test_one_that_is_killed_as_the_next_takes_its_name_leaves_the_one_before(
 
 
 @pytest.mark.parametrize("within", [False, True])
-def test_a_kill_before_or_within_the_removal_of_the_one_of_the_same_step_costs_nothing(
+def test_a_kill_while_a_checkpoint_of_the_same_step_is_replaced_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within: bool
 ) -> None:
     saved(tmp_path, 10, 1.0)
@@ -86,30 +86,30 @@ def test_a_kill_before_or_within_the_removal_of_the_one_of_the_same_step_costs_n
     assert read(tmp_path) == (10, 3.0)
 
 
-def test_one_that_lies_there_already_is_not_asked_room_for_again(
+def test_the_room_check_does_not_count_an_existing_checkpoint_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As files take it from a disk with room for two of a megabyte, and what is alongside them."""
-    size, beside, reserve = 10**6, 10**5, 16 * 2**20
+    size, extra, reserve = 10**6, 10**5, 16 * 2**20
 
     def usage(path: Path) -> SimpleNamespace:
         total_bytes = sum(entry.stat().st_size for entry in tmp_path.rglob("*") if entry.is_file())
-        return SimpleNamespace(free=2 * size + beside + reserve - total_bytes)
+        return SimpleNamespace(free=2 * size + extra + reserve - total_bytes)
 
     monkeypatch.setattr("loopline.trainers.core.checkpoints.shutil.disk_usage", usage)
-    require_room_for_two(tmp_path, size, beside)
+    require_room_for_two(tmp_path, size, extra)
     weights = torch.zeros(size // 4 - 1_000)
     save_checkpoint(tmp_path, CheckpointState(step=10), {"weights": weights})
-    require_room_for_two(tmp_path, size, beside)
+    require_room_for_two(tmp_path, size, extra)
     for name in ("policies", "checkpoint-00000010/more", "checkpoint-00000010.old"):
         # Neither what others have taken nor a second one counts for more than one checkpoint.
         (tmp_path / name).write_bytes(bytes(10**5))
         with pytest.raises(NotEnoughDisk):
-            require_room_for_two(tmp_path, size, beside)
+            require_room_for_two(tmp_path, size, extra)
         (tmp_path / name).unlink()
 
 
-def test_one_that_a_full_disk_cuts_short_leaves_the_one_before_and_nothing_of_itself(
+def test_a_full_disk_keeps_the_previous_checkpoint_and_leaves_no_partial_one(
     tmp_path: Path,
 ) -> None:
     saved(tmp_path, 10, 1.0)
@@ -129,12 +129,12 @@ def test_a_folder_with_what_a_kill_left_half_written_can_be_begun(tmp_path: Path
     (tmp_path / ".runs.json.17.partial").touch()
     (tmp_path / "runs.json").touch()
     require_unused(tmp_path, but=("runs.json",))
-    with pytest.raises(TrainingError, match=r"holds something else \(runs\.json\)"):
+    with pytest.raises(TrainingError, match=r"already contains other files \(runs\.json\)"):
         require_unused(tmp_path)
 
 
 @pytest.mark.parametrize("forget", [forget_work, remove_checkpoints])
-def test_checkpoints_go_when_what_came_of_them_is_on_the_disk(
+def test_checkpoints_are_deleted_once_their_results_are_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget: Callable[[Path], None]
 ) -> None:
     (tmp_path / "checkpoint-1").mkdir()

@@ -28,7 +28,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     return load_base(str(folder))
 
 
-def test_what_is_learned_stands_earlier_in_the_row_behind_the_same_two_tokens(
+def test_every_learned_token_follows_the_same_two_tokens_earlier_in_its_row(
     model: LoadedModel,
 ) -> None:
     rows = copying_rows(DATA, STAGE, model, SETTINGS, 40_000).training
@@ -41,7 +41,7 @@ def test_what_is_learned_stands_earlier_in_the_row_behind_the_same_two_tokens(
                 assert any(row.ids[n : n + 3] == three for n in range(at - 2)), (row, at)
 
 
-def test_there_are_rows_for_the_compute_and_the_kept_out_instructions_are_not_among_them(
+def test_the_rows_fill_the_token_budget_and_follow_from_the_seed(
     model: LoadedModel,
 ) -> None:
     few = copying_rows(DATA, STAGE, model, SETTINGS, 1_000)
@@ -59,7 +59,7 @@ def test_a_data_set_with_nothing_to_copy_from_is_refused(model: LoadedModel) -> 
         copying_rows(empty, STAGE, model, SETTINGS, 1_000)
 
 
-def test_the_first_heads_of_random_weights_look_at_the_tokens_just_before(
+def test_the_first_heads_of_random_weights_attend_to_the_preceding_tokens(
     model: LoadedModel,
 ) -> None:
     network = model.model
@@ -73,7 +73,7 @@ def test_the_first_heads_of_random_weights_look_at_the_tokens_just_before(
         assert float(on_it.mean()) > 0.7, f"head {head}"
 
 
-def test_a_name_is_the_same_tokens_in_a_sentence_and_in_a_call(model: LoadedModel) -> None:
+def test_a_name_has_the_same_tokens_in_a_sentence_and_in_a_call(model: LoadedModel) -> None:
     encode = model.codec.encode
     for name in ("Madrid", "Oslo", "Max"):
         alone = encode(name)
@@ -95,7 +95,7 @@ def test_the_json_between_two_values_is_one_token(model: LoadedModel) -> None:
     assert pieces == [*pieces[: len(pieces) // 2], glue, *pieces[: len(pieces) // 2]]
 
 
-def test_no_more_tokens_are_spent_on_json_than_its_frequent_names_need() -> None:
+def test_the_most_frequent_json_separators_get_the_limited_number_of_tokens() -> None:
     texts = ['{"day":"Monday","due":"Friday"}'] * 2 + [
         f'{{"menu":1,"dish{"x" * size}":1}}' for size in range(GLUES)
     ]

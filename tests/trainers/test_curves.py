@@ -39,7 +39,7 @@ def draw(folder: Path, step: int, *trackers: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_training_goes_on_in_mlflow_s_run(tmp_path: Path) -> None:
+def test_a_resumed_training_continues_its_mlflow_run(tmp_path: Path) -> None:
     pytest.importorskip("mlflow", reason="needs make test, which installs it")
     folder = tmp_path / "out" / "curves" / "coder"
     draw(folder, 0, "tensorboard", "mlflow")
@@ -55,7 +55,7 @@ def test_a_resumed_training_goes_on_in_mlflow_s_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_training_goes_on_in_the_run_of_weights_and_biases(tmp_path: Path) -> None:
+def test_a_resumed_training_continues_its_weights_and_biases_run(tmp_path: Path) -> None:
     pytest.importorskip("wandb", reason="needs make test, which installs it")
     folder = tmp_path / "out" / "curves" / "coder"
     draw(folder, 0, "wandb")
@@ -91,7 +91,7 @@ def _steps(path: Path) -> list[int]:
     return steps
 
 
-def test_a_training_that_begins_again_is_another_run(tmp_path: Path) -> None:
+def test_a_restarted_training_is_a_new_run(tmp_path: Path) -> None:
     folder = tmp_path / "out" / "curves" / "coder"
     (folder / "wandb").mkdir(parents=True)
     (folder / "wandb" / "run-id").write_text("earlier")
@@ -102,7 +102,7 @@ def test_a_training_that_begins_again_is_another_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tracker", "hint"), [("wandb", "wandb"), ("mlflow", "mlflow"), ("tensorboard", "train")]
 )
-def test_a_missing_package_is_named_before_the_training(
+def test_a_missing_package_is_reported_before_the_training(
     tracker: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def absent(name: str) -> None:
@@ -123,7 +123,7 @@ def test_trackers_are_chosen_by_name() -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_is_not_there_is_an_error_of_the_training(
+def test_an_unreachable_tracking_server_is_a_training_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("mlflow", reason="needs make test, which installs it")

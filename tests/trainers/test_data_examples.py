@@ -100,7 +100,7 @@ def test_the_readme_s_global_row_is_one_text_from_the_first_rationale_to_the_ans
     ]  # fmt: skip
 
 
-def test_a_whole_row_has_what_the_readme_s_lacks() -> None:
+def test_a_whole_row_has_the_parts_that_the_readme_s_row_lacks() -> None:
     """Each action's input stands behind its name; the last rationale, where there is one, before
     the answer; and the instruction behind the tools, in α-UMi's turns, as everywhere."""
     (row,) = made(way(*BOOKING))[0]["global_trajectories"]
@@ -118,7 +118,7 @@ def test_a_whole_row_has_what_the_readme_s_lacks() -> None:
     )
 
 
-def test_the_readme_s_planner_row_is_the_rationales_with_whose_turn_is_next() -> None:
+def test_the_readme_s_planner_row_joins_the_rationales_with_the_next_role() -> None:
     """The same README's planner row: of a booking only the rationales, behind each the next role,
     twice the caller and then the summarizer. Here each is an example of its own, as in the paper
     and in α-UMi's published data, with α-UMi's names of the roles; put together again, with the
@@ -155,7 +155,7 @@ def test_each_role_learns_its_own_turn_in_the_published_form() -> None:
     )
 
 
-def test_the_backbone_s_steps_join_thought_and_call_and_name_no_next_role() -> None:
+def test_the_backbone_s_steps_join_thought_and_call_without_a_next_role() -> None:
     """As in the published `prepro_backbone.py`, also in the history."""
     rows = made(way(*BOOKING))[0]["global_steps"]
     first = (
@@ -187,7 +187,7 @@ HALLUCINATION = Step(
 )
 
 
-def test_planner_and_caller_drop_a_hallucinated_function_which_the_history_keeps() -> None:
+def test_planner_and_caller_drop_a_hallucinated_function_but_the_history_keeps_it() -> None:
     rows, dropped = made(way(HALLUCINATION, *BOOKING))
     assert dropped == [("planner", HALLUCINATED), ("caller", HALLUCINATED)]
     assert [row.step for row in rows["planner"]] == [1, 2, 3]
@@ -200,7 +200,7 @@ def test_planner_and_caller_drop_a_hallucinated_function_which_the_history_keeps
     ("answer", "reason"),
     [("none", ANSWER_NONE), (None, ANSWER_NONE), (" ", ANSWER_EMPTY)],
 )
-def test_an_answer_that_says_nothing_is_not_learned(answer: str | None, reason: str) -> None:
+def test_an_empty_answer_is_not_learned(answer: str | None, reason: str) -> None:
     rows, dropped = made(way(*BOOKING[:2], Step("Done.", "conclude", answer=answer)))
     assert dropped == [
         ("global_trajectories", reason), ("global_steps", reason), ("summarizer", reason),
@@ -208,7 +208,7 @@ def test_an_answer_that_says_nothing_is_not_learned(answer: str | None, reason: 
     assert len(rows["planner"]) == 3
 
 
-def test_a_call_that_cannot_be_read_is_dropped_where_it_would_be_learned() -> None:
+def test_an_unreadable_call_is_dropped_as_a_target() -> None:
     broken = Step("I search.", "call", raw_call='Action: search_flights\nAction Input: {"a')
     rows, dropped = made(way(broken, BOOKING[2]))
     assert dropped == [
@@ -218,7 +218,7 @@ def test_a_call_that_cannot_be_read_is_dropped_where_it_would_be_learned() -> No
     assert '{"a</s>observation:' in rows["planner"][1].input
 
 
-def test_a_trajectory_without_an_end_gives_steps_but_no_whole() -> None:
+def test_an_unfinished_trajectory_gives_steps_but_no_whole_row() -> None:
     rows, dropped = made(way(*BOOKING[:2]))
     assert dropped == [("global_trajectories", NO_END)]
     assert [len(rows[name]) for name in SETS] == [0, 2, 2, 2, 0]
@@ -227,7 +227,7 @@ def test_a_trajectory_without_an_end_gives_steps_but_no_whole() -> None:
 @pytest.mark.parametrize(
     "rationale", ["I wait. Next: give up. Or not.", "All done.</s>user: more", "caller: now"]
 )
-def test_a_rationale_that_its_reader_would_cut_is_no_target(rationale: str) -> None:
+def test_a_rationale_that_its_reader_would_truncate_is_dropped_as_a_target(rationale: str) -> None:
     dropped = made(way(Step(rationale, "call", SEARCH, output={"result": "{}"}), BOOKING[2]))[1]
     assert ("planner", READ_OTHERWISE) in dropped
 
@@ -252,7 +252,7 @@ def ways(draw: st.DrawFn) -> Trajectory:
 
 
 @given(ways(), st.booleans())
-def test_every_step_is_a_row_or_a_counted_drop_in_every_set(
+def test_every_step_becomes_a_row_or_a_counted_drop_in_every_set(
     trajectory: Trajectory, constrained: bool
 ) -> None:
     rows, dropped = made(trajectory, UmiOptions(constrained=constrained))
@@ -268,7 +268,7 @@ def test_every_step_is_a_row_or_a_counted_drop_in_every_set(
 
 
 @given(ways(), st.booleans())
-def test_what_a_role_learns_its_own_reader_reads_as_the_step(
+def test_the_roles_own_parsers_read_every_target_as_its_step(
     trajectory: Trajectory, constrained: bool
 ) -> None:
     rows, _ = made(trajectory, UmiOptions(constrained=constrained))
@@ -304,7 +304,7 @@ async def served(
 
 @pytest.mark.parametrize("style", ["documents", "signatures"])
 @pytest.mark.parametrize("constrained", [True, False])
-async def test_the_texts_of_training_are_those_of_serving(style: str, constrained: bool) -> None:
+async def test_training_and_serving_use_the_same_texts(style: str, constrained: bool) -> None:
     """Runs of the real roles in the simulator, letter by letter: anyone who writes the targets
     reads the inputs, and solves the task."""
     options = UmiOptions.model_validate(
@@ -339,7 +339,7 @@ async def recorded_in(store: Path, *runs: RecordedTrajectory) -> Source:
     return from_store(store)
 
 
-async def test_a_solved_run_of_the_store_gives_the_examples_that_it_was_made_of(
+async def test_a_solved_run_in_the_store_gives_the_examples_that_it_was_made_of(
     tmp_path: Path,
 ) -> None:
     options = UmiOptions()
@@ -353,7 +353,7 @@ async def test_a_solved_run_of_the_store_gives_the_examples_that_it_was_made_of(
     assert without_origin(made(again, options)[0]) == without_origin(rows)
 
 
-async def test_runs_that_nobody_found_right_are_skipped_each_with_its_reason(
+async def test_runs_that_were_not_judged_right_are_skipped_with_the_reason(
     tmp_path: Path,
 ) -> None:
     """One that gave up where there is a way, and one that nobody can check; a run of another
@@ -406,7 +406,7 @@ async def test_a_refused_call_of_a_recorded_run_stays_in_the_history_and_is_not_
     ]
 
 
-async def test_what_cannot_be_read_in_a_store_is_named_and_the_rest_is_used(tmp_path: Path) -> None:
+async def test_unreadable_rows_of_a_store_are_reported_and_the_rest_is_used(tmp_path: Path) -> None:
     (trajectory,) = from_worlds("train", 1, 81).trajectories
     (instance,) = instances("train", 81, 1)
     recorded, _ = await served(instance, UmiOptions(), made(trajectory, UmiOptions())[0])

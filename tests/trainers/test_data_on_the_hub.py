@@ -43,7 +43,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         yield server
 
 
-def test_a_loop_asks_the_questions_of_a_data_set_on_the_hub_whatever_their_form(
+def test_a_loop_reads_questions_of_any_format_from_a_data_set_on_the_hub(
     hub: Hub, tmp_path: Path
 ) -> None:
     def options(target: str) -> LoopOptions:
@@ -61,7 +61,7 @@ def test_a_loop_asks_the_questions_of_a_data_set_on_the_hub_whatever_their_form(
     assert in_lines.train[0].gold == str(2 * int(in_lines.train[0].task.prompt.split()[2]))
 
 
-def test_a_row_of_parquet_that_is_no_question_is_named(tmp_path: Path) -> None:
+def test_a_parquet_row_that_is_not_a_question_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"question": ["1 + 1?", "2 + 2?"], "answer": ["2", None]}), path)
     with pytest.raises(UnreadableData, match=r"rows\.parquet\[1\]: expected an object"):
@@ -86,7 +86,7 @@ def test_a_distillation_holds_out_the_questions_of_a_benchmark_on_the_hub(
     assert len(held_out.questions) == count
 
 
-def test_what_can_not_be_held_out_is_named(hub: Hub, tmp_path: Path) -> None:
+def test_an_unreadable_held_out_set_is_reported(hub: Hub, tmp_path: Path) -> None:
     options = DistillOptions(
         model="micro:slm", output=tmp_path / "out", from_store=tmp_path,
         hold_out="hf://acme/sums/broken.jsonl",
@@ -95,7 +95,7 @@ def test_what_can_not_be_held_out_is_named(hub: Hub, tmp_path: Path) -> None:
         options.held_out()
 
 
-def test_a_router_reads_its_labels_from_the_hub_and_names_what_they_lack(
+def test_a_router_reads_its_labels_from_the_hub_and_reports_missing_fields(
     hub: Hub, tmp_path: Path
 ) -> None:
     options = RouterOptions(output=tmp_path / "router.json", data="hf://acme/sums/train.jsonl")
@@ -117,7 +117,7 @@ def test_offline_the_error_says_what_to_do(hub: Hub) -> None:
         local_file(options.data)
 
 
-def test_a_path_of_this_machine_stays_what_it_is(tmp_path: Path) -> None:
+def test_a_local_path_stays_unchanged(tmp_path: Path) -> None:
     options = PromptsOptions(workflow="solo", output=Path("out"), data=tmp_path / "a.jsonl")  # pyright: ignore[reportArgumentType]
     assert options.data == str(tmp_path / "a.jsonl")
     assert local_file(str(options.data)) == tmp_path / "a.jsonl"

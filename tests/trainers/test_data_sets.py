@@ -89,7 +89,7 @@ def test_a_change_of_any_row_changes_the_hash(data: st.DataObject) -> None:
     assert content_hash({**MADE.sets, name: tuple(rows[:number])}) != MADE.card.sha256
 
 
-def test_several_ways_through_one_instruction_are_kept_and_repeats_are_counted() -> None:
+def test_several_solutions_of_one_instruction_are_kept_and_repeats_are_counted() -> None:
     (first, *_) = [
         trajectory for trajectory in WORLDS.trajectories if trajectory.steps[-1].next == "conclude"
     ]
@@ -105,7 +105,7 @@ def test_several_ways_through_one_instruction_are_kept_and_repeats_are_counted()
     assert "zz" not in whole
 
 
-def test_a_card_says_what_its_rows_are_and_follow_from() -> None:
+def test_a_card_states_the_options_prompts_sources_and_counts_of_its_rows() -> None:
     card = MADE.card
     assert card.options == {
         "observation_chars": 1024, "constrained": True, "tool_style": "documents",
@@ -119,12 +119,12 @@ def test_a_card_says_what_its_rows_are_and_follow_from() -> None:
     assert counts == {name: len(MADE.sets[name]) for name in SETS}
 
 
-def test_what_is_written_is_read_back_the_same(tmp_path: Path) -> None:
+def test_a_data_set_reads_back_as_written(tmp_path: Path) -> None:
     folder = tmp_path / "deeper" / "set"
     write(MADE, folder)
     assert read(folder) == MADE
     assert [path.name for path in folder.parent.iterdir()] == ["set"]
-    with pytest.raises(UnreadableData, match="never written over"):
+    with pytest.raises(UnreadableData, match="never overwritten"):
         write(MADE, folder)
 
 
@@ -145,7 +145,7 @@ def test_a_damaged_data_set_is_refused(tmp_path: Path, change: str) -> None:
         read(folder)
 
 
-def test_a_write_that_fails_leaves_nothing_behind(
+def test_a_failed_write_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As Ctrl-C does at its worst moment: before the folder gets its name."""
@@ -182,11 +182,11 @@ def test_toolbench_s_test_queries_are_kept_out_of_training(tmp_path: Path, besid
         ("G1/8", "a test query"), ("G1/9", "a test query"),
     ]  # fmt: skip
     (listed / "G1_instruction.json").write_text('{"8"')
-    with pytest.raises(UnreadableData, match="test queries would be trained on"):
+    with pytest.raises(UnreadableData, match="the training would use test queries"):
         from_toolbench(tmp_path)
 
 
-def test_an_observation_that_is_only_an_error_is_told_as_one(tmp_path: Path) -> None:
+def test_an_observation_with_only_an_error_is_shown_as_an_error(tmp_path: Path) -> None:
     write_answer(tmp_path, CHAIN[0], says("function", '{"error": "late", "response": ""}'), FINISH)
     data_set = build([from_toolbench(tmp_path)], OPTIONS)
     assert "observation: error: late</s>" in data_set.sets["summarizer"][0].input
@@ -200,7 +200,7 @@ def test_an_observation_that_is_only_an_error_is_told_as_one(tmp_path: Path) -> 
         (2, call("Finish", '{"final_answer": "Sunny \\ud83d."}', "Done.")),
     ],
 )
-def test_half_a_character_costs_its_own_answer_alone(
+def test_half_a_surrogate_pair_costs_only_its_own_answer(
     place: int, message: dict[str, Any], tmp_path: Path
 ) -> None:
     """An escape of JSON can write it; nothing that is written as UTF-8 can hold it."""
@@ -255,7 +255,7 @@ def test_an_empty_result_is_an_error_that_says_why_and_writes_nothing(tmp_path: 
     (tmp_path / "answer/G1_answer/9_DFS.json").write_text("{")
     code, output = command(tmp_path / "set", "--toolbench", tmp_path)
     assert code == 1
-    assert "nothing is left for" in output
+    assert "no row is left for" in output
     assert "of 0 trajectories (not JSON: 1)" in output
     assert not (tmp_path / "set").exists()
 
@@ -273,12 +273,12 @@ def test_an_empty_result_is_an_error_that_says_why_and_writes_nothing(tmp_path: 
         ),
     ],
 )
-def test_bad_input_is_named(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_bad_input_is_reported(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     assert message in command(tmp_path / "set", *arguments)[1]
     assert not (tmp_path / "set").exists()
 
 
-def test_what_a_file_says_cannot_drive_the_terminal(tmp_path: Path) -> None:
+def test_the_text_of_a_file_cannot_control_the_terminal(tmp_path: Path) -> None:
     hostile = call(NAME, '{"city": "Oslo"}', "I need \x1b[2J it.")
     write_answer(tmp_path, hostile, *CHAIN[1:])
     code, output = command(tmp_path / "set", "--toolbench", tmp_path)
@@ -286,7 +286,7 @@ def test_what_a_file_says_cannot_drive_the_terminal(tmp_path: Path) -> None:
     assert "\x1b" not in output
 
 
-def test_the_same_way_from_two_sources_is_learned_once() -> None:
+def test_the_same_solution_from_two_sources_is_learned_once() -> None:
     """A run of the store that goes as the oracle goes: the source that comes first has it."""
     runs = [replace(item, source="store", id=f"run-{item.id}") for item in WORLDS.trajectories]
     data_set = build([Source("store", {}, tuple(runs)), WORLDS], OPTIONS)

@@ -58,14 +58,14 @@ def test_only_offered_tools_are_called_and_every_call_parses(kind: str) -> None:
                 assert all(call.error is None and call.name in talk.tools for call in calls)
 
 
-def test_planners_delegate_and_sometimes_in_parallel() -> None:
+def test_planners_delegate_sometimes_in_parallel() -> None:
     text = "".join(render(talk) for _, talk in made("planner", 300))
     assert '"name": "delegate",' in text
     assert '"name": "delegate_many",' in text
     assert '"name": "calculate",' in text
 
 
-def test_an_error_of_the_solver_is_answered_by_the_planners_own_work() -> None:
+def test_a_planner_solves_the_problem_itself_after_an_error_of_the_solver() -> None:
     talks = [t for _, t in made("planner", 400) if any("error:" in u.text for u in t.turns)]
     assert talks
     assert all("I do it myself." in render(talk) for talk in talks)
@@ -80,7 +80,7 @@ def test_an_unknown_kind_of_dialogue_is_refused() -> None:
         made("poem", 1)
 
 
-def test_roughening_touches_only_small_and_empty_words() -> None:
+def test_perturbation_changes_only_small_and_empty_words() -> None:
     rng = random.Random(1)
     for problem in generate(Split.TRAIN, 200, 9):
         before, after = problem.prompt.split(" "), perturb_text(problem.prompt, rng).split(" ")
@@ -88,7 +88,7 @@ def test_roughening_touches_only_small_and_empty_words() -> None:
         assert [w for w in before if w not in others] == [w for w in after if w not in others]
 
 
-def test_the_chat_template_renders_what_training_showed(tmp_path: Path) -> None:
+def test_the_chat_template_renders_the_texts_of_training(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     save_tokenizer(tiny_tokenizer(), tmp_path, 256)

@@ -60,7 +60,7 @@ def reasons(skipped: Sequence[Skipped]) -> dict[str, str]:
     return {entry.where[-2:]: entry.reason for entry in skipped}
 
 
-async def test_an_example_is_a_refused_answer_that_was_put_right_and_nothing_that_measures(
+async def test_examples_are_corrected_refused_answers_without_benchmark_questions(
     tmp_path: Path,
 ) -> None:
     runs = [
@@ -89,7 +89,7 @@ async def test_an_example_is_a_refused_answer_that_was_put_right_and_nothing_tha
     }
 
 
-async def test_a_question_that_was_asked_several_times_is_learned_once_by_its_last_answer(
+async def test_a_repeated_question_is_learned_once_with_its_last_answer(
     tmp_path: Path,
 ) -> None:
     await record(
@@ -103,7 +103,7 @@ async def test_a_question_that_was_asked_several_times_is_learned_once_by_its_la
     assert escalation.accepted.said == r"\boxed{4}"
 
 
-async def test_only_what_feedback_calls_right_is_learned_where_that_is_asked_for(
+async def test_on_request_only_answers_with_positive_feedback_are_learned(
     tmp_path: Path,
 ) -> None:
     runs = [await cascade(1), await cascade(2)]
@@ -131,7 +131,7 @@ async def test_a_pair_prefers_the_accepted_answer_where_the_two_differ(tmp_path:
     assert preferred.ids[:prompt] == rejected.ids[:prompt]
 
 
-def test_a_worked_answer_has_the_very_ids_that_the_small_model_was_trained_on() -> None:
+def test_a_worked_answer_has_exactly_the_ids_that_the_small_model_was_trained_on() -> None:
     model, tokenizer = load_base("micro:slm"), load_tokenizer(MICRO_MODELS / "slm")
     for problem in generate(Split.TRAIN, 5, seed=3):
         worked = dialogue("solo", problem, random.Random(1))
@@ -158,7 +158,7 @@ async def store_of_escalations(folder: Path) -> Path:
     return folder
 
 
-async def test_the_command_trains_an_adapter_and_goes_on_with_the_rows_that_it_began_with(
+async def test_the_command_trains_an_adapter_and_resumes_with_the_rows_that_it_started_with(
     tmp_path: Path,
 ) -> None:
     store = await store_of_escalations(tmp_path / "store")
@@ -178,7 +178,7 @@ async def test_the_command_trains_an_adapter_and_goes_on_with_the_rows_that_it_b
     assert RecordedRows.read(output / "data").sha256 == rows.sha256
 
 
-async def test_a_store_without_an_escalation_is_refused_with_what_to_do(tmp_path: Path) -> None:
+async def test_a_store_without_an_escalation_is_refused_with_advice(tmp_path: Path) -> None:
     await record(tmp_path / "store", [await cascade(1, small=r"\boxed{4}")])
     base = write_base(tmp_path / "base")
     done = CliRunner().invoke(
@@ -197,7 +197,7 @@ async def test_a_store_without_an_escalation_is_refused_with_what_to_do(tmp_path
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe"])
-def test_a_file_of_held_out_questions_that_cannot_be_read_is_refused(
+def test_an_unreadable_file_of_held_out_questions_is_refused(
     tmp_path: Path, content: bytes | None
 ) -> None:
     file = tmp_path / "held_out.txt"
@@ -220,7 +220,7 @@ def test_a_file_of_held_out_questions_that_cannot_be_read_is_refused(
     assert "--hold-out" in str(done.exception) + done.output
 
 
-async def test_an_escalation_that_has_no_room_in_the_context_is_named(tmp_path: Path) -> None:
+async def test_an_escalation_that_exceeds_the_context_is_reported(tmp_path: Path) -> None:
     await record(tmp_path / "store", [await cascade(1, question="How many? " * 200)])
     model = load_base(str(write_base(tmp_path / "base")))
     skipped: list[Skipped] = []
@@ -228,7 +228,7 @@ async def test_an_escalation_that_has_no_room_in_the_context_is_named(tmp_path: 
     assert reasons(skipped) == {"01": "conversation longer than the model's context"}
 
 
-async def test_a_refused_sub_task_of_a_delegation_is_an_example_with_its_own_question(
+async def test_a_refused_subtask_of_a_delegation_is_an_example_with_its_own_question(
     tmp_path: Path,
 ) -> None:
     ask = asks("delegate", problem="What is 2 + 2?", expected_type="integer")
@@ -253,7 +253,7 @@ async def test_a_refused_sub_task_of_a_delegation_is_an_example_with_its_own_que
     assert read_escalations(tmp_path, held_out).records == ()
 
 
-async def test_a_single_step_that_the_big_model_took_is_an_example_from_where_it_stood(
+async def test_a_step_of_the_big_model_is_an_example_that_starts_from_its_context(
     tmp_path: Path,
 ) -> None:
     run = a_run("cascade", "What is 3 * 4?", expected_type="number", escalate="step")

@@ -41,7 +41,7 @@ def take_steps(
         optimizer.step()
 
 
-def test_its_steps_are_close_to_those_of_adamw_and_its_moments_a_quarter_as_large() -> None:
+def test_its_steps_are_close_to_adamw_s_and_its_moments_a_quarter_as_large() -> None:
     trained, reference = parameters(1), parameters(1)
     begins = copy.deepcopy(reference)
     optimizer = optimizer_of(trained)
@@ -59,7 +59,7 @@ def test_its_steps_are_close_to_those_of_adamw_and_its_moments_a_quarter_as_larg
     assert size(optimizer, trained[0]) < 0.3 * size(whole, reference[0])
 
 
-def test_a_training_goes_on_from_a_file_with_the_same_weights(tmp_path: Path) -> None:
+def test_a_training_restored_from_a_file_gives_the_same_weights(tmp_path: Path) -> None:
     trained, alone = parameters(2), parameters(2)
     before, through = optimizer_of(trained), optimizer_of(alone)
     take_steps(before, trained, 0, 3)
@@ -75,7 +75,7 @@ def test_a_training_goes_on_from_a_file_with_the_same_weights(tmp_path: Path) ->
     assert all(torch.equal(*pair) for pair in zip(others, alone, strict=True))
 
 
-def test_a_missing_package_is_named_with_the_extra_that_brings_it(
+def test_a_missing_package_is_reported_with_the_extra_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delitem(sys.modules, "bitsandbytes.optim", raising=False)

@@ -49,7 +49,7 @@ def of_grpo(folder: Path) -> None:
     ],
 )
 @pytest.mark.slow
-def test_its_last_checkpoint_goes_when_it_is_found_finished(
+def test_rerunning_a_finished_training_deletes_its_last_checkpoint(
     train: Callable[[Path], None], place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(folder: Path) -> None:

@@ -48,7 +48,7 @@ def lesson(hotel: str, *, ends: bool = True) -> Trajectory:
     )
 
 
-def test_a_name_is_replaced_everywhere_by_one_that_the_lesson_does_not_hold() -> None:
+def test_a_name_is_replaced_everywhere_by_one_that_the_lesson_does_not_contain() -> None:
     pair = [lesson("Hotel Astoria"), lesson("Hotel Bristol"), lesson("Hotel Regina")]
     forms = [form for form in with_forms(pair, 12, seed=1) if form.id.startswith("run-Hotel Astor")]
     others = [form for form in forms if "Astoria" not in form.instruction]
@@ -68,7 +68,7 @@ def test_a_name_is_replaced_everywhere_by_one_that_the_lesson_does_not_hold() ->
         assert "Astoria" not in repr((form.instruction, form.steps))
 
 
-def test_a_name_within_a_longer_one_stays() -> None:
+def test_a_name_within_a_longer_one_is_kept() -> None:
     first = lesson("Hotel Astoria")
     first = replace(first, instruction=first.instruction + " Not Hotel Astorias.")
     forms = with_forms([first, lesson("Hotel Bristol")], 12, seed=1)[:12]
@@ -97,7 +97,7 @@ def test_every_form_offers_what_it_calls_and_has_the_same_way(forms: int, seed: 
             assert step.call is None or form.offers(step.call.name) == first.offers(step.call.name)
 
 
-def test_the_same_seed_gives_the_same_forms_and_each_of_them_gives_rows() -> None:
+def test_the_forms_follow_from_the_seed_and_each_of_them_gives_rows() -> None:
     varied = with_forms(LESSONS, 4, 1)
     assert varied == with_forms(LESSONS, 4, 1)
     assert varied != with_forms(LESSONS, 4, 2)

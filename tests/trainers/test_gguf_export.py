@@ -96,7 +96,7 @@ async def test_an_exported_model_scores_text_as_before(tmp_path: Path, kind: str
 
 
 @pytest.mark.parametrize("tensor", ["attn_q", "attn_k"])
-def test_a_llamas_bias_goes_where_its_row_of_the_weights_goes(tmp_path: Path, tensor: str) -> None:
+def test_a_llama_s_biases_are_permuted_like_its_weights(tmp_path: Path, tensor: str) -> None:
     network: Any = MODELS["llama with biases"]()
     with torch.no_grad():
         for layer in network.model.layers:
@@ -110,7 +110,7 @@ def test_a_llamas_bias_goes_where_its_row_of_the_weights_goes(tmp_path: Path, te
 
 
 @pytest.mark.parametrize("precision", list(Precision))
-def test_every_precision_can_be_asked_for_on_the_command_line(
+def test_the_command_line_offers_every_precision(
     tmp_path: Path, precision: Precision
 ) -> None:
     if precision is Precision.Q4_K_M:
@@ -122,13 +122,13 @@ def test_every_precision_can_be_asked_for_on_the_command_line(
     assert file.read_bytes()[:4] == b"GGUF"
 
 
-def test_a_tokenizer_that_llama_cpp_would_split_otherwise_is_refused(tmp_path: Path) -> None:
+def test_a_tokenizer_that_llama_cpp_would_split_differently_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(MICRO_MODELS / "slm", folder)
     saved = json.loads((folder / "tokenizer.json").read_text())
     saved["pre_tokenizer"]["pretokenizers"][0] = {"type": "Whitespace"}
     (folder / "tokenizer.json").write_text(json.dumps(saved))
-    with pytest.raises(TrainingError, match="splits text in a way"):
+    with pytest.raises(TrainingError, match="the way in which it splits text"):
         export_gguf(folder, tmp_path / "model.gguf")
     assert list(tmp_path.iterdir()) == [folder]
 
@@ -143,7 +143,7 @@ def test_a_tokenizer_that_llama_cpp_would_split_otherwise_is_refused(tmp_path: P
         ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding window"),
     ],
 )
-def test_what_cannot_be_carried_over_exactly_is_refused(
+def test_a_model_that_cannot_be_exported_exactly_is_refused(
     tmp_path: Path, changes: dict[str, Any], words: str
 ) -> None:
     folder = tmp_path / "model"
@@ -154,7 +154,7 @@ def test_what_cannot_be_carried_over_exactly_is_refused(
         export_gguf(folder, tmp_path / "model.gguf")
 
 
-def test_a_folder_without_a_model_says_so(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     process = run_train("export", str(tmp_path), "--gguf", str(tmp_path / "x.gguf"))
     assert process.returncode != 0
     assert "config.json is missing: name a model's folder" in process.stderr
@@ -200,15 +200,15 @@ def adapter(*, base: str, **changes: object) -> Callable[[Path], list[str]]:
         (pickled, "in pickle format (pytorch_model.bin)"),
         (cut_off, "model.safetensors is damaged"),
         (too_small, "its embedding 100 rows"),
-        (adapter(base=""), "name its model by --base"),
+        (adapter(base=""), "name its model with --base"),
         (adapter(base="micro:big"), "there is no micro model 'micro:big'"),
-        (adapter(base="micro:llm"), "it is of another model"),
+        (adapter(base="micro:llm"), "it belongs to another model"),
         (adapter(base="micro:slm", r="four"), "adapter_config.json is wrong (r)"),
         (adapter(base="micro:slm", r=8), "wants (8, "),
         (adapter(base="micro:slm", rank_pattern={"q_proj": 2}), "it uses rank_pattern"),
     ],
 )
-def test_what_cannot_be_exported_is_one_error_and_leaves_no_file(
+def test_a_failed_export_prints_one_error_and_leaves_no_file(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -228,7 +228,7 @@ def test_what_cannot_be_exported_is_one_error_and_leaves_no_file(
     assert not list(file.parent.glob("*"))
 
 
-def test_a_folder_in_the_place_of_the_file_is_named(
+def test_a_folder_in_place_of_the_file_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["train", "export", "micro:slm", "--gguf", str(tmp_path)])
@@ -255,7 +255,7 @@ async def scores_of(engine: str, place: Path, ids: list[int]) -> list[float]:
         await loaded.close()
 
 
-async def test_a_head_in_the_files_is_carried_over_though_the_configuration_ties_it(
+async def test_a_head_in_the_files_is_exported_even_if_the_configuration_ties_it(
     tmp_path: Path,
 ) -> None:
     pytest.importorskip("llama_cpp", reason="needs make gguf")
@@ -272,7 +272,7 @@ async def test_a_head_in_the_files_is_carried_over_though_the_configuration_ties
     assert scores[-len(wanted) :] == pytest.approx(wanted, abs=2e-3)
 
 
-def test_a_head_that_is_the_embedding_is_not_written_twice(tmp_path: Path) -> None:
+def test_a_head_tied_to_the_embedding_is_not_written_twice(tmp_path: Path) -> None:
     def doubled(tensors: dict[str, torch.Tensor]) -> None:
         tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
 
@@ -306,10 +306,10 @@ def shorter(tensors: dict[str, torch.Tensor]) -> None:
         (entry(7e4), Precision.F16, "up to 70000, which f16 cannot hold"),
         (entry(1e7), Precision.Q8_0, "which q8_0 cannot hold"),
         (without, Precision.F32, "1 tensors .* are missing"),
-        (shorter, Precision.F32, "another than config.json says"),
+        (shorter, Precision.F32, "contradicts config.json"),
     ],
 )
-def test_weights_that_cannot_be_carried_over_are_refused_by_their_name(
+def test_weights_that_cannot_be_exported_are_refused_by_name(
     tmp_path: Path,
     change: Callable[[dict[str, torch.Tensor]], object],
     precision: Precision,
@@ -322,7 +322,7 @@ def test_weights_that_cannot_be_carried_over_are_refused_by_their_name(
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_weights_that_4_bits_cannot_hold_are_refused(tmp_path: Path) -> None:
+def test_weights_beyond_the_range_of_4_bits_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="needs make gguf")
     folder = changed(model(tmp_path / "model", "qwen2"), entry(1e12))
     with pytest.raises(TrainingError, match="could not quantize"):
@@ -336,7 +336,7 @@ def test_large_weights_fit_where_exponents_are_large(tmp_path: Path, precision: 
     export_gguf(folder, tmp_path / "model.gguf", precision)
 
 
-def test_a_file_that_llama_cpp_does_not_survive_is_not_written(
+def test_a_file_that_would_crash_llama_cpp_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("llama_cpp", reason="needs make gguf")
@@ -346,7 +346,7 @@ def test_a_file_that_llama_cpp_does_not_survive_is_not_written(
 
     monkeypatch.setattr(gguf_tokenizer, "_make_unique", as_they_are)
     folder = model(tmp_path / "model", "qwen2")
-    with pytest.raises(TrainingError, match=r"llama\.cpp does not survive"):
+    with pytest.raises(TrainingError, match=r"llama\.cpp crashes on"):
         export_gguf(folder, tmp_path / "model.gguf")
     assert list(tmp_path.iterdir()) == [folder]
 
@@ -374,13 +374,13 @@ def whole_words(saved: Saved) -> None:
     ("change", "words"),
     [
         (with_added(content="<|im_end|>"), r"the text '<\|im_end\|>' has two ids, \d+ and 2000"),
-        (with_added(lstrip=True), "'<new>' is lstrip"),
-        (with_added(rstrip=True, single_word=True), "'<new>' is rstrip and single_word"),
-        (compatible, "splits text in a way"),
+        (with_added(lstrip=True), "'<new>' sets lstrip"),
+        (with_added(rstrip=True, single_word=True), "'<new>' sets rstrip and single_word"),
+        (compatible, "the way in which it splits text"),
         (whole_words, "ignore_merges"),
     ],
 )
-def test_a_byte_level_tokenizer_that_llama_cpp_would_read_otherwise_is_refused(
+def test_a_byte_level_tokenizer_that_llama_cpp_would_read_differently_is_refused(
     tmp_path: Path, change: Callable[[Saved], object], words: str
 ) -> None:
     folder = model(tmp_path / "model", "qwen2")

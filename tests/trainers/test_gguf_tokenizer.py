@@ -50,7 +50,7 @@ def cut_by_scores(text: str, scores: dict[str, int]) -> list[str]:
         )
     )
 )
-def test_whatever_has_scores_is_cut_by_them_as_by_its_merges(
+def test_a_vocabulary_with_scores_splits_text_as_its_merges_do(
     pieces_and_merges: tuple[list[str], list[tuple[str, str]]],
 ) -> None:
     pieces, merges = pieces_and_merges
@@ -58,7 +58,7 @@ def test_whatever_has_scores_is_cut_by_them_as_by_its_merges(
     try:
         scores = scores_of_merges(merges, list(vocabulary))
     except ValueError as refused:
-        if "llama.cpp would cut" not in str(refused):
+        if "llama.cpp would split" not in str(refused):
             raise
         return
     by_merges = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
@@ -66,7 +66,7 @@ def test_whatever_has_scores_is_cut_by_them_as_by_its_merges(
         assert by_merges.encode(text).tokens == cut_by_scores(text, scores)
 
 
-def test_runs_of_one_character_can_be_made_in_many_ways() -> None:
+def test_runs_of_one_character_get_scores_in_any_order_of_merges() -> None:
     runs = ["▁" * length for length in range(2, 17)]
     merges = all_merges(runs, dict.fromkeys(["▁", *runs], 0))
     for order in (merges, sorted(merges, key=lambda pair: -len(pair[1]))):
@@ -85,7 +85,7 @@ def test_runs_of_one_character_can_be_made_in_many_ways() -> None:
         ),
     ],
 )
-def test_a_piece_that_llama_cpp_alone_would_make_is_named(
+def test_a_piece_that_only_llama_cpp_would_make_is_reported(
     merges: list[tuple[str, str]], pieces: list[str], words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
@@ -99,19 +99,19 @@ def test_a_piece_that_llama_cpp_alone_would_make_is_named(
         [("a", "b"), ("b", "c"), ("a", "bc"), ("c", "x"), ("ab", "c")],
     ],
 )
-def test_a_piece_that_is_made_early_in_one_way_and_late_in_another_is_refused(
+def test_a_piece_with_an_early_and_a_late_merge_is_refused_if_a_rival_lies_between(
     merges: list[tuple[str, str]],
 ) -> None:
     """llama.cpp would make `abc` early: `xabc` and `abcx` have a rival for it in between."""
     pieces = {"a", "b", "c", "x", *(left + right for left, right in merges)}
-    with pytest.raises(ValueError, match="would cut some text with 'abc' otherwise"):
+    with pytest.raises(ValueError, match="would split some text with 'abc' differently"):
         scores_of_merges(merges, sorted(pieces))
 
 
-def test_a_rival_that_comes_by_way_of_the_larger_piece_is_refused_too() -> None:
+def test_a_rival_formed_through_the_larger_piece_is_refused_too() -> None:
     """`bbb` is made late behind `bb`: until then `aa` is made, and llama.cpp would make `abbb`."""
     merges = [("b", "b"), ("b", "bb"), ("a", "bbb"), ("a", "a"), ("bb", "b")]
-    with pytest.raises(ValueError, match="would cut some text with 'bbb' otherwise"):
+    with pytest.raises(ValueError, match="would split some text with 'bbb' differently"):
         scores_of_merges(merges, ["a", "b", "bb", "bbb", "abbb", "aa"])
 
 
@@ -131,7 +131,7 @@ def exported(folder: Path, changes: dict[str, Any], **of_model: Any) -> dict[str
     return {name: field.contents() for name, field in reader.fields.items()}
 
 
-def test_bytes_control_tokens_and_padding_are_told_apart(tmp_path: Path) -> None:
+def test_bytes_control_tokens_and_padding_have_distinct_types(tmp_path: Path) -> None:
     fields = exported(tmp_path, {})
     kinds = fields["tokenizer.ggml.token_type"]
     assert fields["tokenizer.ggml.model"] == "llama"
@@ -159,14 +159,14 @@ STRIPPED = {
         ({"normalizer": None, "pre_tokenizer": SPLIT}, {}, "Metaspace, not split"),
         ({"normalizer": {"type": "NFKC"}}, {}, "before each text"),
         ({"decoder": {"type": "WordPiece"}}, {}, "its decoder does more"),
-        ({"added_tokens": [STRIPPED]}, {}, "'</s>' is rstrip"),
+        ({"added_tokens": [STRIPPED]}, {}, "'</s>' sets rstrip"),
         ({"added_tokens": [{**STRIPPED, "rstrip": False, "normalized": True}]}, {}, "normalized"),
         ({}, {"ignore_merges": True}, "not plain BPE .*ignore_merges"),
         ({}, {"merges": [["t", "e"]]}, "llama.cpp would join"),
         ({}, {"byte_fallback": False}, "no name for"),
     ],
 )
-def test_what_llama_cpp_has_no_equal_for_is_refused(
+def test_a_tokenizer_feature_without_a_llama_cpp_equivalent_is_refused(
     tmp_path: Path, changes: dict[str, Any], of_model: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(TrainingError, match=words):

@@ -72,7 +72,7 @@ def test_every_stage_learns_and_spends_its_share(trained: tuple[Path, Report]) -
     assert not list(folder.glob("checkpoints/*"))
 
 
-def test_prompts_are_learned_by_their_weight_and_the_loss_that_is_told_is_of_targets(
+def test_prompts_are_learned_by_their_weight_and_the_reported_loss_covers_only_targets(
     trained: tuple[Path, Report], tmp_path: Path
 ) -> None:
     initial = trained[0] / "initial"
@@ -128,7 +128,7 @@ def test_an_embedding_that_is_also_the_output_layer_is_stored_once(
     }
 
 
-def test_a_finished_folder_is_left_as_it_is(trained: tuple[Path, Report]) -> None:
+def test_a_finished_folder_is_left_unchanged(trained: tuple[Path, Report]) -> None:
     folder, report = trained
     messages: list[str] = []
     assert train(SETTINGS, DATA, folder, watch=StageListener(say=messages.append)) == report
@@ -185,7 +185,7 @@ def test_a_backbone_can_be_trained_on_whole_trajectories(tmp_path: Path) -> None
     assert single.validation_after < single.validation_before
 
 
-def test_without_a_budget_the_published_epochs_decide(tmp_path: Path) -> None:
+def test_without_a_budget_a_training_takes_the_published_epochs(tmp_path: Path) -> None:
     report = train(changed(tokens=None, batch=48), DATA, tmp_path / "out")
     by_name = {stage.stage: stage for stage in report.stages}
     model = load_base(str(tmp_path / "out/initial"))
@@ -209,7 +209,7 @@ def test_without_reuse_no_instruction_is_learned_twice() -> None:
     assert not id_sets[0] & id_sets[1]
 
 
-def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_and_curve(
+def test_a_run_killed_with_sigkill_and_resumed_has_the_same_weights_and_curve(
     tmp_path: Path, trained: tuple[Path, Report]
 ) -> None:
     """Killed by the system in the middle of a role's stage; goes on in another process."""
@@ -260,7 +260,7 @@ def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_and_curve(
 
 
 @pytest.mark.parametrize("way", ["loss", "gradient"])
-def test_what_is_no_number_ends_a_stage_at_its_last_good_checkpoint(
+def test_a_nan_loss_ends_a_stage_at_its_last_good_checkpoint(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, steps = StageTraining._step, 0  # pyright: ignore[reportPrivateUsage]
@@ -282,7 +282,7 @@ def test_what_is_no_number_ends_a_stage_at_its_last_good_checkpoint(
     learned_logits = Network.learned_logits
     monkeypatch.setattr(Network, "learned_logits", logits)
     monkeypatch.setattr(StageTraining, "_step", step)
-    pattern = "copying: the (loss|gradient's norm) is nan at step 3, which is not taken; .*too high"
+    pattern = "copying: the (loss|gradient's norm) is nan at step 3, .*not applied; .*too high"
     with pytest.raises(TrainingError, match=pattern):
         train(SETTINGS, DATA, tmp_path / "out", checkpoint_every=1)
     result = load_checkpoint(tmp_path / "out/checkpoints/copying", StageState)
@@ -295,7 +295,7 @@ def endless(gradient: torch.Tensor) -> torch.Tensor:
     return gradient * math.inf
 
 
-def test_a_disk_that_is_full_at_a_stage_s_end_costs_no_step_and_leaves_no_half_model(
+def test_a_full_disk_at_the_end_of_a_stage_costs_no_step_and_leaves_no_partial_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, out = Network.write, tmp_path / "out"
@@ -305,7 +305,7 @@ def test_a_disk_that_is_full_at_a_stage_s_end_costs_no_step_and_leaves_no_half_m
             plain(self, folder, base)
 
     monkeypatch.setattr(Network, "write", write_cut_short)
-    pattern = r"out/copying can't be written \(.*free some space, then go on with the same command"
+    pattern = r"out/copying can't be written \(.*free some space, then resume with the same command"
     with pytest.raises(NotEnoughDisk, match=pattern):
         train(SETTINGS, DATA, out)
     checkpoint = load_checkpoint(out / "checkpoints/copying", StageState)
@@ -316,16 +316,16 @@ def test_a_disk_that_is_full_at_a_stage_s_end_costs_no_step_and_leaves_no_half_m
     ]  # fmt: skip
 
 
-def test_other_settings_are_refused_with_their_names(trained: tuple[Path, Report]) -> None:
+def test_changed_settings_are_refused_by_name(trained: tuple[Path, Report]) -> None:
     with pytest.raises(TrainingError, match=r"other settings: seed \(1 → 2\)"):
         train(changed(seed=2), DATA, trained[0])
 
 
-def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:
+def test_an_unrelated_folder_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(TrainingError, match="holds something else"):
+    with pytest.raises(TrainingError, match="already contains other files"):
         train(SETTINGS, DATA, tmp_path)
-    with pytest.raises(TrainingError, match="holds something else"):
+    with pytest.raises(TrainingError, match="already contains other files"):
         train(SETTINGS, DATA, tmp_path, restart=True)
 
 
@@ -349,7 +349,7 @@ def test_rows_that_fit_no_context_are_counted_and_none_left_is_an_error(tmp_path
         ({"weights": "lora-roles", "method": "single"}, "trains no backbone"),
     ],
 )
-def test_weights_that_a_method_has_nothing_to_put_on_are_refused(
+def test_weights_that_do_not_suit_the_method_or_base_are_refused(
     tmp_path: Path, changes: dict[str, str], message: str
 ) -> None:
     with pytest.raises(TrainingError, match=message):
@@ -369,7 +369,7 @@ def adapters(trained: tuple[Path, Report], tmp_path_factory: pytest.TempPathFact
     return folder
 
 
-def test_a_role_s_adapter_goes_on_from_the_backbone_s_on_the_same_base(
+def test_a_role_s_adapter_starts_from_the_backbone_s_on_the_same_base(
     adapters: Path, trained: tuple[Path, Report]
 ) -> None:
     backbone = load_file(adapters / "backbone/adapter_model.safetensors")
@@ -403,7 +403,7 @@ def test_the_engine_s_lora_computes_what_was_trained(
         assert not torch.allclose(plain, expected, atol=1e-3)
 
 
-def test_damaged_facts_are_refused_with_their_place_and_the_way_out(tmp_path: Path) -> None:
+def test_damaged_facts_are_refused_with_their_path_and_a_remedy(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     train(changed(method="single", tokens=2_000), DATA, folder)
     (folder / "report.json").write_text("{")

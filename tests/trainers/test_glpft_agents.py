@@ -90,7 +90,7 @@ def test_of_a_team_what_its_runs_went_on_with_is_learned(base: Path, tmp_path: P
     assert [entry.reason for entry in reading.skipped] == ["run that did not solve its task"]
 
 
-def test_the_shares_of_agents_are_those_of_as_many_roles() -> None:
+def test_agents_share_the_budget_as_the_same_number_of_roles_would() -> None:
     agents = ("a", "b", "c", "d")
     shares = even_shares(agents)
     stages = stages_of("glpft", shares, agents=agents)
@@ -106,13 +106,13 @@ def test_the_shares_of_agents_are_those_of_as_many_roles() -> None:
     ("arguments", "message"),
     [
         (("--agent", "pilot"), "no conversation of the agent 'pilot'"),
-        (("--agent", "backbone"), "an agent's folder is called as it is"),
-        (("--agent", "a/b"), "an agent's folder is called as it is"),
-        (("--agent", "writer", "--agent", "writer"), "an agent is named twice"),
+        (("--agent", "backbone"), "an agent's name is also the name of its folder"),
+        (("--agent", "a/b"), "an agent's name is also the name of its folder"),
+        (("--agent", "writer", "--agent", "writer"), "an agent is given twice"),
         (("--workflow", "team"), "--workflow only applies with --agent"),
     ],
 )
-def test_agents_that_cannot_be_trained_are_named_before_anything_is_written(
+def test_untrainable_agents_are_reported_before_anything_is_written(
     base: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     store = in_store(tmp_path / "store", SESSIONS, [])
@@ -127,4 +127,4 @@ def test_recorded_ids_need_the_model_whose_tokenizer_made_them(tmp_path: Path) -
     store = in_store(tmp_path / "store", SESSIONS, [])
     code, answer = command(tmp_path / "out", "--from-store", store, "--agent", "writer")
     assert code != 0
-    assert "name the model that has it by --base" in answer
+    assert "name the model that has it with --base" in answer

@@ -62,11 +62,11 @@ def test_the_command_states_compute_padding_and_losses_and_does_nothing_twice(
         (("--rate", "0"), "--rate 0: Input should be greater than 0"),
         (("--size", "huge"), "there is no size 'huge'; choose one of: micro-0.2m"),
         (("--base", "/nowhere/at/all"), "there is no such folder"),
-        (("--publish",), "a training from random weights has a tokenizer of its own"),
-        (("--from-store", "nowhere"), "give one of --data FOLDER"),
+        (("--publish",), "a training from random weights has its own tokenizer"),
+        (("--from-store", "nowhere"), "give either --data FOLDER"),
     ],
 )
-def test_bad_input_is_named_before_anything_is_trained(
+def test_bad_input_is_reported_before_any_training(
     data: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     code, answer = command(tmp_path / "out", "--data", data, *arguments)

@@ -43,7 +43,7 @@ def serving(deployment: Deployment, tmp_path: Path) -> Deployment:
     return deployment
 
 
-async def test_recorded_runs_are_trained_on_and_the_very_next_runs_have_the_new_adapters(
+async def test_a_training_on_recorded_runs_publishes_adapters_that_the_next_runs_use(
     serving: Deployment, tmp_path: Path
 ) -> None:
     processes = await processes_of(serving)

@@ -33,7 +33,7 @@ SCRATCH = changed(method="single", tokens=6_000)
 
 
 @given(st.lists(st.integers(2, 60), min_size=1, max_size=20), st.integers(1, 4))
-def test_processes_share_a_batch_without_loss_and_are_called_equally_often(
+def test_processes_share_a_batch_without_loss_and_take_equally_many_micro_batches(
     lengths: list[int], count: int
 ) -> None:
     rows = [
@@ -53,7 +53,7 @@ def test_processes_share_a_batch_without_loss_and_are_called_equally_often(
     assert sorted(learned) == [row.ids[0] for row in rows]
 
 
-def test_a_process_alone_waits_for_nobody_and_needs_no_launcher() -> None:
+def test_a_single_process_needs_no_launcher_and_waits_for_no_other() -> None:
     with join_processes() as processes:
         assert (processes.count, processes.index, processes.is_first) == (1, 0, True)
         assert processes.sum_of(0.1) == 0.1
@@ -64,12 +64,12 @@ def test_a_process_alone_waits_for_nobody_and_needs_no_launcher() -> None:
     ("settings", "message"),
     [
         ({"FSDP_VERSION": "1"}, "set fsdp_version: 2"),
-        ({"FSDP_ACTIVATION_CHECKPOINTING": "true"}, "leave it out, and lower --micro-batch-tokens"),
+        ({"FSDP_ACTIVATION_CHECKPOINTING": "true"}, "turn it off, and lower --micro-batch-tokens"),
         ({"ACCELERATE_USE_CPU": "false"}, "accelerate found no GPUs for them"),
         ({}, "launch them without FSDP"),
     ],
 )
-def test_settings_of_a_launcher_that_cannot_be_trained_by_are_refused(
+def test_unsupported_launcher_settings_are_refused(
     tmp_path: Path, settings: dict[str, str], message: str
 ) -> None:
     if "ACCELERATE_USE_CPU" in settings and torch.cuda.is_available():
@@ -198,7 +198,7 @@ def require_same_but_for_rounding(folder: Path, reference_folder: Path) -> None:
         assert torch.allclose(tensors[name], tensor, atol=2e-3), name
 
 
-def test_two_processes_make_the_steps_of_one(
+def test_two_processes_take_the_same_steps_as_one(
     together: tuple[Trained, bool], alone: Trained
 ) -> None:
     require_same_but_for_rounding(together[0].full, alone.full)
@@ -206,7 +206,7 @@ def test_two_processes_make_the_steps_of_one(
     assert not list(together[0].full.glob(".*"))
 
 
-def test_after_a_kill_minus_9_of_one_the_other_says_so_and_the_run_goes_on_to_the_same_weights(
+def test_after_sigkill_of_one_process_the_other_reports_it_and_a_rerun_has_the_same_weights(
     tmp_path: Path, together: tuple[Trained, bool], base: Path
 ) -> None:
     whole, sharded = together
@@ -216,7 +216,7 @@ def test_after_a_kill_minus_9_of_one_the_other_says_so_and_the_run_goes_on_to_th
         started[1].kill()
         (log_folder / "go").touch()
         assert ended(started) == [1, -signal.SIGKILL]
-    assert "process 1 of 2 lost another one" in (log_folder / "0").read_text()
+    assert "process 1 of 2 lost another process" in (log_folder / "0").read_text()
     assert not (tmp_path / "out/single").exists()
     with launched(wanted, log_folder, sharded=sharded) as started:
         assert ended(started) == [0, 0]
@@ -225,7 +225,7 @@ def test_after_a_kill_minus_9_of_one_the_other_says_so_and_the_run_goes_on_to_th
     assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
-def test_ctrl_c_in_one_process_stops_all_at_the_same_step_from_which_others_go_on(
+def test_ctrl_c_in_one_process_stops_all_at_the_same_step_and_a_rerun_resumes_there(
     tmp_path: Path, alone: Trained, base: Path
 ) -> None:
     wanted, log_folder = [(full(base), tmp_path / "out")], tmp_path / "said"

@@ -80,7 +80,7 @@ def test_running_workers_serve_whole_models_that_were_trained_from_theirs(
         publish(publications(report, whole, "umi"), whole, None, 60)
 
 
-def test_three_policies_are_published_of_three_roles_and_of_one_multi_task_adapter(
+def test_three_roles_or_one_multi_task_adapter_are_published_as_three_policies(
     tmp_path: Path,
 ) -> None:
     report = train(changed(tokens=6_000), DATA, tmp_path / "out")
@@ -98,9 +98,9 @@ def test_three_policies_are_published_of_three_roles_and_of_one_multi_task_adapt
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"method": "single"}, "writes no turns of a planner"), ({}, "has a tokenizer of its own")],
+    [({"method": "single"}, "writes no turns of a planner"), ({}, "has its own tokenizer")],
 )
-def test_what_cannot_be_published_is_said_before_training(
+def test_an_unpublishable_training_is_refused_before_it_starts(
     changes: dict[str, str], message: str
 ) -> None:
     with pytest.raises(TrainingError, match=message):

@@ -40,7 +40,7 @@ async def record(store: Path, *forms: UmiOptions) -> None:
     await recorded_in(store, *runs)
 
 
-async def test_the_options_of_the_runs_give_the_form_of_their_texts(tmp_path: Path) -> None:
+async def test_the_texts_have_the_format_that_the_runs_options_set(tmp_path: Path) -> None:
     options = UmiOptions(tool_style="signatures", observation_chars=100, max_calls=5)
     await record(tmp_path, options)
     data = data_of_runs(tmp_path)
@@ -49,7 +49,7 @@ async def test_the_options_of_the_runs_give_the_form_of_their_texts(tmp_path: Pa
     assert data.card.options["tool_style"] == "signatures"
 
 
-async def test_runs_of_several_forms_are_refused_with_the_way_out(tmp_path: Path) -> None:
+async def test_runs_with_different_options_are_refused_with_a_remedy(tmp_path: Path) -> None:
     await record(tmp_path, UmiOptions(), UmiOptions(constrained=False))
     with pytest.raises(UnreadableData, match=r"different options.*train data --store"):
         data_of_runs(tmp_path)
@@ -57,12 +57,12 @@ async def test_runs_of_several_forms_are_refused_with_the_way_out(tmp_path: Path
 
 REFUSED = (
     (("--rate", "0"), "--rate 0: Input should be greater than 0"),
-    (("--publish",), "a training from random weights has a tokenizer of its own"),
+    (("--publish",), "a training from random weights has its own tokenizer"),
     (("--weights", "lora"), "an adapter of random weights learns nothing"),
 )
 
 
-async def test_a_refused_command_leaves_no_runs_that_the_corrected_one_would_train_on(
+async def test_a_refused_command_leaves_no_runs_behind_for_the_corrected_one(
     tmp_path: Path,
 ) -> None:
     store, output = tmp_path / "store", tmp_path / "out"
@@ -73,11 +73,11 @@ async def test_a_refused_command_leaves_no_runs_that_the_corrected_one_would_tra
         assert message in answer
         assert not output.exists()
     (output / "notes").mkdir(parents=True)
-    assert "holds something else" in command(output, "--from-store", store)[1]
+    assert "already contains other files" in command(output, "--from-store", store)[1]
     assert [path.name for path in output.iterdir()] == ["notes"]
 
 
-async def test_a_refused_restart_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+async def test_a_refused_restart_leaves_the_folder_unchanged(tmp_path: Path) -> None:
     store, output = tmp_path / "store", tmp_path / "out"
     await record(store, UmiOptions())
     data = data_of_runs(store)
@@ -90,7 +90,7 @@ async def test_a_refused_restart_leaves_the_folder_as_it_was(tmp_path: Path) -> 
         assert read(output / "data") == data
 
 
-async def test_runs_that_are_recorded_later_belong_to_another_training(tmp_path: Path) -> None:
+async def test_runs_recorded_later_belong_to_another_training(tmp_path: Path) -> None:
     store, output = tmp_path / "store", tmp_path / "out"
     await record(store, UmiOptions())
     data = data_of_runs(store)
@@ -100,7 +100,7 @@ async def test_runs_that_are_recorded_later_belong_to_another_training(tmp_path:
     for file in (store / "trajectories").iterdir():
         file.unlink()
     text = command(output, "--from-store", store)[1]
-    assert "was begun with other settings" in text
+    assert "was started with other settings" in text
     assert "data_sha256" not in text
 
 
@@ -114,7 +114,7 @@ def post(store: Path, value: float, *numbers: int) -> None:
     asyncio.run(record_rewards(store, *rewards, batch=int(10 * value) + 1))
 
 
-def test_posted_rewards_say_which_runs_are_learned_from_and_the_others_are_counted(
+def test_posted_rewards_select_the_runs_to_learn_from_and_the_others_are_counted(
     tmp_path: Path,
 ) -> None:
     store, output = tmp_path / "store", tmp_path / "out"

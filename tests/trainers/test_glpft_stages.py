@@ -34,7 +34,7 @@ def test_every_method_spends_the_whole_compute(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_random_weights_learn_to_copy_before_all_else(method: Method) -> None:
+def test_random_weights_first_learn_to_copy(method: Method) -> None:
     first, *others = stages_of(method, EVEN_SHARES, copying=0.2)
     assert (first.name, first.share, first.begins_from) == ("copying", 0.2, None)
     for stage, usual in zip(others, stages_of(method, EVEN_SHARES), strict=True):
@@ -69,7 +69,7 @@ def test_without_reuse_the_two_stages_share_no_instruction(instruction: str) -> 
     assert {stage.part for stage in stages_of("glpft", EVEN_SHARES)} == {"all"}
 
 
-def test_about_the_asked_share_of_instructions_is_kept_out() -> None:
+def test_about_the_requested_share_of_instructions_is_held_out() -> None:
     kept_out = sum(is_validation(str(number), 0.1) for number in range(2_000))
     assert 150 < kept_out < 250
     assert not any(is_validation(str(number), 0.0) for number in range(100))
@@ -92,7 +92,7 @@ def test_a_base_is_trained_at_the_published_rates_and_an_adapter_at_ten_times_th
     )
 
 
-def test_whatever_begins_with_random_weights_is_trained_as_the_backbone_is() -> None:
+def test_every_stage_that_starts_from_random_weights_uses_the_backbone_s_schedule() -> None:
     """Else a baseline would be trained at the rates that finish a backbone."""
     glpft_settings = GlpftSettings(data_sha256="")
     assert glpft_settings.schedule("planner", begins=True) == glpft_settings.schedule(
@@ -107,7 +107,7 @@ def test_whatever_begins_with_random_weights_is_trained_as_the_backbone_is() -> 
     assert on_base.schedule("planner", begins=True) == on_base.schedule("planner")
 
 
-def test_a_micro_base_goes_on_at_the_rates_that_it_began_with_and_has_learned_to_copy() -> None:
+def test_a_micro_base_keeps_its_learning_rates_and_skips_the_copying_stage() -> None:
     random = GlpftSettings(data_sha256="")
     further = GlpftSettings(data_sha256="", base="somewhere", schedules="micro")
     for stage in ("multitask", "planner"):
@@ -115,7 +115,7 @@ def test_a_micro_base_goes_on_at_the_rates_that_it_began_with_and_has_learned_to
     assert further.copying_share(100_000) == 0
 
 
-def test_copying_is_learned_in_small_steps_at_a_rate_that_does_not_fall() -> None:
+def test_the_copying_stage_takes_small_steps_at_a_constant_rate() -> None:
     copying = GlpftSettings(data_sha256="").schedule("copying", begins=True)
     assert copying.batch == 8
     assert [
@@ -123,7 +123,7 @@ def test_copying_is_learned_in_small_steps_at_a_rate_that_does_not_fall() -> Non
     ] == [1] * 3
 
 
-def test_learning_to_copy_takes_a_fifth_and_no_more_than_it_needs() -> None:
+def test_the_copying_stage_takes_at_most_a_fifth_and_a_bounded_number_of_tokens() -> None:
     glpft_settings = GlpftSettings(data_sha256="")
     assert glpft_settings.copying_share(100_000) == 0.2
     assert glpft_settings.copying_share(100_000_000) * 100_000_000 == COPYING_TOKENS
@@ -149,7 +149,7 @@ def rows_of(lengths: list[int]) -> list[TokenRow]:
 
 @settings(max_examples=50)
 @given(LENGTHS, st.integers(1, 6), st.integers(0, 3))
-def test_an_epoch_has_every_row_once(lengths: list[int], size: int, seed: int) -> None:
+def test_an_epoch_contains_every_row_once(lengths: list[int], size: int, seed: int) -> None:
     rows = rows_of(lengths)
     whole_epochs = GROUP * size * len(rows)
     steps = islice(batches(rows, size, 10_000, seed, start=0), whole_epochs // size)
@@ -161,7 +161,7 @@ def test_an_epoch_has_every_row_once(lengths: list[int], size: int, seed: int) -
 
 @settings(max_examples=50)
 @given(LENGTHS, st.integers(1, 6), st.integers(0, 30))
-def test_a_step_is_the_same_wherever_training_goes_on(
+def test_a_step_is_the_same_wherever_training_resumes(
     lengths: list[int], size: int, step: int
 ) -> None:
     rows = rows_of(lengths)

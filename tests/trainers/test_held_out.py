@@ -42,7 +42,7 @@ def why(run: Run, split: str = "train") -> str | None:
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_a_puzzle_says_itself_that_it_is_held_out_whoever_has_asked_it(game: str) -> None:
+def test_a_puzzle_s_content_decides_its_split_regardless_of_the_run_s_tags(game: str) -> None:
     for split in Split:
         for puzzle in drawn(game, split, 3):
             assert split_of_task(puzzle.task) is split
@@ -52,14 +52,14 @@ def test_a_puzzle_says_itself_that_it_is_held_out_whoever_has_asked_it(game: str
             assert why(a_run_of(puzzle.task, **tags)) == reason
 
 
-def test_an_instruction_of_a_simulated_world_says_itself_that_it_is_held_out() -> None:
+def test_an_instruction_of_a_simulated_world_decides_its_own_split() -> None:
     for split in api_worlds.Split:
         (instance,) = api_worlds.instances(split, 4, 1)
         reason = None if split is api_worlds.Split.TRAIN else HELD_OUT
         assert why(a_run_of(instance.task)) == reason
 
 
-def test_a_training_that_was_told_to_learn_in_another_split_takes_that_one_and_no_third() -> None:
+def test_a_training_on_another_split_allows_that_split_and_train_but_no_third() -> None:
     learned_in = api_worlds.Split.UNSEEN_WORDINGS
     for split in api_worlds.Split:
         (instance,) = api_worlds.instances(split, 4, 1)
@@ -67,7 +67,7 @@ def test_a_training_that_was_told_to_learn_in_another_split_takes_that_one_and_n
         assert why(a_run_of(instance.task), learned_in) == (None if allowed else HELD_OUT)
 
 
-def test_levels_of_a_published_test_set_are_held_out_though_their_content_would_not_say_it() -> (
+def test_levels_of_a_published_test_set_are_held_out_regardless_of_their_content() -> (
     None
 ):
     (puzzle,) = drawn("sokoban", Split.TRAIN, 1)
@@ -92,7 +92,7 @@ def test_levels_of_a_published_test_set_are_held_out_though_their_content_would_
         ({"bench": "math"}, HELD_OUT),
     ],
 )
-def test_of_other_tasks_the_benchmark_s_tags_say_it(
+def test_for_other_tasks_the_benchmark_s_tags_decide(
     tags: dict[str, str], reason: str | None
 ) -> None:
     assert why(a_run_of(Task(environment="math", prompt="1 + 1?"), **tags)) == reason
@@ -106,20 +106,20 @@ def test_of_other_tasks_the_benchmark_s_tags_say_it(
         ({"round": "1", "wave": "1"}, None),
     ],
 )
-def test_programs_are_learned_from_the_loop_s_tasks_and_never_from_the_benchmark_s_problems(
+def test_trainings_learn_programs_from_loop_tasks_and_never_from_benchmark_problems(
     tags: dict[str, str], reason: str | None
 ) -> None:
     """`bench code` shows the tests that it counts; tasks of `bench tasks` are paid for others."""
     assert why(a_run_of(Task(environment="code", prompt="Double it."), **tags)) == reason
 
 
-def test_who_has_runs_of_the_code_benchmark_is_told_what_to_train_on() -> None:
+def test_runs_of_the_code_benchmark_are_refused_with_a_pointer_to_bench_tasks() -> None:
     run = a_run_of(Task(environment="code", prompt="?"), bench="code", split="train")
     with pytest.raises(Unreadable, match="`bench tasks`"):
         require_training(run)
 
 
-def test_a_puzzle_that_its_environment_does_not_know_is_named() -> None:
+def test_a_puzzle_unknown_to_its_environment_is_reported() -> None:
     task = Task(environment="sudoku", instance={"givens": []}, prompt="Solve it.")
     with pytest.raises(InvalidTask, match="no sudoku instance"):
         split_of_task(task)
@@ -127,7 +127,7 @@ def test_a_puzzle_that_its_environment_does_not_know_is_named() -> None:
         require_training(a_run_of(task))
 
 
-def test_a_training_from_a_store_does_not_learn_the_test_puzzles_that_lie_in_it(
+def test_a_training_from_a_store_skips_its_test_puzzles(
     tmp_path: Path,
 ) -> None:
     """`bench puzzles --candidates 4` records groups of them there."""

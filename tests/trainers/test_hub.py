@@ -50,7 +50,7 @@ def test_a_file_of_questions_on_the_hub_is_a_benchmark(server: Hub) -> None:
     assert benchmark.origin is not None
 
 
-def test_rows_of_a_parquet_file_without_ids_have_numbers(server: Hub) -> None:
+def test_parquet_rows_without_ids_are_numbered(server: Hub) -> None:
     dataset = find("hf://acme/sums/data/test.parquet").load(Request())
     assert [(item.id, item.question, item.gold, item.about) for item in dataset.items] == [
         ("0", "1 + 1?", "2", {"level": 1}),
@@ -58,7 +58,7 @@ def test_rows_of_a_parquet_file_without_ids_have_numbers(server: Hub) -> None:
     ]
 
 
-def test_what_was_fetched_is_read_without_a_network(server: Hub) -> None:
+def test_a_fetched_file_is_read_without_a_network(server: Hub) -> None:
     path = fetch("hf://acme/sums/data/test.jsonl", [".jsonl"])
     server.server.shutdown()
     server.server.server_close()
@@ -74,7 +74,7 @@ def test_without_a_network_the_error_says_what_to_do(server: Hub) -> None:
         find("hf://acme/sums/data/test.jsonl")
 
 
-def test_in_offline_mode_nothing_is_asked(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_mode_makes_no_requests(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(UnreadableData, match="HF_HUB_OFFLINE set"):
         fetch("hf://acme/sums/data/test.jsonl", [".jsonl"])
@@ -85,7 +85,7 @@ def test_a_data_set_with_one_readable_file_needs_no_path(server: Hub) -> None:
     assert fetch("hf://acme/sums", [".jsonl"]).read_bytes() == LINES
 
 
-def test_of_several_files_one_must_be_named(server: Hub) -> None:
+def test_a_data_set_with_several_files_requires_a_path(server: Hub) -> None:
     with pytest.raises(DataError, match=r"has 2 files; .*hf://acme/sums/data/test\.jsonl, hf://"):
         find("hf://acme/sums")
 
@@ -95,31 +95,31 @@ def test_of_several_files_one_must_be_named(server: Hub) -> None:
     [
         ("hf://acme/other/data/test.jsonl", "the Hub has no such data set, or it is private"),
         ("hf://acme/sums/data/none.jsonl", "the data set has no such file"),
-        ("hf://acme/sums/README.md", "a file of another kind"),
+        ("hf://acme/sums/README.md", "unsupported file type"),
         ("hf://acme", "not the name of a data set; write hf://OWNER/NAME/FILE"),
         ("hf://acme/sums/../../etc/passwd.jsonl", "not the name of a data set"),
         ("hf://acme/sums@/a.jsonl", "not the name of a data set"),
     ],
 )
-def test_what_is_not_there_is_named(target: str, message: str, server: Hub) -> None:
+def test_a_missing_file_is_reported(target: str, message: str, server: Hub) -> None:
     with pytest.raises(UnreadableData, match=message):
         fetch(target, [".jsonl"])
 
 
-def test_a_data_set_that_its_owner_guards_is_said_to_be(server: Hub) -> None:
+def test_a_gated_data_set_is_reported_as_restricted_by_its_owner(server: Hub) -> None:
     server.refusal = 403, "GatedRepo"
-    with pytest.raises(UnreadableData, match="its owner decides who reads it"):
+    with pytest.raises(UnreadableData, match="its owner restricts access"):
         fetch("hf://acme/sums/data/test.jsonl", [".jsonl"])
 
 
 def test_a_huge_file_is_not_fetched(server: Hub) -> None:
     server.size = hub.MAX_FILE_BYTES + 1
-    with pytest.raises(UnreadableData, match="are more than the 8,589,934,592 that are fetched"):
+    with pytest.raises(UnreadableData, match="exceed the limit of 8,589,934,592"):
         fetch("hf://acme/sums/data/test.jsonl", [".jsonl"])
     assert not any(line.startswith("GET /datasets") for line in server.asked)
 
 
-def test_a_revision_is_a_part_of_the_name() -> None:
+def test_a_revision_is_part_of_the_name() -> None:
     file = HubFile.parse("hf://acme/sums@v1.0/data/test.jsonl")
     assert (file.repository, file.revision, file.path) == ("acme/sums", "v1.0", "data/test.jsonl")
     assert str(file) == "hf://acme/sums@v1.0/data/test.jsonl"

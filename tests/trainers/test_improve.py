@@ -38,20 +38,20 @@ def test_a_candidate_that_may_be_worse_by_more_than_the_margin_is_held_back() ->
     assert not result.passed
 
 
-def test_a_candidate_that_learned_turned_labels_is_caught() -> None:
+def test_a_candidate_trained_on_flipped_labels_is_rejected() -> None:
     result = compare([False] * 95 + [True] * 5, [True] * 90 + [False] * 10, margin=0.02, least=60)
     assert not result.passed
     assert "not better" in result.verdict
 
 
-def test_questions_that_nobody_can_judge_say_nothing_and_too_few_let_nothing_pass() -> None:
+def test_unjudged_questions_are_left_out_and_too_few_questions_let_no_candidate_pass() -> None:
     candidate: list[bool | None] = [True] * 50 + [None] * 100
     result = compare(candidate, [False] * 150, margin=0.02, least=60)
     assert result.questions == 50
     assert not result.passed
 
 
-async def test_what_is_kept_back_is_audited_and_is_judged_by_feedback_or_the_big_answer(
+async def test_held_back_questions_are_audited_and_judged_by_feedback_or_the_big_model(
     tmp_path: Path,
 ) -> None:
     runs = [
@@ -74,7 +74,7 @@ async def test_what_is_kept_back_is_audited_and_is_judged_by_feedback_or_the_big
     assert [entry.run.id for entry in read_held_back(tmp_path, 1)] == [runs[3].run.id]
 
 
-async def test_a_router_is_calibrated_on_a_versions_own_answers(tmp_path: Path) -> None:
+async def test_a_router_is_calibrated_on_the_answers_of_its_own_version(tmp_path: Path) -> None:
     await record(tmp_path, [await cascade(1, audit=1.0)])
     [entry] = read_held_back(tmp_path, 400)
     answers = {entry.run.id: SmallAnswer(r"2 + 2 = 4, \boxed{4}", (-0.1,), 7)}
@@ -111,7 +111,7 @@ def test_the_loop_ends_at_each_of_its_bounds(bound: dict[str, object], words: st
     assert reached is None if words is None else words in str(reached)
 
 
-def test_options_become_the_settings_that_a_folder_records() -> None:
+def test_options_become_the_recorded_settings_of_a_folder() -> None:
     options = ImproveOptions(output=Path("out"), every=7, rate=0.5, alpha=0.2)
     settings = options.loop("micro:slm")
     assert settings == LoopSettings.model_validate(settings.model_dump())
@@ -126,7 +126,7 @@ def gate(candidate: float, serving: float, questions: int = 100) -> GateResult:
     )  # fmt: skip
 
 
-def test_a_team_that_forgot_old_kinds_by_more_than_the_margin_does_not_serve() -> None:
+def test_a_team_that_forgot_old_tasks_by_more_than_the_margin_does_not_serve() -> None:
     settings = TeamLoopSettings(old_margin=0.03, least=20)
     assert remembers(gate(0.85, 0.87), settings)
     assert not remembers(gate(0.83, 0.87), settings)

@@ -79,7 +79,7 @@ async def do(
     return await run_jobs(wanted, "a.module", output, processes, watched, ready)
 
 
-async def test_every_job_is_done_once_however_many_processes_there_are(tmp_path: Path) -> None:
+async def test_every_job_is_done_once_with_any_number_of_processes(tmp_path: Path) -> None:
     for processes in (1, 3, 20):
         watched = Watched()
         assert await do(jobs(*["quick"] * 9), tmp_path, processes, watched)
@@ -87,7 +87,7 @@ async def test_every_job_is_done_once_however_many_processes_there_are(tmp_path:
 
 
 @pytest.mark.parametrize("processes", [1, 3])
-async def test_every_job_has_a_process_of_its_own_that_ends_with_it(
+async def test_every_job_has_its_own_process_that_ends_with_it(
     tmp_path: Path, processes: int
 ) -> None:
     pids, at_once = list[int](), list[int]()
@@ -102,7 +102,7 @@ async def test_every_job_has_a_process_of_its_own_that_ends_with_it(
     assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
-async def test_ctrl_c_between_two_jobs_begins_no_other(tmp_path: Path) -> None:
+async def test_ctrl_c_between_two_jobs_starts_no_other(tmp_path: Path) -> None:
     watched = Watched()
 
     def interrupt(job: Named, event: JobLine) -> None:
@@ -113,11 +113,11 @@ async def test_ctrl_c_between_two_jobs_begins_no_other(tmp_path: Path) -> None:
     assert watched.events == {"finished": 1}
 
 
-async def test_nothing_to_do_is_done(tmp_path: Path) -> None:
+async def test_an_empty_list_of_jobs_is_done_at_once(tmp_path: Path) -> None:
     assert await do([], tmp_path, 2, Watched())
 
 
-async def test_ctrl_c_stops_the_jobs_in_work_and_begins_no_other(tmp_path: Path) -> None:
+async def test_ctrl_c_stops_the_running_jobs_and_starts_no_other(tmp_path: Path) -> None:
     watched = Watched(interrupts=1)
     assert not await do(jobs("quick", "slow", "slow", "quick"), tmp_path, 1, watched)
     assert watched.events["finished"] == 1
@@ -132,7 +132,7 @@ async def test_a_second_ctrl_c_ends_a_process_that_does_not_stop(tmp_path: Path)
     ("kind", "message"),
     [("failing", "failing 2: no room"), ("dying", "dying 2: .* killed by signal 9")],
 )
-async def test_a_job_that_cannot_be_done_stops_the_others(
+async def test_a_failing_job_stops_the_others(
     kind: str, message: str, tmp_path: Path
 ) -> None:
     watched = Watched()
@@ -155,7 +155,7 @@ async def test_a_job_is_begun_when_what_it_needs_is_done(tmp_path: Path, process
     assert finished == [4, 3, 2, 1]
 
 
-async def test_who_waits_for_a_job_that_fails_waits_no_longer(tmp_path: Path) -> None:
+async def test_jobs_stop_waiting_for_a_job_that_fails(tmp_path: Path) -> None:
     def only_the_failing_one(job: Named) -> bool:
         return job.kind == "failing"
 
@@ -163,6 +163,6 @@ async def test_who_waits_for_a_job_that_fails_waits_no_longer(tmp_path: Path) ->
         await do(jobs("failing", "quick"), tmp_path, 2, Watched(), only_the_failing_one)
 
 
-async def test_a_job_that_can_never_begin_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="quick 1: what it begins with is not there"):
+async def test_a_job_that_can_never_start_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="quick 1 cannot start: its inputs do not exist"):
         await do(jobs("quick"), tmp_path, 1, Watched(), lambda job: False)

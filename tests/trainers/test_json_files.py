@@ -25,7 +25,7 @@ def values(path: Path, limits: Limits) -> Reading[Any]:
     return read_lines(path, lambda _, value: value, limits)
 
 
-def test_a_line_that_is_too_long_costs_itself_alone(tmp_path: Path) -> None:
+def test_only_the_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     """However long it is, at the end of the file, too."""
     path = tmp_path / "a.jsonl"
     long = json.dumps("x" * 300_000)
@@ -39,7 +39,7 @@ def test_a_line_that_is_too_long_costs_itself_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", ".xz", ".gz"])
-def test_a_file_is_read_as_far_as_its_limit_goes(tmp_path: Path, suffix: str) -> None:
+def test_a_file_is_read_up_to_its_size_limit(tmp_path: Path, suffix: str) -> None:
     """Of what it unfolds to, not of the archive; an endless line ends there, too."""
     content = b"1\n2\n" + b" " * 1_000_000
     packed = {"": content, ".xz": lzma.compress(content), ".gz": gzip.compress(content)}
@@ -53,13 +53,13 @@ def test_a_file_is_read_as_far_as_its_limit_goes(tmp_path: Path, suffix: str) ->
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "-1e999", "[1.5, 2e400]"])
-def test_what_is_no_finite_number_is_refused(number: str) -> None:
+def test_a_non_finite_number_is_refused(number: str) -> None:
     """Anyone who writes an infinity as JSON makes null of it."""
     with pytest.raises(Unreadable, match="not JSON"):
         parse(number)
 
 
-def test_an_archive_that_breaks_off_gives_its_whole_lines(tmp_path: Path) -> None:
+def test_a_truncated_archive_yields_its_complete_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.xz"
     path.write_bytes(lzma.compress(b"1\n2\n3")[:-12])
     read = values(path, Limits())
@@ -69,7 +69,7 @@ def test_an_archive_that_breaks_off_gives_its_whole_lines(tmp_path: Path) -> Non
     ]
 
 
-def test_a_damaged_archive_is_named_in_lines_and_in_documents(tmp_path: Path) -> None:
+def test_a_damaged_archive_is_reported_when_read_as_lines_or_as_a_document(tmp_path: Path) -> None:
     """Damaged within, where the decompressor itself stumbles."""
     packed = bytearray(gzip.compress(bytes(range(256)) * 100))
     packed[14:30] = b"\xff" * 16

@@ -60,7 +60,7 @@ class Loop(ImprovementLoop):
         return answers["right"].text, 0.0
 
 
-async def test_it_decides_by_the_comparison_that_it_acted_on(
+async def test_a_killed_improvement_decides_by_the_comparison_that_it_had_acted_on(
     bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def facts(folder: Path) -> Any:

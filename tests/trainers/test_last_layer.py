@@ -73,7 +73,7 @@ def rows_of_last_layer(model: Any, run: Any) -> int:
 
 @pytest.mark.parametrize("adapter", [False, True], ids=["all weights", "an adapter"])
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_what_is_read_and_its_gradients_are_those_of_the_whole_layer(
+def test_the_positions_that_are_read_and_their_gradients_equal_those_of_the_whole_layer(
     model_type: str, adapter: bool
 ) -> None:
     model = a_model(model_type)
@@ -89,7 +89,7 @@ def test_what_is_read_and_its_gradients_are_those_of_the_whole_layer(
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one for all rows", "each row its own"])
-def test_a_mask_hides_from_what_is_read_what_it_hides_from_the_whole_layer(shared: bool) -> None:
+def test_a_mask_has_the_same_effect_on_the_partial_and_the_whole_layer(shared: bool) -> None:
     model, read = a_model("qwen3"), read_where(0.3)
     generator = torch.Generator().manual_seed(4)
     shape = (1 if shared else ROWS, 1, LENGTH, LENGTH)
@@ -103,25 +103,25 @@ def test_a_mask_hides_from_what_is_read_what_it_hides_from_the_whole_layer(share
         torch.testing.assert_close(gradient, whole_gradients[name], rtol=1e-4, atol=1e-5)
 
 
-def test_only_what_is_read_is_computed_in_the_last_layer() -> None:
+def test_the_last_layer_computes_only_the_positions_that_are_read() -> None:
     model, read = a_model("qwen2"), read_where(0.3)
     assert rows_of_last_layer(model, lambda: computed(model, read, read)) == int(read.sum())
     # Afterwards everything is computed again.
     assert rows_of_last_layer(model, lambda: computed(model, None, read)) == ROWS * LENGTH
 
 
-def test_everything_is_computed_where_nearly_all_is_read() -> None:
+def test_the_last_layer_computes_everything_if_nearly_all_positions_are_read() -> None:
     model, read = a_model("qwen2"), read_where(0.95)
     assert rows_of_last_layer(model, lambda: computed(model, read, read)) == ROWS * LENGTH
 
 
-def test_everything_is_computed_for_an_architecture_that_was_not_looked_at() -> None:
+def test_the_last_layer_computes_everything_for_an_unchecked_architecture() -> None:
     model, read = a_model("qwen2"), read_where(0.3)
     model.config.model_type = "qwen9"
     assert rows_of_last_layer(model, lambda: computed(model, read, read)) == ROWS * LENGTH
 
 
-def test_a_checkpointed_layer_is_computed_whole_both_times() -> None:
+def test_a_checkpointed_layer_computes_everything_in_both_passes() -> None:
     model, read = a_model("qwen2"), read_where(0.3)
     whole, _ = computed(model, None, read)
     enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)

@@ -40,7 +40,7 @@ def take_steps(
     decay=st.floats(0, 0.5),
     beta=st.floats(0, 0.999),
 )
-def test_it_makes_the_steps_of_pytorch_s_adamw(
+def test_it_takes_the_same_steps_as_pytorch_s_adamw(
     seed: int, rate: float, decay: float, beta: float
 ) -> None:
     trained, reference = parameters(seed), parameters(seed)
@@ -84,7 +84,7 @@ def test_a_checkpoint_of_either_is_one_of_the_other(begins: type[torch.optim.Opt
         assert torch.allclose(weight, reference, rtol=1e-5, atol=1e-6)
 
 
-def test_moments_are_in_the_machine_s_memory() -> None:
+def test_moments_are_kept_in_main_memory() -> None:
     weight = torch.nn.Parameter(torch.ones(2, dtype=torch.bfloat16))
     optimizer = OffloadedAdamW([weight], lr=0.5, weight_decay=0.0)
     weight.grad = torch.ones(2, dtype=torch.bfloat16)

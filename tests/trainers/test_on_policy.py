@@ -72,7 +72,7 @@ def perturbed(folder: Path, model: str, spread: float) -> Path:
 
 
 @given(LOGITS, LOGITS)
-def test_the_gradient_is_that_of_the_reverse_divergence_in_the_mean(
+def test_the_expected_gradient_is_that_of_the_reverse_divergence(
     student: list[float], teacher: list[float]
 ) -> None:
     logits = torch.tensor(student, dtype=torch.float64, requires_grad=True)
@@ -86,7 +86,7 @@ def test_the_gradient_is_that_of_the_reverse_divergence_in_the_mean(
     assert torch.allclose(estimated, exact, atol=1e-10)
 
 
-def test_every_turn_of_the_assistant_is_a_place_to_be_asked() -> None:
+def test_every_assistant_turn_gives_a_prompt() -> None:
     assert [prompts_of(entry.ids, entry.learned) for entry in ROWS] == [
         [[5, 6]],
         [[11, 12]],
@@ -94,7 +94,7 @@ def test_every_turn_of_the_assistant_is_a_place_to_be_asked() -> None:
     ]
 
 
-def test_the_loss_and_its_gradient_are_those_of_the_formula(tmp_path: Path) -> None:
+def test_the_loss_and_its_gradient_follow_the_formula(tmp_path: Path) -> None:
     teacher = write_base(tmp_path / "teacher")
     base = perturbed(tmp_path / "base", str(teacher), 0.3)
     loaded, judge = load_base(str(base)), load_base(str(teacher)).model
@@ -159,7 +159,7 @@ def divergence(student: str, teacher: str, rows: list[TokenRow]) -> float:
 
 
 @pytest.mark.slow
-def test_a_small_model_comes_closer_to_its_teacher_on_questions_that_are_held_out(
+def test_a_small_model_approaches_its_teacher_on_held_out_questions(
     tmp_path: Path,
 ) -> None:
     student = perturbed(tmp_path / "student", "micro:slm", 0.35)
@@ -185,7 +185,7 @@ def test_a_small_model_comes_closer_to_its_teacher_on_questions_that_are_held_ou
 
 
 @pytest.mark.slow
-def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
+def test_a_stopped_training_resumes_to_the_same_weights(tmp_path: Path) -> None:
     base = write_base(tmp_path / "base")
     teacher = perturbed(tmp_path / "teacher", str(base), 0.3)
     rows = RecordedRows(tuple(RecordedRow(str(at), "slm", entry) for at, entry in enumerate(ROWS)))
@@ -223,7 +223,7 @@ def served(model: Path) -> Generator[str]:
             loop.run(double.__aexit__(None, None, None))
 
 
-def test_a_server_judges_as_the_same_model_in_this_process_does(tmp_path: Path) -> None:
+def test_a_server_scores_like_the_same_model_in_this_process(tmp_path: Path) -> None:
     teacher = write_base(tmp_path / "teacher")
     ids = [list(entry.ids) for entry in ROWS]
     with Teacher(str(teacher)) as here:
@@ -233,7 +233,7 @@ def test_a_server_judges_as_the_same_model_in_this_process_does(tmp_path: Path) 
             assert teacher_scores == pytest.approx(student_scores, abs=1e-4)
 
 
-def test_a_teacher_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_teacher_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loopline.trainers.glpft.teacher.WAIT_SECONDS", 0.2)
     with pytest.raises(TrainingError, match="the teacher can't be used"):
         Teacher("micro:slm", "http://127.0.0.1:9/v1").__enter__()
@@ -241,7 +241,7 @@ def test_a_teacher_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPat
         Teacher("micro:slm", "nowhere")
 
 
-def test_a_teacher_with_another_vocabulary_is_refused_with_what_differs() -> None:
+def test_a_teacher_with_another_vocabulary_is_refused_with_the_difference() -> None:
     student = load_base("micro:slm", device="cpu")
     with pytest.raises(TrainingError, match=r"different vocabularies: .* of 2,048 tokens, such as"):
         Teacher("micro:llm").require_vocabulary_of(student)

@@ -42,14 +42,14 @@ while taken < 200:
 
 @pytest.mark.parametrize("command", ["sft micro-slm --output OUT", "grpo demo OUT",
                                      "glpft OUT --data DATA"])  # fmt: skip
-def test_a_training_does_not_begin_where_another_one_is_at_work(
+def test_a_training_does_not_start_in_the_folder_of_a_running_one(
     tmp_path: Path, command: str
 ) -> None:
     write(DATA, tmp_path / "data")
     places = {"OUT": str(tmp_path / "out"), "DATA": str(tmp_path / "data")}
     with lock_output(tmp_path / "out"):
         ended = CliRunner().invoke(app, [places.get(part, part) for part in command.split()])
-    assert "another command is at work on this folder" in str(ended.exception)
+    assert "another command is using the folder" in str(ended.exception)
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -68,7 +68,7 @@ def test_a_folder_is_free_again_when_its_command_was_killed(tmp_path: Path) -> N
             require_unused(tmp_path)
 
 
-def test_nothing_is_left_in_a_folder_and_the_next_command_may_have_it(tmp_path: Path) -> None:
+def test_a_released_folder_has_no_lock_file_and_the_next_command_can_use_it(tmp_path: Path) -> None:
     for _ in range(2):
         with lock_output(tmp_path):
             assert (tmp_path / ".lock").exists()
@@ -79,7 +79,7 @@ def test_nothing_is_left_in_a_folder_and_the_next_command_may_have_it(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
 
 
-def test_of_many_processes_that_take_turns_one_at_a_time_has_the_folder(tmp_path: Path) -> None:
+def test_only_one_of_many_processes_holds_the_folder_at_a_time(tmp_path: Path) -> None:
     """Also where one removes the file that another has opened already."""
     workers = [
         subprocess.Popen([sys.executable, "-c", TAKER, str(tmp_path / "out"), str(tmp_path / "in")])

@@ -34,7 +34,7 @@ async def record_rewards(store: Path, *rewards: Reward, batch: int = 1, shard: i
     )
 
 
-async def test_a_later_reward_for_the_same_place_counts_and_all_versions_are_kept(
+async def test_the_latest_reward_for_a_target_counts_and_all_versions_are_kept(
     tmp_path: Path,
 ) -> None:
     await record_rewards(tmp_path, reward(1.0), reward(0.5), reward(0.25, source="judge"))
@@ -46,7 +46,7 @@ async def test_a_later_reward_for_the_same_place_counts_and_all_versions_are_kep
     assert [item.value for item in rewards.of_target(["judge"])[RUN]] == [0.25]
 
 
-async def test_versions_are_in_order_also_where_the_number_of_shards_was_changed(
+async def test_versions_stay_in_order_after_the_number_of_shards_changes(
     tmp_path: Path,
 ) -> None:
     await record_rewards(tmp_path, reward(1.0), batch=9, shard=3)
@@ -65,7 +65,7 @@ async def test_a_reward_that_was_accepted_twice_counts_at_its_first_place(tmp_pa
     assert counted.value == 0.5
 
 
-async def test_what_is_recorded_later_is_left_out_where_the_entries_are_given(
+async def test_rewards_recorded_after_the_given_entries_are_left_out(
     tmp_path: Path,
 ) -> None:
     await record_rewards(tmp_path, reward(1.0))
@@ -75,7 +75,7 @@ async def test_what_is_recorded_later_is_left_out_where_the_entries_are_given(
     assert counted.value == 1.0
 
 
-async def test_a_changed_row_and_one_of_a_newer_program_are_skipped_with_the_reason(
+async def test_changed_rows_and_rows_of_a_newer_program_are_skipped_with_the_reason(
     tmp_path: Path,
 ) -> None:
     await record_rewards(tmp_path, reward(1.0), reward(0.5, version=2), reward(0.25, agent="b"))
@@ -85,7 +85,7 @@ async def test_a_changed_row_and_one_of_a_newer_program_are_skipped_with_the_rea
     pq.write_table(pa.Table.from_pylist(rows, schema=REWARD_SCHEMA), file)
     rewards = read_rewards(tmp_path)
     assert [entry.reason for entry in rewards.skipped] == [
-        "record that is not what was written: its hash is another",
+        "record that was changed after it was written: its hash differs",
         "records of another schema version",
     ]
 
@@ -94,7 +94,7 @@ def test_a_store_without_rewards_has_none(tmp_path: Path) -> None:
     assert read_rewards(tmp_path).rewards == ()
 
 
-def test_posted_rewards_take_the_place_of_recorded_ones() -> None:
+def test_posted_rewards_replace_recorded_ones() -> None:
     run = a_run(
         1,
         a_step([a_candidate(9.0), a_candidate(8.0)], agent="coder", turn=0, selected=1),

@@ -50,7 +50,7 @@ def log_probability(model: torch.nn.Module, answer: TokenRow) -> torch.Tensor:
     return torch.stack(terms).sum()
 
 
-def test_the_loss_and_its_gradient_are_those_of_the_formula(tmp_path: Path) -> None:
+def test_the_loss_and_its_gradient_follow_the_formula(tmp_path: Path) -> None:
     base = write_base(tmp_path / "base")
     loaded, reference = load_base(str(base)), load_base(str(base)).model
     network = network_of(loaded, adapter=False, rank=1, begins_from=None, base=str(base))
@@ -92,7 +92,7 @@ def rows_of_pairs() -> RecordedRows:
     )
 
 
-def test_a_training_that_was_stopped_ends_with_the_same_preference_and_begins_at_log_2(
+def test_a_stopped_training_resumes_to_the_same_weights_and_the_loss_starts_at_log_2(
     tmp_path: Path,
 ) -> None:
     base, rows = write_base(tmp_path / "base"), rows_of_pairs()
@@ -120,12 +120,12 @@ def test_a_training_that_was_stopped_ends_with_the_same_preference_and_begins_at
     assert weights[0] == weights[1]
 
 
-def test_rows_that_are_no_pairs_are_refused() -> None:
+def test_rows_that_are_not_pairs_are_refused() -> None:
     with pytest.raises(TrainingError, match="not pairs"):
         pair_of((1, 2), (False, True))
 
 
-async def test_the_command_prefers_the_accepted_answers(tmp_path: Path) -> None:
+async def test_the_dpo_command_trains_an_adapter_on_preferences(tmp_path: Path) -> None:
     store = await store_of_escalations(tmp_path / "store")
     base, output = write_base(tmp_path / "base"), tmp_path / "out"
     done = CliRunner().invoke(

@@ -32,7 +32,7 @@ def stored_in(folder: Path, dtype: torch.dtype) -> Path:
 
 @pytest.mark.parametrize("kind", ["full", "lora"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
-async def test_an_engine_gives_the_log_probabilities_of_the_trainer(
+async def test_an_engine_with_published_weights_has_the_log_probabilities_of_the_trainer(
     tmp_path: Path, dtype: torch.dtype, kind: str
 ) -> None:
     if kind == "lora":

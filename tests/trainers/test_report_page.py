@@ -81,7 +81,7 @@ def test_each_policy_has_a_line_and_each_step_a_point() -> None:
     assert page.count('<path d="M') >= 2 * 10
 
 
-def test_groups_of_equal_rewards_count_for_a_policy_that_learns_nothing_in_a_step() -> None:
+def test_groups_of_equal_rewards_count_for_a_policy_that_skips_a_step() -> None:
     """Of facts that were recorded before they were counted so, what the policies' own steps say."""
     summary = a_step(groups=2, zero_variance=0)
     step_facts = StepFacts(
@@ -103,19 +103,19 @@ def test_groups_of_equal_rewards_count_for_a_policy_that_learns_nothing_in_a_ste
     assert summaries(Report.model_validate(before).steps)["coder"].zero_variance_share == 0.25
 
 
-def test_bands_are_the_quantiles_of_ratios_and_the_oldest_groups() -> None:
+def test_bands_show_the_quantiles_of_ratios_and_the_oldest_groups() -> None:
     page = render(a_report(a_step(), a_step()))
     assert page.count("spread") >= 4
     assert "coder: 1.33 at step 1" in page, "mean age of (0, 0, 4)"
 
 
-def test_what_was_not_asked_for_is_not_drawn() -> None:
+def test_the_page_omits_charts_without_data() -> None:
     assert "KL to the reference" not in headings(render(a_report(a_step(), a_step())))
     assert "Groups too old" not in headings(render(a_report(a_step(), a_step())))
     assert "Groups too old" in headings(render(a_report(a_step(), a_step(), stale=2)))
 
 
-def test_numbers_that_are_none_do_not_spoil_the_page() -> None:
+def test_non_finite_numbers_do_not_break_the_page() -> None:
     page = render(a_report(a_step(loss=float("nan")), a_step(loss=float("inf"), reward=0.6)))
     ParsedPage(page).require_harmless()
     assert "Loss" not in headings(page)
@@ -123,10 +123,10 @@ def test_numbers_that_are_none_do_not_spoil_the_page() -> None:
 
 
 def test_a_training_without_a_step_has_a_page() -> None:
-    assert "No step was made." in render(a_report(seconds=0.0))
+    assert "No step was taken." in render(a_report(seconds=0.0))
 
 
-def test_names_and_reasons_are_text() -> None:
+def test_names_and_reasons_are_escaped() -> None:
     step = StepFacts(version=0, stale=0, policies={EVIL: a_step()})
     settings = settings_of(base=EVIL)
     page = render(a_report(settings=settings, steps=(step,), skipped={EVIL: 3}))
@@ -152,13 +152,13 @@ def test_shares_are_percentages() -> None:
     assert [share(value) for value in (0.0, 0.125, 1.0)] == ["0 %", "12.5 %", "100 %"]
 
 
-def test_all_but_one_of_many_are_not_all_and_one_of_many_is_not_none() -> None:
+def test_a_share_of_all_but_one_is_not_rounded_to_all() -> None:
     assert [share(value) for value in (0.9994, 0.9996, 0.99996, 1 - 2**-53)] == [
         "99.9 %", "99.96 %", "> 99.99 %", "> 99.99 %",
     ]  # fmt: skip
 
 
 @given(st.floats(0.0, 1.0))
-def test_only_all_are_a_hundred_percent_and_only_none_are_zero(value: float) -> None:
+def test_only_one_is_shown_as_100_percent_and_only_zero_as_0_percent(value: float) -> None:
     assert (share(value) == "100 %") == (value == 1.0)
     assert (share(value) == "0 %") == (value == 0.0)

@@ -46,7 +46,7 @@ def one_by_one(model: Model, prompt: list[int], limit: int) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_batch_gives_what_each_prompt_gives_alone(model: Model) -> None:
+def test_a_batch_gives_the_same_completions_as_each_prompt_alone(model: Model) -> None:
     texts = ["Tom has 3 apples.", "A", "There are 40 pears. Then 13 go away. How many are left?"]
     prompts = [model.tokenizer.encode(text).ids for text in texts]
     together = complete(model, prompts, limit=20)
@@ -60,7 +60,7 @@ def test_completions_never_pass_the_context(model: Model) -> None:
     assert complete(model, [refused], limit=50) == [[]]
 
 
-def test_a_long_neighbour_cuts_nobody_short(model: Model) -> None:
+def test_a_long_prompt_in_a_batch_does_not_truncate_the_others(model: Model) -> None:
     long = model.tokenizer.encode("apples " * 400).ids
     short = model.tokenizer.encode("Tom has 3 apples.").ids
     alone = complete(model, [short], limit=20)
@@ -70,7 +70,7 @@ def test_a_long_neighbour_cuts_nobody_short(model: Model) -> None:
 
 @pytest.mark.parametrize("arm", ["delegate", "llm", "slm"])
 @pytest.mark.parametrize("calculator", [True, False])
-def test_text_outside_the_grammar_ends_with_some_answer_or_none(
+def test_text_outside_the_grammar_still_yields_a_result(
     model: Model, arm: str, calculator: bool
 ) -> None:
     prompts = ["Natalia ¿sold? <|im_start|> clips, 1/2 of 48…", "", "7 " * 200]
@@ -78,7 +78,7 @@ def test_text_outside_the_grammar_ends_with_some_answer_or_none(
     assert len(results) == 3
 
 
-def test_a_folder_without_weights_is_refused_with_the_file_that_is_missing(tmp_path: Path) -> None:
+def test_a_folder_without_weights_is_refused_with_the_missing_file(tmp_path: Path) -> None:
     with pytest.raises(UnreadableModel, match=r"model\.safetensors is missing"):
         load_model(tmp_path)
 
@@ -93,7 +93,7 @@ def test_new_measurements_replace_old_ones_of_the_same_kind(tmp_path: Path) -> N
     assert "100.0 %" in markdown(read_skills(tmp_path))
 
 
-def test_the_table_for_a_terminal_stands_whole_on_eighty_columns() -> None:
+def test_the_table_for_a_terminal_fits_eighty_columns() -> None:
     tasks: tuple[Task, ...] = ("delegate", "slm_sub_tasks")
     skills = [
         Skill(task=task, split=split, calculator=True, outcomes="1" * 400)

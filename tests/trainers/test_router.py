@@ -60,7 +60,7 @@ def test_a_trained_router_keeps_its_bound_on_answers_that_it_has_never_seen(
     assert wrong / len(fresh) <= 0.1
 
 
-def test_a_router_that_was_read_again_scores_as_the_one_that_was_learned(labels: Path) -> None:
+def test_a_saved_and_loaded_router_scores_like_the_trained_one(labels: Path) -> None:
     rows = read_labelled(labels)
     evidence = [row.evidence for row in rows]
     right = np.array([[row.small_right, row.big_right] for row in rows], dtype=np.float64)
@@ -73,7 +73,7 @@ def test_a_router_that_was_read_again_scores_as_the_one_that_was_learned(labels:
         assert score == pytest.approx(combine(small, big, 2.0), abs=1e-4)
 
 
-def test_what_a_score_says_of_an_answer_that_is_left_out_is_what_a_fit_without_it_says() -> None:
+def test_the_leave_one_out_formula_equals_a_refit_without_the_answer() -> None:
     generator = np.random.Generator(np.random.PCG64(4))
     values = generator.normal(size=(30, 30))
     kernel = values @ values.T / 30
@@ -88,7 +88,7 @@ def test_what_a_score_says_of_an_answer_that_is_left_out_is_what_a_fit_without_i
         assert closed[at] == pytest.approx(refitted)
 
 
-def test_labels_without_a_signal_make_a_router_that_accepts_nothing(tmp_path: Path) -> None:
+def test_labels_without_a_signal_give_a_router_that_accepts_nothing(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "null.jsonl", labelled_rows(400, signal=False))
     output = tmp_path / "null.router.json"
     code, text = train(str(output), "--data", str(path))
@@ -117,7 +117,7 @@ def test_a_router_file_of_another_kind_or_version_is_refused(
 @pytest.mark.parametrize(
     "arguments", [(), ("--data", "a", "--from-store", "b"), ("--data", "missing.jsonl")]
 )
-def test_without_one_readable_source_nothing_is_written(
+def test_without_exactly_one_readable_source_nothing_is_written(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     path = tmp_path / "none.router.json"
@@ -171,7 +171,7 @@ async def test_audited_runs_of_a_cascade_are_labelled_answers(tmp_path: Path) ->
     assert "2 questions that both models answered" in recorded.summary
 
 
-async def test_runs_that_were_only_escalated_are_no_sample_and_are_left_out(tmp_path: Path) -> None:
+async def test_runs_that_were_escalated_without_an_audit_are_left_out(tmp_path: Path) -> None:
     await record(tmp_path, [await cascade_run(1, r"1 + 1 = \boxed{3}", r"\boxed{2}", audit=0.0)])
     assert read_recorded(tmp_path).rows == []
 

@@ -19,7 +19,7 @@ from loopline.agents.router.guarantee import (
 
 
 @pytest.mark.parametrize(("n", "alpha", "delta"), [(50, 0.1, 0.05), (400, 0.05, 0.01)])
-def test_the_errors_that_a_calibration_may_show_are_those_of_the_binomial_tail(
+def test_the_allowed_errors_of_a_calibration_follow_the_binomial_tail(
     n: int, alpha: float, delta: float
 ) -> None:
     def tail(k: int) -> float:
@@ -42,7 +42,7 @@ def test_those_for_a_sample_to_come_are_of_the_hypergeometric_tail(n: int, m: in
     assert tail(k) <= 0.05 < tail(k + 1)
 
 
-def test_a_calibration_that_is_too_small_may_show_no_error_at_all() -> None:
+def test_a_calibration_that_is_too_small_allows_no_error() -> None:
     assert allowed_errors(10, 0.1, 0.05) == -1
     assert most_lenient(np.array([0.4, 0.9]), np.array([False, False]), -1) == np.inf
 
@@ -52,7 +52,7 @@ def test_a_calibration_that_is_too_small_may_show_no_error_at_all() -> None:
     m=st.one_of(st.none(), st.integers(1, 3000)),
 )  # fmt: skip
 @settings(max_examples=60, deadline=None)
-def test_a_bound_allows_fewer_errors_than_its_share_and_more_the_weaker_it_is(
+def test_a_bound_allows_fewer_errors_than_its_share_and_a_weaker_bound_allows_more(
     n: int, alpha: float, delta: float, m: int | None
 ) -> None:
     k = allowed_errors(n, alpha, delta, m)
@@ -66,7 +66,7 @@ def test_a_bound_allows_fewer_errors_than_its_share_and_more_the_weaker_it_is(
 
 @given(seed=st.integers(0, 2**32 - 1), signal=st.floats(0, 3), wrong=st.floats(0.1, 0.9))
 @settings(max_examples=12, deadline=None)
-def test_the_share_of_samples_that_break_the_bound_is_at_most_delta_whatever_the_score_knows(
+def test_the_bound_fails_with_probability_at_most_delta_for_any_quality_of_the_score(
     seed: int, signal: float, wrong: float
 ) -> None:
     """Thresholds of 400 calibrations, each held against the errors of a sample to come. One test in
@@ -84,12 +84,12 @@ def test_the_share_of_samples_that_break_the_bound_is_at_most_delta_whatever_the
     assert broken <= delta * repeats + 4.8 * (delta * (1 - delta) * repeats) ** 0.5
 
 
-def test_splits_that_have_all_to_keep_a_share_are_calibrated_more_strictly() -> None:
+def test_splits_that_must_all_keep_a_bound_are_calibrated_more_strictly() -> None:
     assert 0.015 < delta_of_a_split(200, 0.05) < 0.025
     assert 0 < delta_of_a_split(1, 0.05) < 0.01
 
 
-def test_the_threshold_lies_on_a_score_that_was_tested() -> None:
+def test_the_threshold_is_one_of_the_tested_scores() -> None:
     scores = np.array([0.9, 0.8, 0.7, 0.6, -np.inf])
     wrong = np.array([False, True, False, True, True])
     assert most_lenient(scores, wrong, 0) == 0.9
@@ -97,7 +97,7 @@ def test_the_threshold_lies_on_a_score_that_was_tested() -> None:
     assert most_lenient(scores, wrong, 2) == 0.6
 
 
-def test_answers_of_equal_score_are_accepted_all_or_none() -> None:
+def test_answers_of_equal_score_are_all_accepted_or_all_refused() -> None:
     scores = np.array([0.9, 0.8, 0.8, 0.8])
     wrong = np.array([False, True, True, False])
     assert most_lenient(scores, wrong, 1) == 0.9

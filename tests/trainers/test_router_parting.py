@@ -15,7 +15,7 @@ from loopline.trainers.router.training import parts
     st.lists(st.integers(0, 40), min_size=1, max_size=120), st.integers(0, 2**32 - 1),
     st.integers(1, 60), st.integers(1, 60),
 )  # fmt: skip
-def test_every_row_is_in_one_part_and_with_all_of_its_question(
+def test_every_row_is_in_one_part_together_with_the_rest_of_its_question(
     numbers: list[int], seed: int, first: int, more: int
 ) -> None:
     questions = np.array(numbers, dtype=np.int64)
@@ -33,7 +33,7 @@ def test_every_row_is_in_one_part_and_with_all_of_its_question(
         assert all(together), "none is empty"
 
 
-def test_the_parts_are_as_near_to_their_sizes_as_the_questions_allow() -> None:
+def test_the_parts_are_as_close_to_their_sizes_as_the_questions_allow() -> None:
     questions = np.array([*range(90), *range(10)], dtype=np.int64)
     for seed in range(20):
         generator = np.random.Generator(np.random.PCG64(seed))
@@ -43,7 +43,7 @@ def test_the_parts_are_as_near_to_their_sizes_as_the_questions_allow() -> None:
         assert len(test) > 25
 
 
-def test_the_order_is_by_chance_alone() -> None:
+def test_the_order_of_questions_is_random() -> None:
     questions = np.array([0, 0, 1, 2, 3], dtype=np.int64)
     firsts = {
         int(questions[parts(questions, [2], np.random.Generator(np.random.PCG64(seed)))[0][0]])

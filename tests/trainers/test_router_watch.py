@@ -45,7 +45,7 @@ def audits(router: Router, count: int, *, small: float, signal: bool, seed: int)
     return runs
 
 
-def test_while_the_bound_holds_the_alarm_is_raised_with_probability_delta_at_most() -> None:
+def test_while_the_bound_holds_the_alarm_probability_is_at_most_delta() -> None:
     generator = np.random.Generator(np.random.PCG64(5))
     alarms = 0
     for _ in range(300):
@@ -61,13 +61,13 @@ def test_a_risk_of_three_times_the_bound_raises_the_alarm_within_two_hundred_run
         assert any(test.add(error) for error in (generator.random(200) < 0.3).tolist())
 
 
-def test_traffic_like_that_of_the_labels_raises_no_alarm(router: Router) -> None:
+def test_traffic_distributed_like_the_labels_raises_no_alarm(router: Router) -> None:
     result = watched(router, audits(router, 600, small=0.6, signal=True, seed=7))
     assert result.alarm is None
     assert result.router == router
 
 
-def test_when_traffic_drifts_the_threshold_rises_and_what_follows_is_watched_anew(
+def test_when_traffic_drifts_the_threshold_rises_and_the_watch_restarts(
     router: Router,
 ) -> None:
     drifted = audits(router, 400, small=0.3, signal=False, seed=8)
@@ -82,13 +82,13 @@ def test_when_traffic_drifts_the_threshold_rises_and_what_follows_is_watched_ane
     assert later.runs < len(drifted)
 
 
-def test_runs_before_the_router_was_trained_say_nothing_of_it(router: Router) -> None:
+def test_runs_from_before_the_router_s_training_are_ignored(router: Router) -> None:
     runs = audits(router, 50, small=0.3, signal=False, seed=8)
     after = router.model_copy(update={"watched_after": runs[-1].run_id})
     assert watched(after, runs).runs == 0
 
 
-def test_ids_of_runs_sort_by_the_time_of_their_admission() -> None:
+def test_run_ids_sort_by_admission_time() -> None:
     assert first_run_id(1.0) < first_run_id(2.0) < first_run_id(1e9)
 
 
@@ -125,7 +125,7 @@ async def looked(recorder: RouterWatch) -> None:
     await running
 
 
-async def test_the_command_tightens_the_file_and_ends_with_an_error(
+async def test_the_command_tightens_the_file_and_exits_with_an_error(
     router: Router, tmp_path: Path
 ) -> None:
     await audited_cascades(tmp_path)
@@ -142,7 +142,7 @@ async def test_the_command_tightens_the_file_and_ends_with_an_error(
     assert "holds as far as can be told" in again.output
 
 
-async def test_a_recorder_tightens_the_router_of_the_cascades_that_it_records(
+async def test_a_recorder_tightens_the_router_of_its_recorded_cascades(
     router: Router, tmp_path: Path
 ) -> None:
     path = tmp_path / "used.router.json"
@@ -157,7 +157,7 @@ async def test_a_recorder_tightens_the_router_of_the_cascades_that_it_records(
         assert (facts["alarms"], facts["threshold"]) == (1, None)
 
 
-async def test_a_router_that_the_recorder_can_not_read_is_named(tmp_path: Path) -> None:
+async def test_a_router_that_the_recorder_cannot_read_is_reported(tmp_path: Path) -> None:
     await audited_cascades(tmp_path, "/nowhere/at/all.router.json", count=3)
     recorder = RouterWatch(tmp_path, time.time(), 0.02)
     await looked(recorder)
@@ -165,7 +165,7 @@ async def test_a_router_that_the_recorder_can_not_read_is_named(tmp_path: Path) 
     assert "can't be watched from the recorder's machine" in str(facts["error"])
 
 
-def test_a_bound_from_feedback_is_tested_by_runs_with_feedback_alone(router: Router) -> None:
+def test_a_bound_from_feedback_is_tested_only_by_runs_with_feedback(router: Router) -> None:
     promise = router.guarantee.model_copy(update={"by_feedback": True})
     by_feedback = router.model_copy(update={"guarantee": promise})
     fitting = audits(router, 600, small=0.6, signal=True, seed=7)
@@ -186,7 +186,7 @@ def test_a_bound_from_feedback_is_tested_by_runs_with_feedback_alone(router: Rou
     assert alarmed.router.guarantee.by_feedback
 
 
-def test_questions_whose_feedback_is_on_its_way_calibrate_no_bound() -> None:
+def test_questions_that_still_await_feedback_are_left_out_of_the_calibration() -> None:
     def rows(count: int, waiting: int) -> list[Labelled]:
         evidence = AnswerEvidence("q", "a")
         labels = [at < count for at in range(count + waiting)]
@@ -198,7 +198,7 @@ def test_questions_whose_feedback_is_on_its_way_calibrate_no_bound() -> None:
     assert without_waiting([]) == ([], False)
 
 
-def test_what_somebody_said_of_an_audited_run_counts_where_it_says_something() -> None:
+def test_feedback_on_an_audited_run_overrides_the_comparison_where_it_decides() -> None:
     same = Audited("r", accepted=True, wrong=False, evidence=AnswerEvidence("q", "a"))
     other = Audited("r", accepted=True, wrong=True, evidence=AnswerEvidence("q", "a"))
     assert same.judged(None) == same
@@ -209,7 +209,7 @@ def test_what_somebody_said_of_an_audited_run_counts_where_it_says_something() -
     assert other.judged(False) is None, "if one answer is wrong, another may be right"
 
 
-def test_a_file_that_is_no_router_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_router_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "bad.router.json"
     path.write_text("{}")
     with pytest.raises(BadLabels, match="damaged"):

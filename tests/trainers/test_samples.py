@@ -184,7 +184,7 @@ def seen(trajectory: AnyRun) -> object:
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(trajectories(), min_size=1, max_size=6, unique_by=lambda item: item.run.id))
 @pytest.mark.slow
-def test_samples_are_what_whole_records_hold(recorded: list[Trajectory]) -> None:
+def test_the_sample_reader_agrees_with_the_whole_reader(recorded: list[Trajectory]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = [(item.run.id, item.run.workflow, item.model_dump_json()) for item in recorded]
         store = store_of(rows, Path(folder))
@@ -218,7 +218,7 @@ lists = st.lists(numbers | json_values, max_size=3)
     lists | json_values | st.lists(st.integers()) | st.lists(floats),
 )
 @pytest.mark.slow
-def test_what_stands_for_tokens_is_read_or_refused_as_by_the_whole_reader(
+def test_the_sample_reader_accepts_and_refuses_the_same_token_values_as_the_whole_reader(
     recorded: Trajectory, name: str, value: Any
 ) -> None:
     """Though when somebody looks: nothing is learned from it by either."""
@@ -248,7 +248,7 @@ def test_what_stands_for_tokens_is_read_or_refused_as_by_the_whole_reader(
             assert samples.skipped == whole.skipped
 
 
-def test_a_log_probability_beyond_all_floats_is_infinite_as_in_the_whole_record(
+def test_a_log_probability_beyond_the_float_range_is_infinite_as_in_the_whole_record(
     tmp_path: Path,
 ) -> None:
     played = a_run(1, a_step([a_candidate(1.0)])).model_copy(update={"team_reward": 1.0})
@@ -260,13 +260,13 @@ def test_a_log_probability_beyond_all_floats_is_infinite_as_in_the_whole_record(
     assert {call.logprobs for call in sampled} == {(float("-inf"),)}
 
 
-def test_a_run_without_a_reward_is_read_whole_since_it_has_to_be_judged(tmp_path: Path) -> None:
+def test_a_run_without_a_reward_is_read_in_full_for_the_judge(tmp_path: Path) -> None:
     unjudged = a_run(1)
     rows = [(unjudged.run.id, unjudged.run.workflow, unjudged.model_dump_json())]
     assert read_samples(store_of(rows, tmp_path), None).records == (unjudged,)
 
 
-def test_what_is_no_record_is_named_as_by_the_whole_reader(tmp_path: Path) -> None:
+def test_the_sample_reader_reports_invalid_records_like_the_whole_reader(tmp_path: Path) -> None:
     rows = [
         ("r1", "solo", '{"version": 7, "run": {}}'),
         ("r2", "solo", '{"run": {"id": 5}}'),

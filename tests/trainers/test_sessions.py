@@ -51,7 +51,7 @@ def numbers(conversation: Conversation) -> list[int]:
     return [int(call.trajectory.run.id[-12:]) for call in conversation.calls]
 
 
-def test_calls_whose_prompts_extend_each_other_are_one_conversation_tokenized_once() -> None:
+def test_calls_whose_prompts_extend_each_other_form_one_conversation_tokenized_once() -> None:
     runs = chat(1, [1, 2], [3]), chat(2, [1, 2, 3, 9], [4, 5])
     [conversation] = conversations(calls_of(runs))
     assert numbers(conversation) == [1, 2]
@@ -59,7 +59,7 @@ def test_calls_whose_prompts_extend_each_other_are_one_conversation_tokenized_on
     assert conversation.learned == (False, False, True, False, True, True)
 
 
-def test_a_call_that_extends_nothing_begins_a_conversation() -> None:
+def test_a_call_that_extends_nothing_starts_a_conversation() -> None:
     assert of(chat(1, [1, 2], [3]), chat(2, [1, 2, 8], [4])) == [[1], [2]]
 
 
@@ -78,16 +78,16 @@ def test_parallel_calls_of_one_prompt_are_siblings() -> None:
     ]
 
 
-def test_a_conversation_goes_on_with_the_longest_that_it_extends() -> None:
+def test_a_call_continues_the_longest_conversation_that_it_extends() -> None:
     runs = chat(1, [1], [2]), chat(2, [1, 2, 3], [4]), chat(3, [1, 2, 3, 4, 5], [6])
     assert of(*runs) == [[1, 2, 3]]
 
 
-def test_a_call_is_found_to_extend_one_that_a_slow_clock_puts_after_it() -> None:
+def test_a_call_can_extend_one_that_a_slow_clock_dates_after_it() -> None:
     assert of(chat(2, [1], [2]), chat(1, [1, 2, 3], [4])) == [[2, 1]]
 
 
-def test_sessions_agents_and_policy_versions_have_conversations_of_their_own() -> None:
+def test_sessions_agents_and_policy_versions_have_separate_conversations() -> None:
     extended = [1, 2, 3]
     runs = (
         chat(1, [1], [2]),
@@ -99,7 +99,7 @@ def test_sessions_agents_and_policy_versions_have_conversations_of_their_own() -
     assert of(*runs) == [[1], [2], [3], [4], [5]]
 
 
-def test_calls_without_token_ids_go_on_with_nothing() -> None:
+def test_calls_without_token_ids_extend_nothing() -> None:
     assert of(chat(1, [], []), chat(2, [], []), chat(3, [1], [2])) == [[1], [2], [3]]
 
 
@@ -161,7 +161,7 @@ def reward(value: float, **changes: object) -> Reward:
     return Reward.model_validate({"id": "r", "source": "user", "value": value, **changes})
 
 
-def test_rewards_of_the_session_reach_every_conversation_and_those_of_a_run_its_own() -> None:
+def test_session_rewards_reach_every_conversation_and_run_rewards_only_their_own() -> None:
     runs = chat(1, [1], [2]), chat(2, [1, 2, 3], [4]), chat(3, [7], [8])
     [long, short] = conversations(calls_of(runs))
     by_target = {
@@ -174,7 +174,7 @@ def test_rewards_of_the_session_reach_every_conversation_and_those_of_a_run_its_
     assert not short.feedback({})
 
 
-def test_rewards_of_an_agent_reach_its_conversations_alone() -> None:
+def test_rewards_of_an_agent_reach_only_its_conversations() -> None:
     runs = chat(1, [1], [2], agent="writer"), chat(2, [7], [8], agent="critic")
     [writer, critic] = conversations(calls_of(runs))
     by_target = {"session/s": [reward(1.0, session="s", agent="critic")]}
@@ -182,7 +182,7 @@ def test_rewards_of_an_agent_reach_its_conversations_alone() -> None:
     assert critic.feedback(by_target) == Feedback(None, {"critic": 1.0})
 
 
-def test_a_conversation_is_one_run_whose_task_is_what_it_begins_with() -> None:
+def test_a_conversation_is_one_run_whose_task_is_its_first_prompt() -> None:
     runs = chat(1, [1], [2]), chat(2, [1, 2, 3], [4])
     [merged] = [entry.trajectory() for entry in conversations(calls_of(runs))]
     assert merged.run.id == runs[0].run.id
@@ -192,7 +192,7 @@ def test_a_conversation_is_one_run_whose_task_is_what_it_begins_with() -> None:
     assert alike.run.task == merged.run.task
 
 
-def test_sessions_with_one_tag_have_one_task_for_each_part() -> None:
+def test_sessions_with_one_tag_share_one_task_per_conversation() -> None:
     """Two conversations of one session do not compete with each other."""
     runs = [
         chat(number, [number], [5], session=session, group="A7")

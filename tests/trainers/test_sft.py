@@ -38,7 +38,7 @@ from .tiny import TINY
 pytestmark = pytest.mark.timeout(400)
 
 SHORT = ("micro-slm", "--steps", "12", "--batch", "2", "--checkpoint-every", "4", "--samples", "0")
-STOPPED = "stopped; go on with the same command, without --restart\n"
+STOPPED = "stopped; resume with the same command, without --restart\n"
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
     process = run(*SHORT, "--output", str(folder))
     assert process.returncode == 0, process.stderr
-    assert "training begins, 12 steps in all" in process.stdout
+    assert "training starts, 12 steps in all" in process.stdout
     return folder
 
 
@@ -96,7 +96,7 @@ def test_a_short_run_lowers_the_loss(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_bit_for_bit(
+def test_a_run_killed_with_sigkill_and_resumed_has_the_same_weights_bit_for_bit(
     tmp_path: Path, uninterrupted: Path
 ) -> None:
     folder = tmp_path / "model"
@@ -106,7 +106,7 @@ def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_bit_for_bit(
     process = run(*arguments)
     assert process.returncode == 0, process.stderr
     assert process.stdout.startswith(f"learning the tokenizer from {DIALOGUES} dialogues…\n")
-    assert re.search(r"^training goes on from step \d+, 12 steps in all$", process.stdout, re.M)
+    assert re.search(r"^training resumes from step \d+, 12 steps in all$", process.stdout, re.M)
     assert (folder / WEIGHTS).read_bytes() == (uninterrupted / WEIGHTS).read_bytes()
 
 
@@ -121,7 +121,7 @@ def test_a_run_stopped_by_ctrl_c_and_resumed_has_the_same_weights_bit_for_bit(
     assert (folder / WEIGHTS).read_bytes() == (uninterrupted / WEIGHTS).read_bytes()
 
 
-def test_a_run_that_is_terminated_says_in_one_line_how_to_go_on(tmp_path: Path) -> None:
+def test_a_terminated_run_says_in_one_line_how_to_resume(tmp_path: Path) -> None:
     arguments = [*SHORT, "--output", str(tmp_path / "model")]
     assert stop_after_first_checkpoint(arguments, signal.SIGTERM, tmp_path)[1] == STOPPED
 
@@ -134,7 +134,7 @@ def test_a_finished_run_is_not_repeated(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("checkpoint-*"))
 
 
-def test_a_finished_command_run_again_says_so_and_measures_only_what_is_not_measured(
+def test_a_repeated_finished_command_says_so_and_only_takes_missing_measurements(
     tmp_path: Path, uninterrupted: Path
 ) -> None:
     shutil.copytree(uninterrupted, tmp_path, dirs_exist_ok=True)
@@ -156,7 +156,7 @@ def test_a_finished_command_run_again_says_so_and_measures_only_what_is_not_meas
     assert last.stdout == measured.stdout
 
 
-def test_a_folder_begun_with_other_settings_is_refused(tmp_path: Path) -> None:
+def test_a_folder_started_with_other_settings_is_refused(tmp_path: Path) -> None:
     train(TINY, tmp_path)
     with pytest.raises(TrainingError, match=r"other settings: seed \(1 → 2\)"):
         train(TINY.model_copy(update={"seed": 2}), tmp_path)
@@ -179,7 +179,7 @@ def begun(folder: Path) -> Path:
     return checkpoint
 
 
-def test_a_damaged_checkpoint_is_refused_with_its_name_and_the_way_out(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_refused_with_its_name_and_a_remedy(tmp_path: Path) -> None:
     tensors = begun(tmp_path) / "tensors.safetensors"
     data = bytearray(tensors.read_bytes())
     data[-5] ^= 1
@@ -196,7 +196,7 @@ def test_a_checkpoint_without_its_state_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"steps": 24}', b"\xff\xfe"])
-def test_damaged_facts_of_a_finished_run_are_refused_with_their_place_and_the_way_out(
+def test_damaged_facts_of_a_finished_run_are_refused_with_their_path_and_a_remedy(
     tmp_path: Path, content: bytes
 ) -> None:
     (tmp_path / FACTS).write_bytes(content)
@@ -206,12 +206,12 @@ def test_damaged_facts_of_a_finished_run_are_refused_with_their_place_and_the_wa
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_run_over_damaged_facts_begins_anew_when_told_to(tmp_path: Path) -> None:
+def test_a_restart_replaces_damaged_facts(tmp_path: Path) -> None:
     (tmp_path / FACTS).write_text("{")
     assert train(TINY, tmp_path, restart=True) == read_facts(tmp_path)
 
 
-def test_a_half_written_checkpoint_is_not_mistaken_for_one(tmp_path: Path) -> None:
+def test_a_partial_checkpoint_is_ignored(tmp_path: Path) -> None:
     whole = begun(tmp_path)
     shutil.copytree(whole, tmp_path / ".partial-16")
     checkpoint = load_checkpoint(tmp_path, TrainingState)
@@ -219,14 +219,14 @@ def test_a_half_written_checkpoint_is_not_mistaken_for_one(tmp_path: Path) -> No
     assert checkpoint.state.step == 8
 
 
-def test_too_little_disk_is_said_before_training(tmp_path: Path) -> None:
-    with pytest.raises(NotEnoughDisk, match=r"are needed; free some space and go on"):
+def test_too_little_disk_space_is_reported_before_training(tmp_path: Path) -> None:
+    with pytest.raises(NotEnoughDisk, match=r"are needed; free some space and resume"):
         require_disk(tmp_path / "not" / "there", 10**15)
 
 
 @pytest.mark.parametrize("cut_short", ["model", "facts"])
 @pytest.mark.slow
-def test_a_disk_that_is_full_at_the_end_costs_no_step(
+def test_a_full_disk_at_the_end_costs_no_step(
     cut_short: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def model(*args: Any, **named: Any) -> None:
@@ -241,7 +241,7 @@ def test_a_disk_that_is_full_at_the_end_costs_no_step(
         monkeypatch.setattr("loopline.trainers.sft.training.export_model", model)
     else:
         monkeypatch.setattr("loopline.trainers.sft.training.write_facts", facts)
-    with pytest.raises(NotEnoughDisk, match=r"can't be written \(.*go on with the same command"):
+    with pytest.raises(NotEnoughDisk, match=r"can't be written \(.*resume with the same command"):
         train(TINY, tmp_path)
     monkeypatch.undo()
     again: list[Progress] = []
@@ -250,26 +250,26 @@ def test_a_disk_that_is_full_at_the_end_costs_no_step(
     assert load_model(tmp_path).context == TINY.context
 
 
-def test_an_unknown_recipe_is_refused_with_the_names_that_there_are() -> None:
+def test_an_unknown_recipe_is_refused_with_the_known_names() -> None:
     with pytest.raises(UnknownModel, match="'micro-lm'; choose one of: micro-llm, micro-slm"):
         recipe("micro-lm")
 
 
-def test_minus_h_is_help_in_plain_text() -> None:
+def test_minus_h_prints_help_in_plain_text() -> None:
     process = run("-h")
     assert process.returncode == 0
     assert "--checkpoint-every" in process.stdout
     assert "─" not in process.stdout
 
 
-def test_a_users_mistake_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
+def test_a_user_s_mistake_prints_one_line_and_sets_the_exit_code(tmp_path: Path) -> None:
     failed = run("micro-lm", "--output", str(tmp_path))
     assert failed.returncode == 2
     assert failed.stderr.startswith("error: there is no recipe for a model 'micro-lm'")
     assert len(failed.stderr.splitlines()) == 1
 
 
-def test_an_output_that_is_a_file_is_one_line_too(tmp_path: Path) -> None:
+def test_an_output_that_is_a_file_is_a_one_line_error_too(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     failed = run(*SHORT, "--output", str(tmp_path / "file"))
     assert failed.returncode == 1
@@ -283,7 +283,7 @@ def test_an_output_that_is_a_file_is_one_line_too(tmp_path: Path) -> None:
         ({"learning_rate": 1e30}, "the gradient's norm is nan"),
     ],
 )
-def test_what_is_no_number_ends_a_training_at_its_last_good_checkpoint(
+def test_a_nan_loss_ends_a_training_at_its_last_good_checkpoint(
     rates: dict[str, float], message: str, tmp_path: Path
 ) -> None:
     """At a rate so high; a gradient may be none though the loss is one."""

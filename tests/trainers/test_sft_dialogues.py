@@ -40,7 +40,7 @@ def written(path: Path, *rows: Any) -> Path:
     return path
 
 
-def test_every_form_of_a_row_is_read_as_a_conversation() -> None:
+def test_every_row_format_is_read_as_a_conversation() -> None:
     user, answer = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}
     for row in (
         {"messages": [user, answer]},
@@ -53,7 +53,7 @@ def test_every_form_of_a_row_is_read_as_a_conversation() -> None:
         assert [(m.role, m.content) for m in dialogue.turns] == [("assistant", "Ho")]
 
 
-def test_tools_and_their_calls_may_be_texts_of_json_as_columns_of_parquet_have_them() -> None:
+def test_tools_and_calls_may_be_json_strings_as_in_parquet_columns() -> None:
     call = {"role": "assistant", "content": None, "tool_calls": json.dumps([CALL]), "name": None}
     answer = {"role": "tool", "content": "3", "tool_call_id": "c", "tool_calls": None}
     messages = [{"role": "user", "content": "1 + 2?"}, call, answer]
@@ -76,12 +76,12 @@ def test_tools_and_their_calls_may_be_texts_of_json_as_columns_of_parquet_have_t
         ([], "a row has `messages`, or"),
     ],
 )
-def test_a_row_that_is_no_dialogue_says_why(row: object, reason: str) -> None:
+def test_a_row_that_is_not_a_dialogue_is_skipped_with_the_reason(row: object, reason: str) -> None:
     with pytest.raises(Unreadable, match=reason):
         dialogue_of(row)
 
 
-def test_only_what_the_assistant_says_is_learned_in_the_words_of_the_template(
+def test_only_assistant_turns_are_learned_as_the_template_renders_them(
     base: Path, tmp_path: Path
 ) -> None:
     model = load_base(str(base))
@@ -140,12 +140,12 @@ def test_a_model_learns_from_a_data_set_on_the_hub(
         (("--data", "rows.jsonl", "--from-store", "store"), "name different rows: give one"),
         (("--data", "rows.jsonl", "--steps", 5), "--steps only applies with a recipe, not with"),
         (("--data", "rows.jsonl", "--agent", "a"), "--agent only applies with --from-store"),
-        (("--data", "rows.jsonl", "--publish"), "give one by --policy"),
+        (("--data", "rows.jsonl", "--publish"), "set one with --policy"),
         (("--data", "nothing.jsonl"), "no row of nothing.jsonl can be learned from"),
         (("--rank", 4), "--rank only applies with --from-store or --data"),
     ],
 )
-def test_what_cannot_be_trained_is_named_and_nothing_is_written(
+def test_an_untrainable_data_set_is_reported_and_nothing_is_written(
     base: Path, tmp_path: Path, arguments: tuple[object, ...], message: str
 ) -> None:
     out = tmp_path / "out"

@@ -49,7 +49,7 @@ def threshold(store: Path, least: float) -> RewardThreshold:
     return RewardThreshold(PostedFeedback(read_rewards(store)), least)
 
 
-def test_calls_of_a_session_are_one_row_and_what_is_not_worth_enough_is_counted(
+def test_calls_of_a_session_form_one_row_and_sessions_below_the_threshold_are_counted(
     tmp_path: Path,
 ) -> None:
     store = in_store(tmp_path, SESSIONS, REWARDS)
@@ -72,7 +72,7 @@ def test_without_rewards_every_session_is_a_row_and_an_agent_has_its_own(tmp_pat
     assert recorded.row.ids == (5, 6)
 
 
-def test_calls_that_cannot_be_imitated_are_left_out_with_their_reason(tmp_path: Path) -> None:
+def test_calls_that_cannot_be_imitated_are_left_out_with_the_reason(tmp_path: Path) -> None:
     without_ids = chat(7, [], [], session="s")
     store = in_store(tmp_path, [without_ids, chat(8, [5], [6])], [])
     reading = read_sessions(store, lambda call: 6 not in call.output_ids)
@@ -83,7 +83,7 @@ def test_calls_that_cannot_be_imitated_are_left_out_with_their_reason(tmp_path: 
     ]
 
 
-def test_rows_are_read_as_they_were_written_and_damage_is_named(tmp_path: Path) -> None:
+def test_rows_are_read_back_as_written_and_damage_is_reported(tmp_path: Path) -> None:
     store = in_store(tmp_path / "store", SESSIONS, [])
     rows = RecordedRows(read_sessions(store, lambda call: True).records)
     rows.write(tmp_path / "data")
@@ -135,7 +135,7 @@ def command(*arguments: object) -> tuple[int, str]:
     return ended.exit_code, ended.output
 
 
-def test_a_model_learns_what_was_rewarded_and_goes_on_with_the_rows_it_began_with(
+def test_a_model_learns_rewarded_sessions_and_resumes_with_the_rows_it_started_with(
     base: Path, tmp_path: Path
 ) -> None:
     store = in_store(tmp_path / "store", [said_by(base, run) for run in SESSIONS], REWARDS)
@@ -173,7 +173,7 @@ def test_a_model_learns_what_was_rewarded_and_goes_on_with_the_rows_it_began_wit
         (("--policy", "slm"), "--policy only applies with --publish"),
     ],
 )
-def test_what_cannot_be_trained_is_named_and_nothing_is_written(
+def test_untrainable_sessions_are_reported_and_nothing_is_written(
     base: Path, tmp_path: Path, arguments: tuple[object, ...], message: str
 ) -> None:
     store = in_store(tmp_path / "store", SESSIONS, REWARDS)
@@ -184,7 +184,7 @@ def test_what_cannot_be_trained_is_named_and_nothing_is_written(
     assert not out.exists()
 
 
-def test_options_of_sessions_are_refused_for_a_recipe(tmp_path: Path) -> None:
+def test_session_options_are_refused_for_a_recipe(tmp_path: Path) -> None:
     for more in (("--rate", 2), ("--weights", "full"), ("--agent", "a"), ("--publish",)):
         code, answer = command("micro-slm", "--output", tmp_path / "out", *more)
         assert code != 0

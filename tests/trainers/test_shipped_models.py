@@ -55,7 +55,7 @@ def test_weights_are_half_precision_and_the_embedding_is_stored_once(name: str) 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_transformers_loads_model_and_tokenizer_from_the_folder_alone(
+def test_transformers_loads_model_and_tokenizer_from_just_the_folder(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -83,7 +83,7 @@ def test_transformers_loads_model_and_tokenizer_from_the_folder_alone(
         ("slm_sub_tasks", "unseen_combinations"),
     ],
 )
-def test_skill_is_within_three_points_of_the_card(
+def test_measured_skill_is_within_three_points_of_the_card(
     task: Task, split: str, models: dict[str, Model]
 ) -> None:
     recorded = [

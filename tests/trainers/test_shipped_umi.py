@@ -75,7 +75,7 @@ async def played(sample: list[Instance]) -> AsyncGenerator[tuple[Instance, Traje
         await engine.close()
 
 
-async def test_the_share_that_is_solved_is_within_five_points_of_the_card() -> None:
+async def test_the_solved_share_is_within_five_points_of_the_card() -> None:
     recorded = json.loads((FOLDER / "umi" / "solved.json").read_text())[SPLIT]
     solved = invented = 0
     async for instance, trajectory, was_solved in played(instances(SPLIT, SEED, SAMPLE)):
@@ -87,7 +87,7 @@ async def test_the_share_that_is_solved_is_within_five_points_of_the_card() -> N
     assert invented / SAMPLE <= 0.025
 
 
-async def test_they_solve_the_instruction_of_the_demonstration_with_two_tools() -> None:
+async def test_the_adapters_solve_the_instruction_of_the_demo_with_two_tools() -> None:
     [(_, trajectory, solved)] = [outcome async for outcome in played(instances(SPLIT, WORLD, 1))]
     assert solved
     assert len({call.name for call in calls_of(trajectory.steps)}) == 2

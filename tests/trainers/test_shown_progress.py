@@ -29,7 +29,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, *, is_visible: b
     return stderr.getvalue()
 
 
-def test_a_terminal_has_a_bar_for_a_part_with_what_was_said_last(
+def test_a_terminal_shows_a_bar_per_part_with_its_latest_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     written = shown(monkeypatch, Terminal())
@@ -40,7 +40,7 @@ def test_a_terminal_has_a_bar_for_a_part_with_what_was_said_last(
 
 
 @pytest.mark.parametrize(("stderr", "is_visible"), [(io.StringIO(), True), (Terminal(), False)])
-def test_lines_are_all_that_is_written_elsewhere_and_by_what_is_not_seen(
+def test_without_a_visible_terminal_only_plain_lines_are_written(
     monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, *, is_visible: bool
 ) -> None:
     assert shown(monkeypatch, stderr, is_visible=is_visible) == "in place of a bar\nabove: [bold]\n"

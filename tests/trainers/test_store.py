@@ -40,7 +40,7 @@ async def test_runs_of_a_newer_writer_and_broken_ones_are_named_apart(tmp_path: 
     ]
 
 
-async def test_a_run_that_was_changed_behind_the_recorder_is_named_and_not_learned_from(
+async def test_a_run_changed_after_recording_is_reported_and_not_learned_from(
     tmp_path: Path,
 ) -> None:
     """It can be read, and a digit of a token or of a log-probability is another one."""

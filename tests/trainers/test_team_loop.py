@@ -41,7 +41,7 @@ class Judge:
 
 
 @pytest.mark.timeout(180)
-async def test_a_candidate_that_forgets_does_not_serve_and_the_next_begins_with_what_does(
+async def test_a_candidate_that_forgets_does_not_serve_and_the_next_starts_from_its_predecessor(
     bus: Bus, settings: BusSettings, tmp_path: Path
 ) -> None:
     judge = Judge({"base": (0, 18), "0001": (10, 18), "0002": (15, 10), "0003": (15, 18)})

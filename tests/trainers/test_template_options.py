@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from loopline.runtime.errors import MendableError
+from loopline.runtime.errors import FixableError
 from loopline.trainers.cli import app
 from loopline.trainers.core.network import load_base
 from loopline.trainers.core.publishing import Publication, require_base
@@ -37,13 +37,13 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_rollout_in_the_trainer_s_process_answers_behind_an_empty_thought(base: Path) -> None:
+def test_a_rollout_in_the_trainer_s_process_answers_after_an_empty_thought(base: Path) -> None:
     for options, ending in (OFF, NO_THOUGHT), ({}, "<|im_start|>assistant\n"):
         loaded = load_base(str(base), template_options=options)
         assert loaded.codec.decode(Prompter(loaded).ids("Go.")).endswith(ending)
 
 
-def test_a_row_to_learn_from_has_its_target_behind_an_empty_thought(base: Path) -> None:
+def test_a_training_row_has_its_target_after_an_empty_thought(base: Path) -> None:
     loaded = load_base(str(base), template_options=OFF)
     row = token_row(EXAMPLE, loaded)
     first = row.learned.index(True)
@@ -51,12 +51,12 @@ def test_a_row_to_learn_from_has_its_target_behind_an_empty_thought(base: Path) 
     assert loaded.codec.decode(row.ids[first:-1]) == "Next: caller."
 
 
-def test_an_option_that_the_base_does_not_read_is_an_error_before_training(base: Path) -> None:
+def test_an_option_that_the_base_s_template_ignores_is_an_error_before_training(base: Path) -> None:
     with pytest.raises(UnreadableModel, match="did you mean enable_thinking"):
         load_base(str(base), template_options={"enable_thinkin": False})
 
 
-def test_adapters_are_not_published_to_a_pool_with_other_prompts_than_they_learned_from(
+def test_adapters_are_not_published_to_a_pool_that_renders_prompts_differently(
     base: Path,
 ) -> None:
     adapter = Publication("umi/planner", base, weights_sha256(base), OFF)
@@ -73,7 +73,7 @@ def test_adapters_are_not_published_to_a_pool_with_other_prompts_than_they_learn
         ("messages=none", "--template-option: 'messages' is given to the chat template already"),
     ],
 )
-def test_the_command_names_an_option_that_it_does_not_take(
+def test_the_command_reports_an_unsupported_option(
     word: str, message: str, base: Path, tmp_path: Path
 ) -> None:
     write(DATA, tmp_path / "data")
@@ -84,5 +84,5 @@ def test_the_command_names_an_option_that_it_does_not_take(
             *("--base", str(base), "--weights", "lora", "--template-option", word),
         ],
     )
-    assert isinstance(ended.exception, MendableError)
+    assert isinstance(ended.exception, FixableError)
     assert message in str(ended.exception)

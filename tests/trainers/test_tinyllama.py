@@ -165,7 +165,7 @@ def test_the_model_is_tinyllama_s_and_each_stage_takes_a_step(trained: Path, lay
         assert facts.steps == 1
 
 
-def test_the_engine_computes_for_each_row_of_a_batch_what_its_adapter_was_trained_to(
+def test_the_engine_applies_to_each_row_of_a_batch_its_own_trained_adapter(
     trained: Path,
 ) -> None:
     """Rows with no adapter and with each of the three in one pass, alongside PEFT on each alone."""
@@ -207,7 +207,7 @@ def serving(trained: Path, deployment: Deployment, monkeypatch: pytest.MonkeyPat
     return deployment
 
 
-async def test_three_roles_are_served_each_by_its_own_adapter(serving: Deployment) -> None:
+async def test_an_engine_serves_three_roles_each_with_its_own_adapter(serving: Deployment) -> None:
     async with Client.connect(bus_of(serving)) as client:
         runs = [await ask(client, SHORTEST, policies) for policies in (None, LED)]
     weights = {role: ref for run in runs for role, ref in weights_of(run)}

@@ -33,7 +33,7 @@ def test_the_literals_of_a_tool_call_cost_two_tokens() -> None:
     assert len(tiny_tokenizer().encode(call, add_special_tokens=False).ids) == 3
 
 
-def test_ids_cut_at_the_models_own_turns_are_the_ids_of_the_whole_text() -> None:
+def test_ids_split_at_the_model_s_turns_equal_those_of_the_whole_text() -> None:
     talks = list(islice(dialogues(TINY.mix, 2), 100))
     for talk, (ids, learned) in zip(talks, encode_all(tiny_tokenizer(), talks), strict=True):
         whole = tiny_tokenizer().encode(render(talk), add_special_tokens=False).ids
@@ -44,7 +44,7 @@ def test_ids_cut_at_the_models_own_turns_are_the_ids_of_the_whole_text() -> None
         assert text == "".join(turn.text + END for turn in talk.turns if turn.learned)
 
 
-def test_batches_begun_at_a_later_step_are_the_same_batches() -> None:
+def test_batches_resumed_at_a_later_step_are_the_same_batches() -> None:
     all_of_them = list(islice(batches(TINY, tiny_tokenizer(), start=0), 20))
     assert list(islice(batches(TINY, tiny_tokenizer(), start=11), 9)) == all_of_them[11:]
     assert [step for step, _ in all_of_them] == list(range(20))

@@ -67,7 +67,7 @@ def write(folder: Path, *messages: Any, name: str = "7_DFS.json", **more: Any) -
 
 
 @needs_data
-def test_the_published_answers_are_all_read_but_two_that_hold_no_chain() -> None:
+def test_all_published_answers_are_read_except_two_without_a_chain() -> None:
     """15 files: 13 trajectories and two searches that found nothing, named."""
     read = read_answers(TOOLBENCH)
     reasons = Counter(item.reason for item in read.skipped)
@@ -104,7 +104,7 @@ def test_every_step_of_the_published_chains_is_accounted_for() -> None:
 
 
 @needs_data
-def test_the_published_queries_and_responses_are_read_whole() -> None:
+def test_the_published_queries_and_responses_are_read_completely() -> None:
     """10 queries, two for inference (one without APIs), 14 files of response shapes."""
     queries, responses = read_queries(TOOLBENCH), read_responses(TOOLBENCH)
     assert (len(queries.records), queries.skipped) == (12, ())
@@ -114,7 +114,7 @@ def test_the_published_queries_and_responses_are_read_whole() -> None:
     assert queries.records[0].relevant == (("SQUAKE", "Checkhealth"), ("SQUAKE", "Projects"))
 
 
-def test_names_keep_their_end_and_descriptions_their_beginning(tmp_path: Path) -> None:
+def test_long_names_keep_their_end_and_long_descriptions_their_start(tmp_path: Path) -> None:
     """64 and 256 characters; of a parameter's description the end is told, as published."""
     write(tmp_path, call("Finish", '{"return_type": "give_answer", "final_answer": "x"}'))
     (trajectory,) = read_answers(tmp_path).records
@@ -173,7 +173,7 @@ def test_a_chain_becomes_steps_with_thought_call_and_observation(tmp_path: Path)
         ("[1]", "finish", "a thought"),
     ],
 )
-def test_the_end_is_understood_also_where_its_json_is_broken(
+def test_the_final_call_is_understood_even_with_broken_json(
     tmp_path: Path, arguments: str, decision: str, answer: str | None
 ) -> None:
     """As the published data have it."""
@@ -183,7 +183,7 @@ def test_the_end_is_understood_also_where_its_json_is_broken(
     assert (end.decision, end.answer) == (decision, answer)
 
 
-def test_messages_that_are_no_step_are_named(tmp_path: Path) -> None:
+def test_messages_that_are_not_a_step_are_reported(tmp_path: Path) -> None:
     """A thought alone, an observation of nothing, anything after the end."""
     write(
         tmp_path,
@@ -201,7 +201,7 @@ def test_messages_that_are_no_step_are_named(tmp_path: Path) -> None:
     ]
 
 
-def test_answers_that_cannot_be_read_are_named_and_cost_nothing_else(tmp_path: Path) -> None:
+def test_unreadable_answers_are_reported_and_cost_nothing_else(tmp_path: Path) -> None:
     """Truncated, too deep, not UTF-8, of other fields, without a chain, of an odd beginning."""
     write(tmp_path, call("Finish", "{}"), name="0_good.json")
     folder = tmp_path / "answer/G1_answer"
@@ -234,7 +234,7 @@ def test_answers_that_cannot_be_read_are_named_and_cost_nothing_else(tmp_path: P
     ]
 
 
-def test_a_small_archive_cannot_unfold_into_all_memory(tmp_path: Path) -> None:
+def test_a_small_archive_cannot_expand_to_fill_memory(tmp_path: Path) -> None:
     """Sizes are counted after decompression."""
     path = tmp_path / "answer/G1_answer/1.json.xz"
     path.parent.mkdir(parents=True)
@@ -243,7 +243,7 @@ def test_a_small_archive_cannot_unfold_into_all_memory(tmp_path: Path) -> None:
     assert [skip.reason for skip in read_answers(tmp_path).skipped] == ["the file is too large"]
 
 
-def test_broken_queries_and_files_of_tools_are_named(tmp_path: Path) -> None:
+def test_broken_queries_and_tool_files_are_reported(tmp_path: Path) -> None:
     for part in ("instruction", RESPONSES, TOOLS):
         (tmp_path / part).mkdir(parents=True)
         (tmp_path / part / "a.json").write_text("{")
@@ -264,7 +264,7 @@ def test_broken_queries_and_files_of_tools_are_named(tmp_path: Path) -> None:
         assert [item.where for item in read.skipped] == ["a.json", "b.json"]
 
 
-def test_a_wrong_folder_says_what_is_wanted(tmp_path: Path) -> None:
+def test_a_wrong_folder_is_refused_with_the_expected_content(tmp_path: Path) -> None:
     with pytest.raises(UnreadableData, match=r"no folder `answer`.*OpenBMB/ToolBench"):
         read_answers(tmp_path)
     (tmp_path / "answer").mkdir()

@@ -44,7 +44,7 @@ def train(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output + message
 
 
-def test_a_router_s_risk_is_drawn_over_the_answers_that_it_accepts(
+def test_a_router_s_risk_is_plotted_over_the_accepted_answers(
     labels: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "cascade.router.json"
@@ -71,13 +71,13 @@ def test_a_router_s_risk_is_drawn_over_the_answers_that_it_accepts(
         assert round(wrong * promise.calibration) == promise.wrong
 
 
-def test_a_router_draws_nothing_unasked(labels: Path, tmp_path: Path) -> None:
+def test_a_router_writes_no_curves_unless_requested(labels: Path, tmp_path: Path) -> None:
     code, text = train("router", str(tmp_path / "a.json"), "--data", str(labels))
     assert code == 0, text
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_a_search_for_prompts_is_a_curve_for_each_prompt(tmp_path: Path) -> None:
+def test_a_prompt_search_has_a_curve_for_each_prompt(tmp_path: Path) -> None:
     prompt = parse_prompt(prompt_file("solo", 1, "Answer."), origin="test")
     arms = [Arm(Candidate(label, "test", prompt, None)) for label in (CURRENT, "other")]
     with DrawnSearch(tmp_path, ("tensorboard",)) as drawn:
@@ -103,7 +103,7 @@ def _played(arms: list[Arm], runs: int) -> list[Arm]:
     return arms
 
 
-def test_every_training_names_its_trackers_by_the_same_option(tmp_path: Path) -> None:
+def test_every_training_selects_its_trackers_with_the_same_option(tmp_path: Path) -> None:
     common = {"output": tmp_path, "track": "mlflow"}
     for options, more in (
         (SftOptions, {"model": "micro-slm"}),
@@ -116,7 +116,7 @@ def test_every_training_names_its_trackers_by_the_same_option(tmp_path: Path) ->
         assert validated(options, {**common, **more}).trackers == ("mlflow",), options.__name__
 
 
-def test_a_training_without_parts_is_called_after_its_folder(
+def test_a_training_without_parts_is_named_after_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: list[str] = []
@@ -139,7 +139,7 @@ def test_a_training_without_parts_is_called_after_its_folder(
     assert names == ["seed-1/at-grpo", "chat/sft", f"{tmp_path.name}/router"]
 
 
-def test_a_missing_package_is_named_before_a_router_reads_its_labels(
+def test_a_missing_package_is_reported_before_a_router_reads_its_labels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def absent(name: str) -> None:

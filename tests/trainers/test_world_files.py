@@ -46,7 +46,7 @@ def in_toolbench_s_names(ways: Sequence[Trajectory]) -> list[tuple[str, list[str
 
 
 @pytest.mark.parametrize("split", Split)
-def test_each_way_is_read_back_step_by_step(tmp_path: Path, split: Split) -> None:
+def test_each_solution_is_read_back_step_by_step(tmp_path: Path, split: Split) -> None:
     solved = write_worlds(tmp_path / "worlds", split, SAMPLES, 1)
     ways = from_worlds(split, SAMPLES, 1).trajectories
     source = from_toolbench(tmp_path / "worlds", held_out=split in HELD_OUT)
@@ -107,7 +107,7 @@ def test_the_queries_have_the_numbers_instructions_and_apis_of_their_answers(
     assert reading.unknown == ()
 
 
-def test_what_is_held_out_is_asked_but_not_trained_on(tmp_path: Path) -> None:
+def test_held_out_instructions_are_queries_but_not_training_data(tmp_path: Path) -> None:
     folder = tmp_path / "worlds"
     write_worlds(folder, "unseen_apis", 5, 1)
     source = from_toolbench(folder)
@@ -127,7 +127,7 @@ def command(*arguments: object) -> tuple[int, str]:
     return ended.exit_code, ended.output
 
 
-def test_the_command_writes_files_that_a_data_set_is_made_of(tmp_path: Path) -> None:
+def test_the_command_writes_the_files_for_a_data_set(tmp_path: Path) -> None:
     code, output = command("worlds", tmp_path / "worlds", "--samples", 12, "--seed", 3)
     assert (code, "12 instructions of the split train, " in output) == (0, True)
     code, output = command("data", tmp_path / "set", "--toolbench", tmp_path / "worlds")
@@ -158,5 +158,5 @@ def test_bad_input_and_an_interruption_leave_nothing_behind(tmp_path: Path) -> N
         write_worlds(tmp_path / "worlds", "train", 5, 1, interrupted)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "mine").write_text("mine")
-    with pytest.raises(UnreadableData, match="never written over"):
+    with pytest.raises(UnreadableData, match="never overwritten"):
         write_worlds(tmp_path, "train", 5, 1)

@@ -125,7 +125,9 @@ async def office(settings: BusSettings, monkeypatch: pytest.MonkeyPatch) -> Asyn
             yield office
 
 
-async def test_an_approved_call_is_made_once_and_the_journal_says_by_whom(office: Office) -> None:
+async def test_an_approved_call_is_made_once_and_the_journal_records_the_approver(
+    office: Office,
+) -> None:
     run = await office.begin("Pay 500 euros.")
     approval = await office.pending()
     assert (approval.request.name, approval.request.arguments) == ("pay", {"amount": 500})
@@ -146,7 +148,7 @@ async def test_an_approved_call_is_made_once_and_the_journal_says_by_whom(office
         await office.client.approval(approval.id)
 
 
-async def test_a_denied_call_is_not_made_and_its_model_goes_on(office: Office) -> None:
+async def test_a_denied_call_is_not_made_and_its_model_continues(office: Office) -> None:
     run = await office.begin("Pay 500 euros.")
     await office.client.decide(await office.pending(), "denied", by="kate", reason="too much")
     trajectory = await office.end(run)
@@ -154,13 +156,13 @@ async def test_a_denied_call_is_not_made_and_its_model_goes_on(office: Office) -
     assert trajectory.steps[0].approvals[0].reason == "too much"
 
 
-async def test_a_call_that_the_rule_lets_through_waits_for_nobody(office: Office) -> None:
+async def test_a_call_that_the_rule_allows_needs_no_approval(office: Office) -> None:
     run = await office.begin("Pay 5 euros.")
     assert (await office.end(run)).answer == "Five are paid."
     assert office.paid == [5]
 
 
-async def test_a_call_that_nobody_approves_in_time_is_refused(
+async def test_a_call_without_a_timely_approval_is_refused(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declared = tool(name="pay", quick=True, requires_approval=True, approval_seconds=0.1)(
@@ -178,7 +180,7 @@ def _never_called(amount: int) -> str:
     raise AssertionError("it was called")
 
 
-async def test_what_was_not_seen_is_not_approved(office: Office) -> None:
+async def test_an_approval_for_unseen_arguments_is_refused(office: Office) -> None:
     await office.begin("Pay 500 euros.")
     pending = await office.pending()
     forged = pending.request.model_copy(update={"digest": "0" * 64})
@@ -189,7 +191,7 @@ async def test_what_was_not_seen_is_not_approved(office: Office) -> None:
     assert office.paid == []
 
 
-async def test_of_two_who_decide_the_first_one_holds(office: Office) -> None:
+async def test_the_first_of_two_decisions_counts(office: Office) -> None:
     run = await office.begin("Pay 500 euros.")
     approval = await office.pending()
     await office.client.decide(approval, "denied", by="kate", reason="too much")
@@ -242,7 +244,7 @@ async def test_a_run_that_waits_for_approval_can_be_cancelled(office: Office) ->
     assert office.paid == []
 
 
-async def test_an_agents_answer_waits_and_is_written_again_when_it_is_refused(
+async def test_an_agent_s_answer_waits_for_approval_and_is_rewritten_when_refused(
     office: Office,
 ) -> None:
     run = await office.begin("Write a letter.", requires_approval=True)
@@ -265,7 +267,7 @@ async def test_an_agents_answer_waits_and_is_written_again_when_it_is_refused(
 
 
 @pytest.mark.parametrize(("rule", "approvals"), [({"const": "Hey you"}, 1), ({"const": "Ho"}, 0)])
-async def test_an_agents_answer_that_fits_the_rule_waits_and_no_other(
+async def test_only_an_agent_s_answer_that_matches_the_rule_waits(
     office: Office, rule: dict[str, str], approvals: int
 ) -> None:
     run = await office.begin("Write a letter.", requires_approval=rule)
@@ -276,7 +278,7 @@ async def test_an_agents_answer_that_fits_the_rule_waits_and_no_other(
     assert len(trajectory.steps[0].approvals) == approvals
 
 
-def test_a_rule_about_answers_that_nobody_would_check_is_refused() -> None:
+def test_an_answer_rule_that_cannot_be_checked_is_refused() -> None:
     with pytest.raises(ValidationError, match="pattern"):
         AgentBehaviour(requires_approval={"properties": {"text": {"pattern": "^Hey"}}})
     with pytest.raises(ValidationError, match="not a JSON schema"):
@@ -284,7 +286,7 @@ def test_a_rule_about_answers_that_nobody_would_check_is_refused() -> None:
 
 
 @pytest.mark.parametrize("amount", [-1, 100])
-async def test_a_rule_that_fails_lets_nothing_through(office: Office, amount: int) -> None:
+async def test_a_rule_that_raises_allows_no_call(office: Office, amount: int) -> None:
     declared: Tool[Any] = tools.get("pay")
     context: Any = None
     assert await declared.needs_approval({"amount": amount}, context)
@@ -292,7 +294,7 @@ async def test_a_rule_that_fails_lets_nothing_through(office: Office, amount: in
     assert not await declared.needs_approval({"amount": "a lot"}, context)
 
 
-def test_a_rule_has_the_tools_own_parameters() -> None:
+def test_a_rule_must_have_the_tool_s_parameters() -> None:
     def pay(amount: int) -> str:
         """Pay."""
         return ""

@@ -13,7 +13,7 @@ DEAD = 99_999_999
 """A process id above all that Linux gives."""
 
 
-def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
+def test_a_file_is_replaced_without_leftovers(tmp_path: Path) -> None:
     path = tmp_path / "record"
     write_atomic(path, "old")
     write_atomic(path, "née")
@@ -21,14 +21,14 @@ def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_private_file_is_its_owners_alone_also_while_it_is_written(tmp_path: Path) -> None:
+def test_a_private_file_is_readable_only_by_its_owner_even_while_written(tmp_path: Path) -> None:
     with atomic_file(tmp_path / "secret", private=True) as partial:
         assert partial.stat().st_mode & 0o777 == 0o600
         partial.write_text("s")
     assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
 
 
-def test_after_an_error_the_old_file_stands_and_nothing_of_the_new_one(tmp_path: Path) -> None:
+def test_an_error_keeps_the_old_file_and_nothing_of_the_new_one(tmp_path: Path) -> None:
     path = tmp_path / "record"
     write_atomic(path, "old")
     with pytest.raises(UnicodeEncodeError), atomic_file(path) as partial:
@@ -37,7 +37,7 @@ def test_after_an_error_the_old_file_stands_and_nothing_of_the_new_one(tmp_path:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_that_holds_something_gives_way_only_where_that_was_asked_for(
+def test_a_nonempty_folder_is_replaced_only_on_request(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "model"
@@ -53,7 +53,7 @@ def test_a_folder_that_holds_something_gives_way_only_where_that_was_asked_for(
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_what_killed_processes_left_of_a_folder_goes_and_what_a_live_one_writes_stays(
+def test_leftovers_of_killed_processes_are_removed_and_files_of_live_ones_kept(
     tmp_path: Path,
 ) -> None:
     names = {pid: f".model[1].{pid}.part" for pid in (DEAD, os.getpid(), os.getppid())}

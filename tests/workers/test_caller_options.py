@@ -68,12 +68,14 @@ async def pool(request: pytest.FixtureRequest) -> AsyncIterator[Pool]:
         await server.__aexit__(None, None, None)
 
 
-async def test_a_run_without_options_has_the_pools_defaults(bus: Bus, pool: Pool) -> None:
+async def test_a_run_without_options_uses_the_pool_s_defaults(bus: Bus, pool: Pool) -> None:
     (call,) = await called(bus, pool)
     assert call.sampling == SamplingParams.model_validate({**DEFAULTS, "seed": 1})
 
 
-async def test_what_a_caller_sets_stands_over_the_role_and_the_pool(bus: Bus, pool: Pool) -> None:
+async def test_the_caller_s_options_override_those_of_the_role_and_the_pool(
+    bus: Bus, pool: Pool
+) -> None:
     options = GenerationOptions(temperature=0.5, seed=9, stop=("89",))
     role = SamplingParams(temperature=1.0, top_p=0.8, max_tokens=50, seed=2)
     (call,) = await called(bus, pool, options, role)
@@ -82,7 +84,7 @@ async def test_what_a_caller_sets_stands_over_the_role_and_the_pool(bus: Bus, po
     )
 
 
-async def test_max_tokens_cut_the_completion(bus: Bus, pool: Pool) -> None:
+async def test_max_tokens_truncates_the_completion(bus: Bus, pool: Pool) -> None:
     (call,) = await called(bus, pool, GenerationOptions(max_tokens=3))
     assert (call.usage.completion, call.finish_reason) == (3, "length")
 
@@ -96,7 +98,7 @@ async def test_several_stop_strings_end_the_text(bus: Bus, pool: Pool) -> None:
     assert call.finish_reason == "stop"
 
 
-async def test_n_completions_come_with_a_seed_of_the_caller(bus: Bus, pool: Pool) -> None:
+async def test_the_caller_s_seed_determines_n_completions(bus: Bus, pool: Pool) -> None:
     options = GenerationOptions(temperature=2.0, top_p=1.0, seed=4, n=3)
     answers = await called(bus, pool, options)
     assert len(answers) == 3
@@ -110,7 +112,7 @@ async def test_n_completions_come_with_a_seed_of_the_caller(bus: Bus, pool: Pool
     assert len(texts) > 1
 
 
-async def test_a_narrow_nucleus_leaves_the_likeliest_tokens(bus: Bus, pool: Pool) -> None:
+async def test_a_narrow_nucleus_keeps_only_the_likeliest_tokens(bus: Bus, pool: Pool) -> None:
     if pool.engine.name not in ("torch", "llama_cpp"):
         pytest.skip(f"what the {pool.engine.name} engine says does not depend on top_p")
     (greedy,) = await called(bus, pool, GenerationOptions(temperature=0.0))
@@ -118,7 +120,7 @@ async def test_a_narrow_nucleus_leaves_the_likeliest_tokens(bus: Bus, pool: Pool
     assert narrow.output_ids == greedy.output_ids
 
 
-async def test_an_endpoint_is_sent_what_the_caller_has_set(bus: Bus) -> None:
+async def test_an_endpoint_receives_the_caller_s_options(bus: Bus) -> None:
     async with serving({"body": GOOD}) as server:
         settings = ModelSettings.model_validate(
             {"engine": "openai", "model": "m", "base_url": f"http://{server.host}/v1", **DEFAULTS}
@@ -138,7 +140,7 @@ async def test_an_endpoint_is_sent_what_the_caller_has_set(bus: Bus) -> None:
     }.items()  # fmt: skip
 
 
-async def test_what_a_lost_call_can_cost_is_by_the_callers_limit_and_number(bus: Bus) -> None:
+async def test_a_lost_call_s_maximum_cost_follows_the_caller_s_limit_and_count(bus: Bus) -> None:
     """Not by the pool's: 100 tokens."""
     body = b'{"choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop"}]}'
     run_id = await admit(bus, "other", seconds=600)

@@ -81,7 +81,7 @@ async def call_of(bus: Bus, run_id: str) -> Call:
     return call
 
 
-async def test_equal_requests_of_several_workers_are_one_call_that_one_run_pays_for(
+async def test_equal_requests_from_several_workers_become_one_call_paid_by_one_run(
     bus: Bus,
 ) -> None:
     async with (
@@ -121,7 +121,7 @@ async def test_equal_requests_of_several_workers_are_one_call_that_one_run_pays_
         ("deterministic", {"stream": True}, 2),
     ],
 )
-async def test_what_is_drawn_or_streamed_is_shared_only_where_that_was_chosen(
+async def test_sampled_or_streamed_answers_are_shared_only_if_configured(
     bus: Bus, coalesce: str, changes: dict[str, object], arrivals: int
 ) -> None:
     async with (
@@ -150,7 +150,7 @@ async def test_tenants_share_no_call_unless_the_pool_lets_them(
         assert api.served.arrivals == arrivals
 
 
-async def test_drawn_answers_of_two_seeds_are_two(bus: Bus) -> None:
+async def test_sampled_answers_with_two_seeds_are_not_shared(bus: Bus) -> None:
     hot = SamplingParams(temperature=1.0, max_tokens=9)
     async with (
         ScriptedServer(ServerOptions(latency_seconds=SLOW)) as api,
@@ -161,7 +161,7 @@ async def test_drawn_answers_of_two_seeds_are_two(bus: Bus) -> None:
         assert api.served.arrivals == 2
 
 
-async def test_a_request_that_comes_when_the_answer_is_there_is_a_call_of_its_own(
+async def test_a_request_that_comes_after_the_answer_makes_its_own_call(
     bus: Bus,
 ) -> None:
     async with ScriptedServer(ServerOptions()) as api, worker(bus, api.url) as pool:
@@ -171,7 +171,7 @@ async def test_a_request_that_comes_when_the_answer_is_there_is_a_call_of_its_ow
         assert api.served.arrivals == 2
 
 
-async def test_where_the_call_fails_each_asks_for_itself(bus: Bus) -> None:
+async def test_each_request_makes_its_own_call_when_the_shared_one_fails(bus: Bus) -> None:
     options = ServerOptions.model_validate(
         {"faults": {"sequence": ["server_error"]}, "latency_seconds": SLOW}
     )
@@ -184,7 +184,7 @@ async def test_where_the_call_fails_each_asks_for_itself(bus: Bus) -> None:
     assert [entry.shared_with for entry in entries] == ["", ""], "the failed one cost nothing"
 
 
-async def test_another_request_leads_where_the_first_one_is_cancelled(bus: Bus) -> None:
+async def test_another_request_leads_when_the_first_one_is_cancelled(bus: Bus) -> None:
     options = ServerOptions.model_validate({"faults": {"sequence": ["hang"]}})
     async with ScriptedServer(options) as api, worker(bus, api.url) as pool:
         _, first = await request(bus)
@@ -199,7 +199,7 @@ async def test_another_request_leads_where_the_first_one_is_cancelled(bus: Bus) 
     assert (await entry_of(bus, second_run)).shared_with == ""
 
 
-async def test_who_waits_ends_at_its_own_deadline(bus: Bus) -> None:
+async def test_a_waiting_request_ends_at_its_own_deadline(bus: Bus) -> None:
     options = ServerOptions.model_validate({"faults": {"sequence": ["hang"]}})
     async with ScriptedServer(options) as api, worker(bus, api.url) as pool:
         _, first = await request(bus)
@@ -220,6 +220,6 @@ def waits(pool: Pool) -> bool:
     return bool(pool.coalescer._flights._watches)  # pyright: ignore[reportPrivateUsage]
 
 
-def test_a_model_of_one_s_own_is_not_coalesced() -> None:
+def test_requests_to_a_local_model_are_not_coalesced() -> None:
     with pytest.raises(ValidationError, match="coalesce is for engine = 'openai'"):
         ModelSettings(engine="scripted", model="m", coalesce="same_body")

@@ -30,7 +30,7 @@ def ten_files(store: Path) -> None:
         write(store, entry(number + 1, number))
 
 
-def test_small_files_become_one_that_is_sorted_by_run(tmp_path: Path) -> None:
+def test_small_files_are_merged_into_one_sorted_by_run(tmp_path: Path) -> None:
     for place, number in ((1, 7), (2, 3), (3, 5)):
         write(tmp_path, entry(place, number))
     result = compact(trajectories(tmp_path))
@@ -40,7 +40,7 @@ def test_small_files_become_one_that_is_sorted_by_run(tmp_path: Path) -> None:
     assert pq.read_table(str(path))["run_id"].to_pylist() == [run_id(n) for n in (3, 5, 7)]
 
 
-def test_a_run_that_was_recorded_again_stands_once_and_its_generations_stay(
+def test_a_run_recorded_twice_is_kept_once_with_all_its_generations(
     tmp_path: Path,
 ) -> None:
     write(tmp_path, entry(1, 7), entry(2, 7, 1))
@@ -50,7 +50,7 @@ def test_a_run_that_was_recorded_again_stands_once_and_its_generations_stay(
     assert rows(tmp_path) == [(run_id(7), 0, "3-0"), (run_id(7), 1, "2-0")]
 
 
-def test_a_row_that_a_full_file_holds_too_goes_by_command(
+def test_a_duplicate_of_a_full_file_s_row_is_removed_only_by_compacting_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, entry(1, 1), entry(2, 2))
@@ -62,7 +62,7 @@ def test_a_row_that_a_full_file_holds_too_goes_by_command(
     assert rows(tmp_path) == [(run_id(1), 0, "1-0"), (run_id(2), 0, "3-0")]
 
 
-def test_the_newest_files_are_joined_until_they_weigh_as_much_as_an_older_one(
+def test_the_newest_files_are_merged_until_they_outweigh_an_older_one(
     tmp_path: Path,
 ) -> None:
     write(tmp_path, *(entry(number, number) for number in range(1, 4_000)))
@@ -73,20 +73,20 @@ def test_the_newest_files_are_joined_until_they_weigh_as_much_as_an_older_one(
     assert names == ["000-1-0-3999-0-3999.parquet", "000-5000-0-5002-0-3.parquet"]
 
 
-def test_with_fewer_small_files_than_asked_for_nothing_is_done(tmp_path: Path) -> None:
+def test_fewer_small_files_than_the_threshold_are_left_alone(tmp_path: Path) -> None:
     ten_files(tmp_path)
     assert compact(trajectories(tmp_path), small=11).files == 0
     assert compact(trajectories(tmp_path), small=10).files == 10
 
 
-def test_a_batch_that_comes_again_after_a_compaction_is_known(tmp_path: Path) -> None:
+def test_a_batch_repeated_after_a_compaction_is_not_written_twice(tmp_path: Path) -> None:
     ten_files(tmp_path)
     compact(trajectories(tmp_path))
     write(tmp_path, entry(4, 3), entry(5, 4), entry(11, 10))
     assert [place for _, _, place in rows(tmp_path)] == [f"{n}-0" for n in range(1, 12)]
 
 
-def test_shards_are_kept_apart(tmp_path: Path) -> None:
+def test_files_of_different_shards_are_not_merged(tmp_path: Path) -> None:
     import asyncio
 
     from .store_rows import a_table
@@ -99,7 +99,7 @@ def test_shards_are_kept_apart(tmp_path: Path) -> None:
     assert names == ["000-1-0-2-0-2.parquet", "001-1-0-2-0-2.parquet"]
 
 
-def test_a_damaged_file_is_set_aside_and_named_and_the_others_are_joined(tmp_path: Path) -> None:
+def test_a_damaged_file_is_set_aside_and_reported_and_the_others_are_merged(tmp_path: Path) -> None:
     ten_files(tmp_path)
     path = parquet_files(trajectories(tmp_path))[3]
     path.write_bytes(path.read_bytes()[:100])
@@ -110,7 +110,7 @@ def test_a_damaged_file_is_set_aside_and_named_and_the_others_are_joined(tmp_pat
     assert len(rows(tmp_path)) == 9
 
 
-def test_of_a_damaged_file_the_rows_that_can_be_read_are_kept(
+def test_readable_rows_of_a_damaged_file_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "GROUP_BYTES", 100)
@@ -129,14 +129,14 @@ def test_of_a_damaged_file_the_rows_that_can_be_read_are_kept(
     assert [row[0] for row in rows(tmp_path)] == [run_id(n) for n in numbers]
 
 
-def test_a_second_process_that_compacts_is_refused(tmp_path: Path) -> None:
+def test_a_second_concurrent_compaction_is_refused(tmp_path: Path) -> None:
     ten_files(tmp_path)
     with compaction_lock(tmp_path), pytest.raises(AlreadyCompacting, match="another process"):
         compact(trajectories(tmp_path))
     assert compact(trajectories(tmp_path)).files == 10
 
 
-def test_a_recorder_that_stands_still_is_named_and_the_table_stays(
+def test_a_stalled_recorder_is_reported_and_the_table_left_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "LOCK_SECONDS", 0.05)
@@ -152,7 +152,7 @@ def test_a_recorder_that_stands_still_is_named_and_the_table_stays(
     assert list((tmp_path / "compaction").iterdir()) == []
 
 
-def test_a_file_system_that_cannot_exchange_folders_is_named(
+def test_a_file_system_that_cannot_exchange_folders_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(first: Path, second: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_file_system_that_cannot_exchange_folders_is_named(
     assert len(rows(tmp_path)) == 10
 
 
-def test_a_recorder_that_waits_for_the_lock_gets_the_one_of_the_new_folder(
+def test_a_recorder_that_waits_for_the_lock_acquires_that_of_the_new_folder(
     tmp_path: Path,
 ) -> None:
     ten_files(tmp_path)
@@ -178,7 +178,7 @@ def test_a_recorder_that_waits_for_the_lock_gets_the_one_of_the_new_folder(
     old.release()
 
 
-def test_a_file_of_another_program_stays_where_it_is(tmp_path: Path) -> None:
+def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     ten_files(tmp_path)
     note = trajectories(tmp_path) / "notes.txt"
     note.write_text("mine")
@@ -186,7 +186,9 @@ def test_a_file_of_another_program_stays_where_it_is(tmp_path: Path) -> None:
     assert note.read_text() == "mine"
 
 
-def test_a_stop_leaves_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_compaction_keeps_its_finished_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(compaction, "MAX_FILES", 5)
     ten_files(tmp_path)
     steps: list[int] = []

@@ -20,7 +20,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-async def test_a_question_is_delegated_answered_and_recorded(
+async def test_a_question_is_delegated_then_answered_and_recorded(
     any_server: RedisProcess, tmp_path: Path, store: Path
 ) -> None:
     settings = quick_settings(any_server.url, lease_seconds=5)

@@ -18,7 +18,7 @@ from loopline.workers.settings import GpuWorkerSettings
 from tests.bus.serving import until
 
 
-async def test_a_worker_says_that_it_downloads_until_its_model_is_there(
+async def test_a_worker_reports_its_download_until_the_model_is_there(
     settings: BusSettings, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = threading.Event()
@@ -54,6 +54,6 @@ async def test_a_worker_says_that_it_downloads_until_its_model_is_there(
 
 
 @pytest.mark.parametrize("name", ["micro:slm", str(MICRO_MODELS / "slm")])
-def test_a_model_of_this_machine_is_not_downloaded(name: str) -> None:
+def test_a_local_model_is_not_downloaded(name: str) -> None:
     assert not model_files.is_on_hub(ModelSettings(engine="torch", model=name))
     assert Path(model_files.fetch(ModelSettings(engine="torch", model=name))).is_dir()

@@ -164,7 +164,7 @@ async def deployment(settings: BusSettings) -> AsyncGenerator[Deployment]:
             yield Deployment(bus, BusHost(inbox, run, "planner", 0, 0), run.id)
 
 
-async def test_a_call_once_is_not_made_again_and_its_model_reads_that_nobody_knows(
+async def test_an_interrupted_once_only_call_is_not_repeated_and_its_model_reads_unknown(
     deployment: Deployment, bank: Bank
 ) -> None:
     answer = await deployment.call_of_a_dead_worker("pay_once")
@@ -177,7 +177,7 @@ async def test_a_call_once_is_not_made_again_and_its_model_reads_that_nobody_kno
 
 
 @pytest.mark.parametrize("name", ["pay_none", "pay_keyed"])
-async def test_a_call_that_may_be_repeated_is_made_again_with_its_key(
+async def test_a_repeatable_call_is_repeated_with_its_key(
     deployment: Deployment, bank: Bank, name: str
 ) -> None:
     calling = asyncio.create_task(deployment.host.call_tool(name, {"amount": 5}))
@@ -188,7 +188,7 @@ async def test_a_call_that_may_be_repeated_is_made_again_with_its_key(
     assert await deployment.listed() == []
 
 
-async def test_a_reconcile_function_says_what_became_of_a_call(
+async def test_a_reconcile_function_determines_a_call_s_outcome(
     deployment: Deployment, bank: Bank
 ) -> None:
     assert await deployment.call_of_a_dead_worker("pay_and_look") == PAID
@@ -196,7 +196,7 @@ async def test_a_reconcile_function_says_what_became_of_a_call(
     assert await deployment.listed() == []
 
 
-async def test_a_call_that_surely_had_no_effect_is_made_again(
+async def test_a_call_that_certainly_had_no_effect_is_repeated(
     deployment: Deployment, bank: Bank
 ) -> None:
     assert await deployment.call_of_a_dead_worker("pay_again") == PAID
@@ -215,7 +215,7 @@ async def test_a_reconcile_function_that_cannot_tell_leaves_the_outcome_unknown(
 
 
 @pytest.mark.parametrize("made_again", [False, True])
-async def test_a_call_without_an_outcome_is_for_a_person_and_its_step_finds_what_they_said(
+async def test_a_person_resolves_a_call_without_an_outcome_and_its_step_finds_the_result(
     deployment: Deployment, bank: Bank, made_again: bool
 ) -> None:
     calling = asyncio.create_task(deployment.host.call_tool("pay_by_person", {"amount": 5}))
@@ -235,7 +235,7 @@ async def test_a_call_without_an_outcome_is_for_a_person_and_its_step_finds_what
     assert await deployment.listed() == []
 
 
-async def test_a_tool_that_answered_in_time_leaves_nothing_in_the_list(
+async def test_a_tool_that_answered_in_time_leaves_no_unfinished_call(
     deployment: Deployment, bank: Bank
 ) -> None:
     assert await deployment.call("pay_once", {"amount": 5}) == PAID
@@ -243,7 +243,7 @@ async def test_a_tool_that_answered_in_time_leaves_nothing_in_the_list(
     assert await deployment.listed() == []
 
 
-async def test_a_tool_that_says_why_it_failed_leaves_nothing_in_the_list(
+async def test_a_tool_that_reports_its_failure_leaves_no_unfinished_call(
     deployment: Deployment, bank: Bank
 ) -> None:
     assert await deployment.call("refuses", {}) == {"error": "no money"}
@@ -252,7 +252,7 @@ async def test_a_tool_that_says_why_it_failed_leaves_nothing_in_the_list(
 
 
 @pytest.mark.parametrize("name", ["slow", "breaks"])
-async def test_a_call_once_that_times_out_or_raises_has_an_unknown_outcome(
+async def test_a_once_only_call_that_times_out_or_raises_has_an_unknown_outcome(
     deployment: Deployment, bank: Bank, name: str
 ) -> None:
     answer = await deployment.call(name, {})
@@ -261,7 +261,7 @@ async def test_a_call_once_that_times_out_or_raises_has_an_unknown_outcome(
     assert note.why == answer["error"]
 
 
-def test_a_tools_context_is_no_argument_that_a_model_sees(bank: Bank) -> None:
+def test_a_tool_s_context_is_not_a_parameter_that_models_see(bank: Bank) -> None:
     assert list(tools.get("pay_once").spec.parameters["properties"]) == ["amount"]  # type: ignore[arg-type]
 
 

@@ -65,7 +65,7 @@ async def letters(client: Client) -> list[DeadLetter]:
 
 
 @pytest.mark.parametrize("fault", [kind for kind in FAULT_KINDS if kind != "missing_usage"])
-async def test_a_run_outlasts_a_fault_of_its_endpoint_and_pays_for_each_answer_once(
+async def test_a_run_survives_an_endpoint_fault_and_pays_for_each_answer_once(
     any_server: RedisProcess, tmp_path: Path, fault: str
 ) -> None:
     faults = FaultPlan.model_validate({"sequence": (fault,)})
@@ -80,7 +80,7 @@ async def test_a_run_outlasts_a_fault_of_its_endpoint_and_pays_for_each_answer_o
     assert (trajectory.outcome, trajectory.answer) == (Outcome.ANSWERED, "89")
 
 
-async def test_a_step_that_is_taken_again_asks_its_endpoint_by_the_same_key(
+async def test_a_repeated_step_asks_its_endpoint_with_the_same_key(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     faults = FaultPlan(sequence=("server_error",))
@@ -91,7 +91,7 @@ async def test_a_step_that_is_taken_again_asks_its_endpoint_by_the_same_key(
         assert next(iter(api.served.arrivals_by_key.values())) == 2
 
 
-async def test_an_answer_that_cannot_be_counted_ends_the_run_with_that_reason(
+async def test_an_answer_without_countable_usage_ends_the_run_with_that_reason(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     faults = FaultPlan(sequence=("missing_usage",))
@@ -111,7 +111,7 @@ async def test_an_answer_that_cannot_be_counted_ends_the_run_with_that_reason(
         ("hang", "no complete answer within 0.5 s"),
     ],
 )
-async def test_a_fault_that_stays_ends_the_run_with_its_reason_and_keeps_the_message(
+async def test_a_lasting_fault_ends_the_run_with_its_reason_and_keeps_the_message(
     any_server: RedisProcess, tmp_path: Path, fault: str, says: str
 ) -> None:
     faults = FaultPlan.model_validate({fault: 1.0})
@@ -137,7 +137,7 @@ async def test_an_endpoint_that_never_answers_ends_the_run_at_its_deadline(
     assert "deadline" in str(trajectory.reason)
 
 
-async def test_a_missing_key_is_one_clear_error_and_the_run_goes_on_once_it_is_there(
+async def test_a_missing_key_is_one_clear_error_and_the_run_resumes_once_it_is_set(
     any_server: RedisProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(KEY_VARIABLE, raising=False)

@@ -100,7 +100,7 @@ def essentials(trajectory: Trajectory) -> dict[str, Any]:
     return fields
 
 
-async def test_a_run_is_what_the_bus_would_have_recorded(
+async def test_a_local_run_equals_the_record_of_the_bus(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     bus = quick_settings(any_server.url)
@@ -132,7 +132,7 @@ async def test_a_run_is_what_the_bus_would_have_recorded(
     assert list(map(essentials, in_process)) == list(map(essentials, on_the_bus))
 
 
-async def test_one_engine_serves_all_roles_and_each_may_have_its_own() -> None:
+async def test_roles_can_share_one_engine_or_have_their_own() -> None:
     async with started(umi=scripted()) as shared:
         trajectory = await shared.play(new_run("umi", TEAM))
     apart = {"umi_planner": "planner", "umi_caller": "caller", "umi_summarizer": "summarizer"}
@@ -145,7 +145,7 @@ async def test_one_engine_serves_all_roles_and_each_may_have_its_own() -> None:
     )
 
 
-async def test_runs_are_taken_when_there_is_a_place_and_come_as_they_end() -> None:
+async def test_runs_start_when_a_place_is_free_and_are_returned_as_they_end() -> None:
     calls = 0
     ended: list[str] = []
 
@@ -171,7 +171,7 @@ async def test_a_run_past_its_deadline_ends_with_that_outcome() -> None:
     assert "umi" in late.reason
 
 
-async def test_a_prompt_that_does_not_fit_ends_its_run_and_no_other() -> None:
+async def test_a_prompt_that_does_not_fit_ends_only_its_run() -> None:
     settings = scripted().model_copy(update={"max_context": 1_000})
     long = new_run("umi", TEAM, task=Task(prompt=QUESTION + " Please." * 500))
     async with started(umi=settings) as here:
@@ -182,7 +182,7 @@ async def test_a_prompt_that_does_not_fit_ends_its_run_and_no_other() -> None:
     assert ends[long.id].steps[-1].decision.data["failure"] == "context_overflow"
 
 
-async def test_an_engine_that_is_out_of_reach_names_itself_and_ends_everything() -> None:
+async def test_an_unreachable_engine_is_reported_by_name_and_ends_everything() -> None:
     broken = scripted(faults={"server_error": 1.0}).model_copy(update={"max_attempts": 1})
     runs = [new_run("umi", {**TEAM, "umi_caller": "caller"}) for _ in range(5)]
     async with started(umi=scripted(), caller=broken) as here:
@@ -191,19 +191,19 @@ async def test_an_engine_that_is_out_of_reach_names_itself_and_ends_everything()
     assert raised.value.retryable
 
 
-async def test_a_policy_that_no_pool_serves_is_refused_before_the_run_begins() -> None:
+async def test_a_policy_that_no_pool_serves_is_refused_before_the_run_starts() -> None:
     async with started(umi=scripted()) as here:
         with pytest.raises(UnknownName, match=r"'llm/thinker' \(known: umi"):
             await here.play(new_run("umi", {**TEAM, "umi_planner": "llm/thinker"}))
 
 
-async def test_a_budget_that_nobody_would_settle_is_refused() -> None:
+async def test_a_budget_is_refused_without_a_bus_to_enforce_it() -> None:
     async with started(umi=scripted()) as here:
-        with pytest.raises(InvalidOptions, match="only the bus settles"):
+        with pytest.raises(InvalidOptions, match="only the bus enforces"):
             await here.play(new_run("umi", TEAM, budget=Budget(tokens=100)))
 
 
-async def test_a_call_of_a_tool_that_is_not_offered_is_observed_and_the_run_goes_on() -> None:
+async def test_a_call_to_an_unoffered_tool_yields_an_observation_and_the_run_continues() -> None:
     caller = Saying('Action: teleport\nAction Input: {"to": "Paris"}')
     here = EngineRunner(
         {"umi": EnginePool(scripted(), ScriptedEngine(scripted())), "caller": at(caller)}
@@ -217,7 +217,7 @@ async def test_a_call_of_a_tool_that_is_not_offered_is_observed_and_the_run_goes
     assert trajectory.outcome is Outcome.GAVE_UP
 
 
-async def test_the_policies_of_a_pool_are_its_adapters_and_the_pool_itself_is_the_model() -> None:
+async def test_a_pool_s_policies_are_its_adapters_and_its_own_name_is_the_base_model() -> None:
     model = Saying("I give up.\n Next: give up.")
     here = EngineRunner({"umi": at(model)})
     adapted = await here.play(new_run("umi", {**TEAM, "umi_planner": "umi/planner"}))
@@ -230,7 +230,7 @@ async def test_the_policies_of_a_pool_are_its_adapters_and_the_pool_itself_is_th
     ]
 
 
-async def test_closing_what_comes_stops_the_runs_in_work() -> None:
+async def test_closing_the_iterator_stops_the_remaining_runs() -> None:
     slow = scripted(latency_seconds=30.0)
     engine = ScriptedEngine(slow)
     fast = EnginePool(scripted(), ScriptedEngine(scripted()))

@@ -40,7 +40,7 @@ async def endpoint(**fields: object) -> AsyncGenerator[Pool]:
         await engine.close()
 
 
-async def test_a_fallback_answers_and_is_named_by_the_call_and_the_ledger(bus: Bus) -> None:
+async def test_a_fallback_answers_and_the_call_and_the_ledger_name_it(bus: Bus) -> None:
     run_id = await admit(bus, "other", seconds=600, micro_dollars=1_000_000)
     async with endpoint() as pool:
         await pool.handle(await request_of(bus, run_id, time.time() + 600))
@@ -54,7 +54,7 @@ async def test_a_fallback_answers_and_is_named_by_the_call_and_the_ledger(bus: B
     assert reservations == [b"0", b"0"]
 
 
-async def test_an_endpoint_that_failed_again_and_again_is_not_asked(bus: Bus) -> None:
+async def test_an_endpoint_that_failed_repeatedly_is_not_asked(bus: Bus) -> None:
     async with endpoint(breaker_failures=1, breaker_seconds=600) as pool:
         for _ in range(2):
             run_id = await admit(bus, "other", seconds=600)
@@ -64,7 +64,7 @@ async def test_an_endpoint_that_failed_again_and_again_is_not_asked(bus: Bus) ->
         assert pool.breaker.is_open
 
 
-def test_a_breaker_lets_one_request_try_and_closes_when_it_is_answered() -> None:
+def test_a_breaker_admits_one_probe_and_closes_on_its_answer() -> None:
     now = [0.0]
     breaker = Breaker(2, 30.0, lambda: now[0])
     breaker.failed()

@@ -12,7 +12,7 @@ import pytest
 from loopline.workers.file_lock import FileLock, is_locked
 
 
-def test_a_lock_is_refused_at_once_until_its_holder_releases_it(tmp_path: Path) -> None:
+def test_acquiring_a_held_lock_fails_at_once_until_its_holder_releases_it(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     first, second = FileLock(path, mode=0o600), FileLock(path)
     assert not is_locked(path)
@@ -38,7 +38,7 @@ def test_a_folder_can_be_locked_without_a_file_in_it(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lock_goes_with_the_process_that_is_killed(tmp_path: Path) -> None:
+def test_a_lock_is_released_when_its_process_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     program = (
         "import sys, time\nfrom pathlib import Path\n"

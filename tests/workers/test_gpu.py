@@ -44,7 +44,7 @@ async def answer(bus: Bus, run_id: str) -> bytes:
         return await inbox.request("infer", note(run_id, key="call"))
 
 
-async def test_an_engine_stops_at_the_runs_deadline_though_the_message_names_a_later_one(
+async def test_an_engine_stops_at_the_run_s_deadline_despite_a_later_one_in_the_message(
     bus: Bus,
 ) -> None:
     slow = pool(latency_seconds=600)
@@ -58,7 +58,7 @@ async def test_an_engine_stops_at_the_runs_deadline_though_the_message_names_a_l
     assert caught.value.kind == "deadline"
 
 
-async def test_an_engine_works_on_past_the_messages_deadline_until_the_runs(bus: Bus) -> None:
+async def test_an_engine_works_past_the_message_s_deadline_until_the_run_s(bus: Bus) -> None:
     """A replay has moved the deadline of the run; its older messages still name the earlier."""
     run_id = await admit(bus, "other", seconds=600)
     await pool().handle(await request_of(bus, run_id, time.time() - 60))
@@ -66,7 +66,7 @@ async def test_an_engine_works_on_past_the_messages_deadline_until_the_runs(bus:
     assert "89" in call.text
 
 
-async def test_an_engine_is_not_asked_for_a_run_that_is_over(bus: Bus) -> None:
+async def test_an_engine_is_not_asked_for_an_ended_run(bus: Bus) -> None:
     run_id = await admit(bus, "other", seconds=600)
     delivery = await request_of(bus, run_id, time.time() + 600)
     assert await bus.end_run(run_id, "cancelled", "by the test")
@@ -76,7 +76,7 @@ async def test_an_engine_is_not_asked_for_a_run_that_is_over(bus: Bus) -> None:
     assert slm.engine.totals().calls == 0
 
 
-async def test_what_was_paid_for_in_vain_is_in_the_ledger(bus: Bus) -> None:
+async def test_the_ledger_contains_the_cost_of_a_discarded_answer(bus: Bus) -> None:
     body = (
         b'{"choices": [{"index": 0, "message": {"content": ""}, "finish_reason": "eh"}],'
         b'"usage": {"prompt_tokens": 7, "completion_tokens": 2}}'
@@ -103,7 +103,7 @@ async def test_what_was_paid_for_in_vain_is_in_the_ledger(bus: Bus) -> None:
     assert (entry.agent, entry.policy.name) == ("slm", "slm")
 
 
-async def test_what_a_budget_refuses_is_an_error_and_nothing_is_generated(bus: Bus) -> None:
+async def test_a_request_that_the_budget_refuses_fails_without_generating(bus: Bus) -> None:
     run_id = await admit(bus, "other", seconds=600, tokens=100)
     slm = pool()
     await slm.handle(await request_of(bus, run_id, time.time() + 600))
@@ -113,7 +113,7 @@ async def test_what_a_budget_refuses_is_an_error_and_nothing_is_generated(bus: B
     assert slm.engine.totals().calls == 0
 
 
-async def test_an_endpoint_is_not_asked_for_more_than_the_run_may_spend(bus: Bus) -> None:
+async def test_a_request_over_the_run_s_budget_is_not_sent_to_the_endpoint(bus: Bus) -> None:
     async with replying(b"{}") as url:
         settings = ModelSettings.model_validate(
             {"engine": "openai", "model": "m", "base_url": url, "price": {"completion": 10}}

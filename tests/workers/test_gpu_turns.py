@@ -61,7 +61,7 @@ def test_a_training_waits_until_no_server_has_the_gpu() -> None:
     servers[0].give()
 
 
-def test_a_turn_ends_with_the_process_that_had_it() -> None:
+def test_a_turn_ends_with_its_process() -> None:
     server = ServerTurn("gpu0")
     with training("gpu0") as process:
         assert process.stdout is not None
@@ -73,7 +73,7 @@ def test_a_turn_ends_with_the_process_that_had_it() -> None:
     server.give()
 
 
-def test_gpus_of_other_names_are_others() -> None:
+def test_gpus_with_different_names_have_separate_turns() -> None:
     server = ServerTurn("gpu0")
     assert server.take()
     with training_turn("gpu1"):
@@ -81,12 +81,12 @@ def test_gpus_of_other_names_are_others() -> None:
     server.give()
 
 
-def test_a_training_without_a_shared_gpu_waits_for_nobody() -> None:
+def test_a_training_without_a_shared_gpu_does_not_wait() -> None:
     with training_turn(None) as waited:
         assert waited == 0.0
 
 
-def test_who_waits_can_be_stopped() -> None:
+def test_a_waiting_training_can_be_stopped() -> None:
     server = ServerTurn("gpu0")
     assert server.take()
 
@@ -99,7 +99,7 @@ def test_who_waits_can_be_stopped() -> None:
     server.give()
 
 
-def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     folder = turns_folder()
     folder.rmdir()
     folder.symlink_to(tmp_path)

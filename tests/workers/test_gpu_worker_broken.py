@@ -17,7 +17,7 @@ from tests.workers.processes import spawn_faulty
 from tests.workers.streaming import ask_streaming
 
 
-async def test_a_worker_whose_engine_broke_ends_and_its_requests_are_answered_by_the_next(
+async def test_a_worker_with_a_broken_engine_exits_and_the_next_answers_its_requests(
     any_server: RedisProcess, tiny_model: Path, tmp_path: Path
 ) -> None:
     settings = quick_settings(any_server.url, lease_seconds=5)
@@ -39,7 +39,7 @@ async def test_a_worker_whose_engine_broke_ends_and_its_requests_are_answered_by
         process.kill()
         process.wait()
     assert process.returncode == 1
-    why = "the torch engine can't go on: RuntimeError: the device was lost"
+    why = "the torch engine can't continue: RuntimeError: the device was lost"
     assert f"gpu worker: {why}" in log.splitlines()
-    assert "this worker ends" in log
+    assert "engine broken, worker exits" in log
     assert [request.reader.text for request in requests] == [call.text for call in answers]

@@ -112,7 +112,7 @@ def of_engine(request: pytest.FixtureRequest, outcomes: dict[str, list[Outcome]]
     return outcomes[request.param]
 
 
-def test_every_request_of_a_worker_that_was_killed_in_mid_text_is_answered_by_another(
+def test_another_worker_answers_every_request_of_one_killed_in_mid_text(
     of_engine: list[Outcome],
 ) -> None:
     assert len(of_engine) == IN_FLIGHT
@@ -121,7 +121,7 @@ def test_every_request_of_a_worker_that_was_killed_in_mid_text_is_answered_by_an
     assert len({outcome.call.text for outcome in of_engine}) > 1
 
 
-def test_followers_that_resume_by_id_see_neither_a_gap_nor_a_repeat(
+def test_followers_that_resume_by_id_see_no_gap_and_no_repeat(
     of_engine: list[Outcome],
 ) -> None:
     for outcome in of_engine:
@@ -130,7 +130,7 @@ def test_followers_that_resume_by_id_see_neither_a_gap_nor_a_repeat(
         assert outcome.read.restarts == 0
 
 
-def test_each_answer_stands_in_the_ledger_once(of_engine: list[Outcome]) -> None:
+def test_each_answer_is_in_the_ledger_once(of_engine: list[Outcome]) -> None:
     for outcome in of_engine:
         used = Counter(entry.call_id for entry in outcome.usage if not entry.discarded)
         assert used == {outcome.call.id: 1}

@@ -29,7 +29,7 @@ def _bounded() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("_bounded")
 @pytest.mark.slow
-def test_a_cache_that_there_is_no_memory_for_is_named_and_its_worker_given_up(
+def test_a_cache_without_enough_memory_is_reported_and_its_worker_given_up(
     deployment: Deployment,
     tiny_gguf: Path,
 ) -> None:
@@ -47,7 +47,7 @@ def test_a_cache_that_there_is_no_memory_for_is_named_and_its_worker_given_up(
     assert "gpu-1" in output
     assert "broken: exit code 1: 2 deaths within" in output
     log = (deployment.state.logs / "gpu-1.log").read_text()
-    whole = f"a cache for {CELLS} tokens cannot be had"
+    whole = f"a cache for {CELLS} tokens cannot be allocated"
     lines = [line for line in log.splitlines() if whole in line]
     assert len(lines) == 2, "once for each start, and no more of these"
     assert all("pool 'slm'" in line and "max_tokens_in_flight" in line for line in lines)

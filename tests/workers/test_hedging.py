@@ -73,7 +73,7 @@ async def spent_and_reserved(bus: Bus, run_id: str) -> list[int]:
     return [int(count or 0) for count in counts]
 
 
-async def test_a_second_request_answers_where_the_first_hangs_and_the_ledger_has_both(
+async def test_a_second_request_answers_when_the_first_hangs_and_the_ledger_has_both(
     bus: Bus,
 ) -> None:
     async with server(faults={"sequence": ["hang"]}) as api, hedged(api.url) as pool:
@@ -101,7 +101,7 @@ async def test_a_request_that_is_answered_in_time_is_sent_once(bus: Bus) -> None
     assert (entry.hedge, entry.discarded) == ("", False)
 
 
-async def test_the_first_may_win_and_the_second_is_cancelled_and_entered(bus: Bus) -> None:
+async def test_the_first_request_may_win_and_the_second_is_cancelled_and_recorded(bus: Bus) -> None:
     async with server(faults={"sequence": ["ok", "hang"]}, latency_seconds=0.4) as api:
         async with hedged(api.url) as pool:
             run_id = await asked(bus, pool)
@@ -111,7 +111,7 @@ async def test_the_first_may_win_and_the_second_is_cancelled_and_entered(bus: Bu
     assert (await spent_and_reserved(bus, run_id))[1] == 0
 
 
-async def test_what_a_budget_has_no_room_for_twice_is_sent_once(bus: Bus) -> None:
+async def test_a_request_is_not_hedged_without_budget_for_two_calls(bus: Bus) -> None:
     async with server(latency_seconds=0.4) as api, hedged(api.url) as pool:
         run_id = await asked(bus, pool, micro_dollars=2_000)  # a call may take over 1,000
         assert api.served.arrivals == 1
@@ -142,7 +142,7 @@ async def test_another_pool_answers_at_its_own_price(bus: Bus) -> None:
     assert won.cost_micro_dollars == 0
 
 
-async def test_a_hedge_that_fails_leaves_the_request_to_the_first(bus: Bus) -> None:
+async def test_the_first_request_still_answers_when_its_hedge_fails(bus: Bus) -> None:
     faults = {"sequence": ["ok", "server_error"]}
     async with server(faults=faults, latency_seconds=0.4) as api, hedged(api.url) as pool:
         run_id = await asked(bus, pool)
@@ -151,7 +151,7 @@ async def test_a_hedge_that_fails_leaves_the_request_to_the_first(bus: Bus) -> N
     assert (entry.hedge, entry.discarded) == ("first", False)
 
 
-async def test_where_both_fail_a_fallback_answers(bus: Bus) -> None:
+async def test_a_fallback_answers_when_both_requests_fail(bus: Bus) -> None:
     spare = ModelSettings.model_validate({"engine": "scripted", "model": "spare"})
     faults = {"sequence": ["hang", "server_error"]}
     async with (
@@ -164,7 +164,7 @@ async def test_where_both_fail_a_fallback_answers(bus: Bus) -> None:
     assert call.policy.name == "spare"
 
 
-async def test_a_request_whose_run_is_cancelled_leaves_nothing_at_work(bus: Bus) -> None:
+async def test_a_cancelled_run_leaves_no_hedged_request_running(bus: Bus) -> None:
     faults = {"sequence": ["hang", "hang"]}
     async with server(faults=faults) as api, hedged(api.url) as pool:
         handling = asyncio.create_task(asked(bus, pool))
@@ -175,7 +175,7 @@ async def test_a_request_whose_run_is_cancelled_leaves_nothing_at_work(bus: Bus)
         assert not [task for task in others if "_lead" in repr(task.get_coro())]
 
 
-def test_a_percentile_waits_until_enough_is_measured() -> None:
+def test_a_percentile_is_undefined_before_enough_measurements() -> None:
     slow = SlowAfter("p90")
     for number in range(LEAST):
         assert slow.seconds(stream=False) is None
@@ -188,7 +188,7 @@ def test_a_percentile_waits_until_enough_is_measured() -> None:
     times=st.lists(st.floats(0, 1e3), min_size=LEAST, max_size=2 * MEASURED),
     share=st.integers(10, 99),
 )
-def test_a_percentile_is_exceeded_by_no_more_than_its_share(times: list[float], share: int) -> None:
+def test_no_more_than_a_percentile_s_share_exceeds_it(times: list[float], share: int) -> None:
     slow = SlowAfter(f"p{share}")
     for seconds in times:
         slow.add(seconds, stream=False)
@@ -208,6 +208,6 @@ def test_a_percentile_is_exceeded_by_no_more_than_its_share(times: list[float], 
         {"engine": "openai", "hedge_after": 0},
     ],
 )
-def test_a_hedge_that_makes_no_sense_is_refused(fields: dict[str, object]) -> None:
+def test_invalid_hedge_settings_are_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match="hedge"):
         ModelSettings.model_validate({"model": "m", **fields})

@@ -20,19 +20,19 @@ def test_a_checkout_installs_an_extra_with_the_tested_versions(extra: str) -> No
     assert install_hint(extra) == f"in the checkout: {expected}"
 
 
-def test_a_checkout_compiles_llama_cpp_by_its_target() -> None:
+def test_a_checkout_compiles_llama_cpp_with_its_make_target() -> None:
     assert install_hint("gguf") == "in the checkout: make gguf"
 
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS))
-def test_without_a_checkout_an_extra_comes_from_the_index(
+def test_without_a_checkout_an_extra_is_installed_from_the_index(
     extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(installation, "is_checkout", lambda: False)
     assert install_hint(extra) == f"pip install 'loopline[{extra}]'"
 
 
-def test_the_metadata_of_the_installation_name_every_extra() -> None:
+def test_the_installed_metadata_lists_every_extra() -> None:
     assert set(extras()) == set(EXTRAS)
     assert extras()["torch"] < extras()["train"]
 
@@ -47,12 +47,12 @@ def test_the_metadata_of_the_installation_name_every_extra() -> None:
         ("faststream.redis", "bench"),
     ],
 )
-def test_a_package_that_is_missing_is_answered_with_its_extra(module: str, extra: str) -> None:
+def test_the_error_for_a_missing_package_names_its_extra(module: str, extra: str) -> None:
     advice = missing_package_hint(ModuleNotFoundError(f"No module named {module!r}", name=module))
     assert advice is not None
     assert advice.endswith(install_hint(extra))
 
 
 @pytest.mark.parametrize("module", ["loopline.bus.nowhere", "colorsys2", None])
-def test_a_module_that_no_extra_brings_is_a_defect(module: str | None) -> None:
+def test_a_missing_module_that_no_extra_provides_is_a_defect(module: str | None) -> None:
     assert missing_package_hint(ModuleNotFoundError("No module named it", name=module)) is None

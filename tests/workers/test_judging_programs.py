@@ -43,7 +43,7 @@ async def judge() -> AsyncIterator[ProgramJudge]:
         yield ProgramJudge(Judge(sandbox))
 
 
-async def test_programs_have_their_share_of_the_tests_in_their_own_order(
+async def test_programs_receive_their_pass_rates_in_the_order_given(
     judge: ProgramJudge,
 ) -> None:
     half = ProgramVerdict(pass_rate=0.5, failures={Failure.WRONG_ANSWER: 1})
@@ -70,7 +70,7 @@ async def test_programs_have_their_share_of_the_tests_in_their_own_order(
         ("while True: print('x' * 9999)", Failure.REFUSED),
     ],
 )
-async def test_a_failure_has_the_class_of_what_happened(
+async def test_a_failure_is_classified_by_its_cause(
     judge: ProgramJudge, program: str, failure: Failure
 ) -> None:
     problem = PROBLEM.model_copy(update={"tests": PROBLEM.tests[:1]})
@@ -89,13 +89,13 @@ async def test_a_failure_has_the_class_of_what_happened(
          Failure.CRASHED),
     ],
 )  # fmt: skip
-async def test_an_assertion_of_a_test_is_a_wrong_answer_and_one_of_a_program_is_not(
+async def test_a_test_s_failed_assertion_is_a_wrong_answer_and_a_program_s_own_is_not(
     why: str, test: CodeTest, failure: Failure
 ) -> None:
     assert failure_of(Outcome(False, "", why), test) is failure
 
 
-async def test_a_program_that_nests_very_deep_takes_no_other_one_along(
+async def test_a_deeply_nested_program_does_not_affect_the_others(
     judge: ProgramJudge,
 ) -> None:
     """Each `elif` lies within the one before."""
@@ -132,7 +132,7 @@ async def test_a_program_that_hangs_is_not_tried_on_every_test(
     assert verdict.failures == {Failure.TIMED_OUT: 400}
 
 
-async def test_what_stands_behind_three_time_outs_counts_as_one_whoever_was_quicker(
+async def test_tests_after_the_third_timeout_count_as_timed_out_whatever_their_speed(
     judge: ProgramJudge,
 ) -> None:
     """Tests run at once: which of them end first must not decide a reward."""
@@ -153,7 +153,7 @@ async def test_a_busy_machine_makes_no_program_wrong(judge: ProgramJudge) -> Non
     assert verdict.pass_rate == 1
 
 
-async def test_generated_tests_are_held_against_a_golden_program_and_the_teams(
+async def test_generated_tests_are_run_against_a_golden_program_and_the_team_s(
     judge: ProgramJudge,
 ) -> None:
     """Golden programs that are none themselves are passed over."""
@@ -167,7 +167,7 @@ async def test_generated_tests_are_held_against_a_golden_program_and_the_teams(
     assert without == TestVerdict(right=True)
 
 
-async def test_without_a_golden_program_nobody_knows_whether_a_test_is_right(
+async def test_without_a_golden_program_a_test_s_correctness_is_unknown(
     judge: ProgramJudge,
 ) -> None:
     problem = PROBLEM.model_copy(update={"id": "t/2", "solutions": ()})
@@ -175,7 +175,9 @@ async def test_without_a_golden_program_nobody_knows_whether_a_test_is_right(
     assert verdict == TestVerdict(right=None, agrees=True, actual="20\n")
 
 
-async def test_problems_of_one_name_have_their_own_golden_programs(judge: ProgramJudge) -> None:
+async def test_problems_with_the_same_name_keep_their_own_golden_programs(
+    judge: ProgramJudge,
+) -> None:
     """A data set's problem may have been fixed since a run was made for it."""
     before = PROBLEM.model_copy(update={"id": "t/3", "solutions": ()})
     after = before.model_copy(update={"solutions": (GOOD,)})
@@ -183,7 +185,7 @@ async def test_problems_of_one_name_have_their_own_golden_programs(judge: Progra
     assert rights == [None, True]
 
 
-async def test_golden_programs_of_a_bounded_number_of_problems_are_remembered(
+async def test_golden_programs_are_remembered_for_a_bounded_number_of_problems(
     judge: ProgramJudge,
 ) -> None:
     for number in range(KEPT + 10):
@@ -213,7 +215,7 @@ def leaving_marks(tmp_path: Path, then: str) -> CodeProblem:
     )
 
 
-async def test_a_golden_program_that_ran_out_of_time_is_asked_again(
+async def test_a_golden_program_that_timed_out_is_run_again(
     open_judge: ProgramJudge, tmp_path: Path
 ) -> None:
     """The machine may have been busy for a moment."""
@@ -222,7 +224,7 @@ async def test_a_golden_program_that_ran_out_of_time_is_asked_again(
     assert rights == [None, True]
 
 
-async def test_a_golden_program_that_is_wrong_is_not_asked_again(
+async def test_a_wrong_golden_program_is_not_run_again(
     open_judge: ProgramJudge, tmp_path: Path
 ) -> None:
     problem = leaving_marks(tmp_path, "print(1)")

@@ -44,7 +44,7 @@ async def asked(service: JudgeService, request: JudgeRequest) -> JsonObject:
 # ---- the folder ----
 
 
-def test_a_problem_is_known_by_the_hash_of_all_that_decides_it(tmp_path: Path) -> None:
+def test_a_problem_is_identified_by_the_hash_of_everything_that_defines_it(tmp_path: Path) -> None:
     folder, other_folder = ProblemFolder(tmp_path / "a"), ProblemFolder(tmp_path / "b")
     keys = [folder.add(CODE), folder.add(MATH), folder.add(CODE)]
     assert keys == [key_of(CODE), key_of(MATH), key_of(CODE)]
@@ -58,7 +58,7 @@ def test_a_problem_is_known_by_the_hash_of_all_that_decides_it(tmp_path: Path) -
     )
 
 
-def test_what_the_folder_does_not_have_or_has_damaged_is_named(tmp_path: Path) -> None:
+def test_a_missing_or_damaged_problem_is_reported_by_name(tmp_path: Path) -> None:
     folder = ProblemFolder(tmp_path)
     key = key_of(CODE)
     with pytest.raises(ProblemUnknown, match=f"copy the file {key}.json there"):
@@ -66,7 +66,7 @@ def test_what_the_folder_does_not_have_or_has_damaged_is_named(tmp_path: Path) -
     with pytest.raises(ProblemUnknown, match="not a problem's hash"):
         folder.code("../../etc/passwd")
     folder.add(CODE)
-    with pytest.raises(ProblemUnknown, match="not a problem of mathematics"):
+    with pytest.raises(ProblemUnknown, match="not a mathematics problem"):
         folder.math(key)
     path = tmp_path / f"{key}.json"
     path.write_bytes(path.read_bytes().replace(b'"6"', b'"7"'))
@@ -74,7 +74,7 @@ def test_what_the_folder_does_not_have_or_has_damaged_is_named(tmp_path: Path) -
         ProblemFolder(tmp_path).code(key)
 
 
-def test_a_damaged_problem_is_whole_when_it_is_written_again(tmp_path: Path) -> None:
+def test_rewriting_a_damaged_problem_repairs_it(tmp_path: Path) -> None:
     folder = ProblemFolder(tmp_path)
     key = folder.add(CODE)
     (tmp_path / f"{key}.json").write_bytes(b"")
@@ -82,7 +82,7 @@ def test_a_damaged_problem_is_whole_when_it_is_written_again(tmp_path: Path) -> 
     assert folder.code(key) == CODE
 
 
-def test_a_problem_that_cannot_be_written_leaves_nothing(
+def test_a_failed_write_of_a_problem_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has its name only when it is on the disk."""
@@ -155,14 +155,14 @@ async def answers() -> AsyncIterator[AnswerJudge]:
         ("18 or 19", "18", False), ("19 dollars", "18", False),
     ],
 )  # fmt: skip
-async def test_an_answer_is_right_if_it_says_the_same(
+async def test_an_equivalent_answer_is_right(
     answers: AnswerJudge, answer: str, gold: str, right: bool
 ) -> None:
     assert await answers.right(answer, MATH.model_copy(update={"answer": gold})) is right
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_number_may_be_off_by_what_the_problem_says(answers: AnswerJudge) -> None:
+async def test_a_number_may_be_off_by_the_problem_s_tolerance(answers: AnswerJudge) -> None:
     problem = MATH.model_copy(update={"answer": "$4.2$", "tolerance": 0.1})
     verdicts = [await answers.right(answer, problem) for answer in ("4.3", "4.31", "4.1", "four")]
     assert verdicts == [True, False, True, False]
@@ -191,9 +191,7 @@ async def test_a_number_of_another_size_is_not_within_the_tolerance(
         ("1\\!000", False), ("\\$18", False), ("36/2", False), ("3:45", False),
     ],
 )  # fmt: skip
-def test_a_calculation_is_told_from_what_is_a_number_as_it_is_written(
-    text: str, calculated: bool
-) -> None:
+def test_a_calculation_is_distinguished_from_a_plain_number(text: str, calculated: bool) -> None:
     assert contains_calculation(f"\\boxed{{{text}}}") is calculated
 
 
@@ -212,7 +210,7 @@ class CountingJudge(AnswerJudge):
         return await super().right(answer, problem)
 
 
-async def test_equal_answers_of_a_request_are_judged_once(tmp_path: Path) -> None:
+async def test_equal_answers_in_a_request_are_judged_once(tmp_path: Path) -> None:
     """One that hangs would cost its time for each of them."""
     folder = ProblemFolder(tmp_path)
     request = JudgeAnswers(problem=folder.add(MATH), answers=("0.5", "2", "0.5", "", "2"))
@@ -222,7 +220,7 @@ async def test_equal_answers_of_a_request_are_judged_once(tmp_path: Path) -> Non
         assert judge.asked == ["0.5", "2", ""]
 
 
-async def test_a_judge_without_bubblewrap_runs_nothing_and_says_what_to_do(
+async def test_a_judge_without_bubblewrap_runs_nothing_and_reports_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = ProblemFolder(tmp_path / "problems")
@@ -249,18 +247,18 @@ async def test_a_judge_without_bubblewrap_runs_nothing_and_says_what_to_do(
 
 
 @needs_bubblewrap
-async def test_a_request_that_is_none_is_answered_with_what_is_wrong(tmp_path: Path) -> None:
+async def test_an_invalid_request_is_answered_with_the_error(tmp_path: Path) -> None:
     folder = ProblemFolder(tmp_path)
     unknown = JudgePrograms(problem="0" * 64, programs=("x",))
     async with judge_service(folder, SandboxSettings(parallel=1, ready=1)) as service:
         assert "no problem 000000000000" in str((await asked(service, unknown))["error"])
         reply = await service.call("judge.programs", {"problem": folder.add(CODE), "programs": []})
         assert "judge.programs: programs" in str(reply["error"])
-        assert "knows no 'calculate'" in str((await service.call("calculate", {}))["error"])
+        assert "unknown request 'calculate'" in str((await service.call("calculate", {}))["error"])
 
 
 @needs_bubblewrap
-async def test_a_program_does_not_see_the_judge_s_problems_wherever_they_lie() -> None:
+async def test_a_program_cannot_see_the_judge_s_problems_wherever_they_are_stored() -> None:
     with folder_in_sight() as place:
         folder = ProblemFolder(place / "problems")
         program = f"import os\nprint(os.listdir({str(folder.path)!r}))"
@@ -272,7 +270,7 @@ async def test_a_program_does_not_see_the_judge_s_problems_wherever_they_lie() -
 
 
 @needs_bubblewrap
-async def test_a_tool_users_program_is_run_and_its_last_line_compared(tmp_path: Path) -> None:
+async def test_a_tool_user_s_program_is_run_and_its_last_line_compared(tmp_path: Path) -> None:
     folder = ProblemFolder(tmp_path)
     programs = ("print('so:')\nprint(1/2)", "print(2)", "", "1/0", "x = 1", "import os; os.fork()")
     request = JudgeOutputs(
@@ -293,7 +291,7 @@ async def test_a_tool_users_program_is_run_and_its_last_line_compared(tmp_path: 
 
 
 @needs_bubblewrap
-async def test_a_program_that_raises_half_a_character_is_answered(tmp_path: Path) -> None:
+async def test_a_program_that_raises_half_a_surrogate_pair_gets_a_verdict(tmp_path: Path) -> None:
     """Its message is told to the team, and no JSON holds it."""
     folder = ProblemFolder(tmp_path)
     test = CallTest(function="f", arguments=(1,), expected=2)
@@ -308,7 +306,9 @@ async def test_a_program_that_raises_half_a_character_is_answered(tmp_path: Path
 
 
 @needs_bubblewrap
-async def test_a_golden_program_is_found_though_who_asked_first_is_gone(tmp_path: Path) -> None:
+async def test_a_golden_program_is_found_although_the_first_caller_was_cancelled(
+    tmp_path: Path,
+) -> None:
     """A worker that loses its lease cancels; others wait for the same finding."""
     problem = CODE.model_copy(update={"solutions": (DOUBLED,)})
     async with judge_service(

@@ -89,7 +89,7 @@ def plain_query(store: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_killed_compactions_lose_no_row_and_show_none_twice(tmp_path: Path) -> None:
+def test_killed_compactions_lose_and_duplicate_no_row(tmp_path: Path) -> None:
     write(tmp_path, entry(1, 1))
     recorder = a_table(tmp_path)
     with killed_again_and_again(tmp_path) as kills:

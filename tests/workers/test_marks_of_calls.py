@@ -34,7 +34,7 @@ def delivery_of(envelope: Envelope) -> Delivery:
     prompt=TOKENS, completion=TOKENS, prices=st.tuples(PRICES, PRICES),
     at=st.floats(0, 1e11), hedge=st.sampled_from(["", "first", "second"]),
 )  # fmt: skip
-def test_the_line_of_a_mark_is_that_of_its_record(
+def test_a_mark_s_ledger_line_equals_its_record(
     run_id: str, key: str, agent: str, pool: str, adapter: str | None, turn: int, branch: int,
     version: int, prompt: int, completion: int, prices: tuple[Decimal | None, Decimal | None],
     at: float, hedge: Any,

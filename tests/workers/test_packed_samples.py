@@ -75,7 +75,7 @@ def change(path: Path, name: str, row: int, value: object) -> None:
             first += group.num_rows
 
 
-def test_a_training_gets_the_same_from_samples_and_from_records(
+def test_training_reads_the_same_from_packed_samples_and_from_records(
     store: Path, tmp_path: Path
 ) -> None:
     assert the_samples(store).name == parquet_files(store / "trajectories")[0].name
@@ -86,7 +86,7 @@ def test_a_training_gets_the_same_from_samples_and_from_records(
     assert packed.skipped == plain.skipped == ()
 
 
-def test_where_samples_are_there_the_records_are_not_read(store: Path) -> None:
+def test_records_are_not_read_where_packed_samples_exist(store: Path) -> None:
     [path] = parquet_files(store / "trajectories")
     change(path, "trajectory", 5, "{}")
     reading = read_samples(store, "delegate")
@@ -95,7 +95,7 @@ def test_where_samples_are_there_the_records_are_not_read(store: Path) -> None:
     assert not read_samples(store, "solo").records
 
 
-def test_a_record_that_was_changed_before_the_compaction_gets_no_sample(store: Path) -> None:
+def test_a_record_changed_before_the_compaction_gets_no_sample(store: Path) -> None:
     [path] = parquet_files(store / "trajectories")
     change(path, "trajectory", 5, "{}")
     shutil.rmtree(store / "samples")
@@ -105,7 +105,7 @@ def test_a_record_that_was_changed_before_the_compaction_gets_no_sample(store: P
     assert [(skip.where, skip.reason) for skip in reading.skipped] == [(f"{path.name}[5]", CHANGED)]
 
 
-def test_of_a_changed_sample_the_record_is_read_and_verify_removes_the_file(
+def test_the_record_replaces_a_changed_sample_and_verify_removes_its_file(
     store: Path, tmp_path: Path
 ) -> None:
     path = the_samples(store)
@@ -120,7 +120,7 @@ def test_of_a_changed_sample_the_record_is_read_and_verify_removes_the_file(
 
 
 @pytest.mark.parametrize("left", [0, 100, 20_000])
-def test_damaged_samples_are_read_as_records(store: Path, tmp_path: Path, left: int) -> None:
+def test_records_replace_damaged_samples(store: Path, tmp_path: Path, left: int) -> None:
     path = the_samples(store)
     path.write_bytes(path.read_bytes()[:left])
     reading = read_samples(store, None)
@@ -128,7 +128,7 @@ def test_damaged_samples_are_read_as_records(store: Path, tmp_path: Path, left: 
     assert reading.skipped == ()
 
 
-def test_bytes_that_turned_are_read_as_records(store: Path, tmp_path: Path) -> None:
+def test_records_replace_samples_with_flipped_bytes(store: Path, tmp_path: Path) -> None:
     path = the_samples(store)
     body = bytearray(path.read_bytes())
     for at in range(1_000, len(body) - 10_000, 5_000):
@@ -137,7 +137,7 @@ def test_bytes_that_turned_are_read_as_records(store: Path, tmp_path: Path) -> N
     assert tokens(read_samples(store, None)) == tokens(without_samples(store, tmp_path))
 
 
-def test_samples_of_files_that_are_gone_or_of_another_format_are_replaced(
+def test_samples_of_missing_files_or_another_format_are_replaced(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = the_samples(store)
@@ -149,7 +149,7 @@ def test_samples_of_files_that_are_gone_or_of_another_format_are_replaced(
     assert len(read_samples(store, None).records) == RUNS
 
 
-def test_a_compaction_that_is_stopped_leaves_no_half_of_the_samples(store: Path) -> None:
+def test_a_stopped_compaction_leaves_no_partial_samples(store: Path) -> None:
     shutil.rmtree(store / "samples")
     looks = iter([False, False])
     samples.refresh_samples(store / "trajectories", lambda: next(looks, True))
@@ -157,7 +157,7 @@ def test_a_compaction_that_is_stopped_leaves_no_half_of_the_samples(store: Path)
     assert len(read_samples(store, None).records) == RUNS
 
 
-def test_a_compaction_writes_samples_of_large_files_alone(
+def test_a_compaction_writes_samples_only_of_large_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(samples, "SMALLEST_BYTES", 2**20)
@@ -167,7 +167,7 @@ def test_a_compaction_writes_samples_of_large_files_alone(
     assert summary(tmp_path)["samples"] == {"files": 0, "bytes": 0}
 
 
-def test_a_run_that_was_replayed_is_read_in_its_newest_generation(store: Path) -> None:
+def test_the_newest_generation_of_a_replayed_run_is_read(store: Path) -> None:
     """Though the newer row is in another file, which has no samples yet."""
     [path] = parquet_files(store / "trajectories")
     rows = pq.read_table(str(path))

@@ -53,7 +53,7 @@ async def ledger(bus: Bus, run_id: str) -> list[UsageEntry]:
     return [UsageEntry.model_validate_json(line) for line in await bus.usage(run_id)]
 
 
-async def test_an_answer_without_usage_is_entered_as_unknown_with_the_most_it_can_cost(
+async def test_an_answer_without_usage_is_recorded_as_unknown_with_its_maximum_cost(
     bus: Bus,
 ) -> None:
     body = b'{"choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop"}]}'
@@ -79,7 +79,7 @@ async def test_an_answer_without_usage_is_entered_as_unknown_with_the_most_it_ca
         ("malformed_json", 1),
     ],
 )  # fmt: skip
-async def test_each_attempt_that_may_have_been_billed_is_an_entry_and_no_other(
+async def test_only_attempts_that_may_have_been_billed_are_recorded(
     bus: Bus, fault: str, unknown: int
 ) -> None:
     faults = FaultPlan.model_validate({"sequence": (fault,), "retry_after_seconds": 0})
@@ -92,7 +92,7 @@ async def test_each_attempt_that_may_have_been_billed_is_an_entry_and_no_other(
     assert len({entry.sent_as for entry in entries}) == 1 + unknown
 
 
-async def test_an_endpoint_that_is_not_there_was_not_paid(bus: Bus) -> None:
+async def test_an_unreachable_endpoint_is_not_recorded_as_paid(bus: Bus) -> None:
     run_id = await admit(bus, "other", seconds=600)
     async with replying(b"") as url:
         pass
@@ -100,7 +100,7 @@ async def test_an_endpoint_that_is_not_there_was_not_paid(bus: Bus) -> None:
     assert await ledger(bus, run_id) == []
 
 
-async def test_a_worker_that_was_only_slow_tells_the_usage_of_what_was_unknown(bus: Bus) -> None:
+async def test_a_slow_worker_later_records_the_usage_of_an_unknown_call(bus: Bus) -> None:
     run_id = await admit(bus, "other", seconds=600)
     first = await request_of(bus, run_id, 0)
     async with ScriptedServer(ServerOptions(latency_seconds=0.2)) as api:
@@ -119,7 +119,7 @@ async def test_a_worker_that_was_only_slow_tells_the_usage_of_what_was_unknown(b
     assert call_entry.discarded
 
 
-async def test_a_call_that_dies_with_its_worker_is_an_entry_and_is_asked_again_by_the_same_key(
+async def test_a_call_lost_with_its_worker_is_recorded_and_repeated_with_the_same_key(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     settings = quick_settings(any_server.url, lease_seconds=1.0)

@@ -39,7 +39,7 @@ def test_a_name_may_end_with_a_version(
     assert pool_of(policy) == pool
 
 
-async def test_the_version_that_is_named_answers_and_no_other(
+async def test_only_the_named_version_answers(
     asker: Asker,  # noqa: F811
     tiny_loras: list[Path],
 ) -> None:
@@ -55,7 +55,7 @@ async def test_the_version_that_is_named_answers_and_no_other(
     assert (await asker.ask("slm/red@2")).policy.version == 2
 
 
-async def test_requests_for_one_version_are_never_answered_by_another_while_it_changes(
+async def test_requests_for_a_version_never_get_another_during_a_change(
     asker: Asker,  # noqa: F811
     tiny_loras: list[Path],
 ) -> None:
@@ -76,7 +76,7 @@ async def test_requests_for_one_version_are_never_answered_by_another_while_it_c
     assert (await asker.ask("slm/red@2")).policy.version == 2
 
 
-async def test_an_engine_that_was_given_another_version_meanwhile_refuses(
+async def test_an_engine_whose_version_changed_meanwhile_refuses(
     follower: PolicyFollower,  # noqa: F811
     tiny_loras: list[Path],
 ) -> None:
@@ -85,14 +85,14 @@ async def test_an_engine_that_was_given_another_version_meanwhile_refuses(
     await follower.apply([policy])
     assert follower.adapter("slm/red", 1) == "slm/red"
     await engine.load_adapter("slm/red", str(tiny_loras[1]), 2)
-    with pytest.raises(EngineError, match="version 1 of its adapter, and version 2") as why:
+    with pytest.raises(EngineError, match="version 1 of its adapter, but version 2") as why:
         await ask(engine, QUESTION, adapter="slm/red", adapter_version=1)
     assert why.value.kind == "unknown_adapter"
     completion = await ask(engine, QUESTION, adapter="slm/red", adapter_version=2)
     assert completion.adapter_version == 2
 
 
-async def test_a_version_that_was_refused_is_not_waited_for(
+async def test_a_refused_version_is_not_waited_for(
     follower: PolicyFollower,  # noqa: F811
     tiny_loras: list[Path],
     tmp_path: Path,

@@ -122,7 +122,7 @@ async def asker(settings: BusSettings, tiny_model: Path, tmp_path: Path) -> Asyn
         yield asker
 
 
-async def test_a_version_published_while_32_requests_are_in_flight_drops_and_mixes_none(
+async def test_publishing_a_version_drops_and_mixes_none_of_32_requests_in_flight(
     asker: Asker, tiny_loras: list[Path]
 ) -> None:
     await policies.publish(asker.bus, "slm/red", str(tiny_loras[0]))
@@ -157,7 +157,7 @@ async def test_a_pool_can_be_served_with_an_adapter_and_rolled_back_to_its_model
     assert (again.output_ids, again.policy) == (plain.output_ids, plain.policy)
 
 
-async def test_a_version_that_cannot_be_loaded_is_refused_and_the_one_before_serves(
+async def test_an_unloadable_version_is_refused_and_the_previous_one_serves(
     asker: Asker, tiny_model: Path, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
     await policies.publish(asker.bus, "slm/red", str(tiny_loras[0]))
@@ -171,7 +171,7 @@ async def test_a_version_that_cannot_be_loaded_is_refused_and_the_one_before_ser
     assert (await asker.ask("slm/red")).policy.version == 1
 
 
-async def test_a_policy_whose_first_version_is_refused_is_an_error_and_not_the_plain_model(
+async def test_a_policy_whose_first_version_is_refused_fails_instead_of_using_the_base_model(
     settings: BusSettings, tiny_model: Path, tmp_path: Path
 ) -> None:
     async with Bus(settings) as bus:
@@ -182,7 +182,7 @@ async def test_a_policy_whose_first_version_is_refused_is_an_error_and_not_the_p
         assert (error.value.kind, error.value.retryable) == ("unknown_adapter", False)
 
 
-async def test_a_worker_that_starts_later_serves_the_last_version_that_can_be_loaded(
+async def test_a_worker_that_starts_later_serves_the_last_loadable_version(
     settings: BusSettings, tiny_model: Path, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
     async with Bus(settings) as bus:
@@ -192,13 +192,13 @@ async def test_a_worker_that_starts_later_serves_the_last_version_that_can_be_lo
         assert (await asker.ask("slm/red")).policy.version == 1
 
 
-async def test_a_policy_that_was_never_published_is_an_error_of_its_own(asker: Asker) -> None:
+async def test_an_unpublished_policy_has_its_own_error(asker: Asker) -> None:
     with pytest.raises(RequestError, match="no adapter 'slm/pink' is loaded") as caught:
         await asker.ask("slm/pink")
     assert caught.value.kind == "unknown_adapter"
 
 
-async def test_no_plain_model_stands_in_for_an_adapter_that_never_loaded(
+async def test_the_base_model_does_not_stand_in_for_an_adapter_that_never_loaded(
     follower: PolicyFollower, tmp_path: Path, tiny_loras: list[Path]
 ) -> None:
     refused = published("slm/red", tmp_path / "missing", tmp_path / "missing too")
@@ -210,7 +210,7 @@ async def test_no_plain_model_stands_in_for_an_adapter_that_never_loaded(
     assert follower.adapter("slm/red") == "slm/red"
 
 
-async def test_the_plain_model_stands_in_for_a_named_adapter_until_its_first_version_is_loaded(
+async def test_the_base_model_stands_in_for_a_listed_adapter_until_its_first_version_loads(
     follower: PolicyFollower, tiny_loras: list[Path]
 ) -> None:
     assert follower.adapter("slm/blue") is None
@@ -222,7 +222,7 @@ async def test_the_plain_model_stands_in_for_a_named_adapter_until_its_first_ver
     assert follower.adapter("slm/blue") == "slm/blue"
 
 
-async def test_a_first_version_that_is_refused_ends_the_standing_in_also_of_a_named_adapter(
+async def test_a_refused_first_version_ends_the_base_model_s_stand_in_for_a_listed_adapter(
     follower: PolicyFollower, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
     refused = published("slm/blue", tmp_path / "missing")
@@ -237,7 +237,7 @@ async def test_a_first_version_that_is_refused_ends_the_standing_in_also_of_a_na
     assert follower.adapter("slm/blue") == "slm/blue"
 
 
-async def test_a_pool_whose_first_version_is_refused_goes_on_with_its_model(
+async def test_a_pool_whose_first_version_is_refused_keeps_its_own_model(
     follower: PolicyFollower, tmp_path: Path
 ) -> None:
     await follower.apply([published("slm", tmp_path / "missing")])
@@ -245,7 +245,7 @@ async def test_a_pool_whose_first_version_is_refused_goes_on_with_its_model(
     assert follower.state()["slm"]["refused"] == 1
 
 
-async def test_the_plain_model_answers_for_an_adapter_where_it_was_chosen(
+async def test_the_base_model_answers_for_an_adapter_after_a_rollback_to_it(
     follower: PolicyFollower, tmp_path: Path, tiny_loras: list[Path]
 ) -> None:
     """By a rollback; and it goes on when a later version is refused."""
@@ -257,7 +257,7 @@ async def test_the_plain_model_answers_for_an_adapter_where_it_was_chosen(
     assert follower.state()["slm/red"]["refused"] == 2
 
 
-async def test_a_rollback_after_a_refusal_is_to_the_plain_model(
+async def test_a_rollback_after_a_refusal_returns_to_the_base_model(
     follower: PolicyFollower, tmp_path: Path
 ) -> None:
     refused = published("slm/red", tmp_path / "missing")
@@ -267,7 +267,7 @@ async def test_a_rollback_after_a_refusal_is_to_the_plain_model(
     assert follower.state()["slm/red"]["refused"] is None
 
 
-async def test_a_rollback_to_a_version_that_is_gone_keeps_the_one_that_serves(
+async def test_a_rollback_to_a_missing_version_keeps_the_serving_one(
     follower: PolicyFollower, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
     gone = Path(shutil.copytree(tiny_loras[0], tmp_path / "gone"))
@@ -280,7 +280,7 @@ async def test_a_rollback_to_a_version_that_is_gone_keeps_the_one_that_serves(
     assert (state["version"], state["refused"]) == (2, 1)
 
 
-async def test_a_version_that_was_forgotten_makes_nobody_answer_with_the_plain_model(
+async def test_a_forgotten_version_does_not_make_the_base_model_answer(
     follower: PolicyFollower, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
     """A worker that starts then takes an earlier version where the one in use can't be loaded, and
@@ -295,7 +295,7 @@ async def test_a_version_that_was_forgotten_makes_nobody_answer_with_the_plain_m
     assert follower.adapter("slm/red") == "slm/red"
 
 
-async def test_a_request_that_comes_while_the_first_version_is_loaded_may_ask_again(
+async def test_a_request_during_the_first_load_may_be_retried(
     follower: PolicyFollower, tiny_loras: list[Path]
 ) -> None:
     loading = asyncio.create_task(follower.apply([published("slm/red", tiny_loras[0])]))
@@ -307,7 +307,7 @@ async def test_a_request_that_comes_while_the_first_version_is_loaded_may_ask_ag
     assert follower.adapter("slm/red") == "slm/red"
 
 
-async def test_a_version_of_a_bus_that_lost_its_data_is_another_one_of_the_same_number(
+async def test_a_version_from_a_bus_that_lost_its_data_differs_despite_the_same_number(
     follower: PolicyFollower, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
     """Versions are counted from 1 again, and the engine holds a version 1."""
@@ -322,7 +322,7 @@ async def test_a_version_of_a_bus_that_lost_its_data_is_another_one_of_the_same_
         follower.adapter("slm/red")
 
 
-async def test_the_same_word_from_the_bus_loads_nothing_again(
+async def test_an_unchanged_policy_from_the_bus_is_not_reloaded(
     follower: PolicyFollower, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(tiny_loras[0], tmp_path / "lora"))
@@ -335,7 +335,7 @@ async def test_the_same_word_from_the_bus_loads_nothing_again(
 
 
 @pytest.mark.parametrize("passes", [True, False])
-async def test_what_was_refused_for_want_of_memory_alone_is_tried_again(
+async def test_a_version_refused_only_for_lack_of_memory_is_retried(
     follower: PolicyFollower,
     tiny_loras: list[Path],
     monkeypatch: pytest.MonkeyPatch,
@@ -359,7 +359,7 @@ async def test_what_was_refused_for_want_of_memory_alone_is_tried_again(
     assert (state["version"], state["refused"]) == ((1, None) if passes else (None, 1))
 
 
-async def test_what_stays_refused_is_tried_more_and_more_rarely(
+async def test_a_repeatedly_refused_version_is_retried_less_and_less_often(
     follower: PolicyFollower, tiny_loras: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each try may read gigabytes, between requests that wait for it. A new version is tried at
@@ -401,16 +401,14 @@ async def answer(follower: PolicyFollower) -> tuple[int, ...]:
 @pytest.mark.parametrize(
     "path", ["/" + "x" * 300, "~nobody-of-this-name/lora", "/lo\0ra"], ids=["long", "user", "nul"]
 )
-async def test_a_path_that_cannot_be_looked_at_is_refused_by_name(
-    follower: PolicyFollower, path: str
-) -> None:
+async def test_an_inaccessible_path_is_refused_by_name(follower: PolicyFollower, path: str) -> None:
     await follower.apply([Policy(name="slm/red").published(path, time.time())])
     state = follower.state()["slm/red"]
     assert state["refused"] == 1
     assert f"the adapter {path!r} cannot be loaded" in str(state["reason"])
 
 
-async def test_a_version_that_fails_as_nobody_expected_is_refused_and_the_next_policy_is_served(
+async def test_a_version_that_fails_unexpectedly_is_refused_and_the_next_policy_served(
     follower: PolicyFollower, tiny_loras: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine: TorchEngine = follower._engine  # pyright: ignore
@@ -427,7 +425,7 @@ async def test_a_version_that_fails_as_nobody_expected_is_refused_and_the_next_p
     assert follower.adapter("slm/green") == "slm/green"
 
 
-async def test_what_cannot_be_read_on_the_bus_is_named_and_the_other_policies_are_followed(
+async def test_an_unreadable_policy_is_reported_and_the_others_are_followed(
     asker: Asker, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
     bus = asker.bus
@@ -438,7 +436,7 @@ async def test_what_cannot_be_read_on_the_bus_is_named_and_the_other_policies_ar
     await asker.served("slm/red", version=1)
 
 
-async def test_a_pool_begins_with_the_adapters_of_its_settings(
+async def test_a_pool_starts_with_the_adapters_of_its_settings(
     settings: BusSettings, tiny_model: Path, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
     """Before its first request; what is published later replaces them."""

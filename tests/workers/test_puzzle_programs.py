@@ -62,7 +62,7 @@ def way(**setting: object) -> Task:
     return PlanPathInstance(grid=GRID, start=(0, 0), goal=(2, 4), setting=path_setting).task
 
 
-async def test_the_best_program_of_k_is_executed_and_shown_to_the_plan_agent_of_the_turn(
+async def test_the_best_of_k_programs_is_executed_and_shown_to_the_turn_s_plan_agent(
     judge: JudgeService,
 ) -> None:
     run = a_team_run(way(), candidates=4)
@@ -106,7 +106,7 @@ async def test_a_run_is_reproduced_and_forked_from_its_journal_without_a_judge(
     assert "It ended badly: error: ZeroDivisionError" in plan.prompts[0][1].content
 
 
-async def test_a_journal_without_what_came_of_a_program_is_incomplete(judge: JudgeService) -> None:
+async def test_a_journal_without_a_program_s_result_is_incomplete(judge: JudgeService) -> None:
     run = a_team_run(way(turns=1), greedy=True)
     trajectory, _ = await play(judge, run, tool_agent=[[SEARCH]], plan_agent=[[WAY]])
     data = {**trajectory.steps[0].decision.data}
@@ -115,11 +115,11 @@ async def test_a_journal_without_what_came_of_a_program_is_incomplete(judge: Jud
             update={"data": {**data, "judged": judged}}
         )
         step = trajectory.steps[0].model_copy(update={"decision": decision})
-        with pytest.raises(JournalIncomplete, match=r"nobody ran|no account of its program"):
+        with pytest.raises(JournalIncomplete, match=r"nobody ran|no result of its program"):
             episode_of(run, [step])
 
 
-async def test_a_tool_agent_alone_solves_a_sudoku_by_program(judge: JudgeService) -> None:
+async def test_a_lone_tool_agent_solves_a_sudoku_with_a_program(judge: JudgeService) -> None:
     instance = sudoku_instances("test", 3, 1, SudokuDifficulty(size=4))[0]
     alone = SudokuSetting(python=True, team=("tool_agent",))
     rows = ", ".join(str(list(row)) for row in instance.solution)
@@ -146,7 +146,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_hostile_program_proposes_nothing_and_the_run_goes_on(
+async def test_a_hostile_program_proposes_nothing_and_the_run_continues(
     judge: JudgeService, name: str
 ) -> None:
     source, trouble = HOSTILE[name]
@@ -165,7 +165,7 @@ async def test_a_hostile_program_proposes_nothing_and_the_run_goes_on(
     assert trajectory.steps[1].decision.data["agrees"] in (None, False)
 
 
-async def test_a_program_knows_the_observation_and_nothing_of_the_judge(
+async def test_a_program_sees_the_observation_and_nothing_of_the_judge(
     judge: JudgeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOOPLINE_SECRET", "kept-from-programs")
@@ -197,7 +197,7 @@ async def test_a_judge_without_a_sandbox_ends_the_run_with_the_reason(tmp_path: 
     assert trajectory.reason == "tool_agent: judge: bubblewrap is missing"
 
 
-async def test_a_program_that_waits_for_a_processor_is_not_out_of_time() -> None:
+async def test_a_program_that_waits_for_a_cpu_does_not_time_out() -> None:
     """Its time is of CPU: what it proposes must not depend on what else the machine does."""
     async with Sandbox(settings=SandboxSettings(parallel=1, ready=1)) as sandbox:
         waits = "import time\ntime.sleep(1.5)\nprint(7)"
@@ -205,7 +205,7 @@ async def test_a_program_that_waits_for_a_processor_is_not_out_of_time() -> None
     assert (ran.last, ran.trouble) == ("7", "")
 
 
-async def test_where_no_candidate_has_a_program_nobody_asks_a_judge() -> None:
+async def test_no_judge_is_asked_when_no_candidate_has_a_program() -> None:
     hosts = {"tool_agent": ManyHost([["no program"]]), "plan_agent": ManyHost([[WAY]])}
     trajectory = await run_locally(a_team_run(way(), greedy=True), hosts)
     assert trajectory.outcome is Outcome.SOLVED

@@ -70,14 +70,16 @@ def no_room() -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_batch_that_comes_again_after_a_crash_is_written_once(tmp_path: Path) -> None:
+async def test_a_batch_repeated_after_a_crash_is_written_once(tmp_path: Path) -> None:
     await table(tmp_path).write([entry(1), entry(2)])
     # A new process: the first one died after the file was renamed and before it acknowledged.
     await table(tmp_path).write([entry(1), entry(2), entry(3)])
     assert written(tmp_path) == ["1", "2", "3"]
 
 
-async def test_what_another_recorder_has_written_since_is_written_once(tmp_path: Path) -> None:
+async def test_entries_that_another_recorder_already_wrote_are_not_written_again(
+    tmp_path: Path,
+) -> None:
     first, second = table(tmp_path), table(tmp_path)
     await first.write([entry(1), entry(2)])
     await second.write([entry(2), entry(3)])
@@ -122,7 +124,7 @@ async def test_a_recorder_waits_for_another_that_is_writing(tmp_path: Path) -> N
     assert written(tmp_path) == ["1", "2", "3"]
 
 
-async def test_a_recorder_that_stands_still_for_long_is_named_and_the_batch_kept(
+async def test_a_stalled_recorder_is_reported_and_the_batch_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.workers.recorder.LOCK_SECONDS", 0.05)
@@ -134,7 +136,7 @@ async def test_a_recorder_that_stands_still_for_long_is_named_and_the_batch_kept
         await waiting.write([entry(1)])
 
 
-async def test_what_a_killed_recorder_was_writing_goes(tmp_path: Path) -> None:
+async def test_a_killed_recorder_s_partial_file_is_removed(tmp_path: Path) -> None:
     part_file = tmp_path / "usage" / ".000-1-0-2-0-2.4711.part"
     part_file.parent.mkdir()
     part_file.touch()
@@ -143,7 +145,7 @@ async def test_what_a_killed_recorder_was_writing_goes(tmp_path: Path) -> None:
     assert written(tmp_path) == ["1"]
 
 
-async def test_a_file_that_was_moved_away_holds_no_entry_any_more(tmp_path: Path) -> None:
+async def test_entries_of_a_moved_file_are_written_again(tmp_path: Path) -> None:
     recorder = table(tmp_path)
     await recorder.write([entry(1), entry(2)])
     for file in (tmp_path / "usage").iterdir():
@@ -152,7 +154,7 @@ async def test_a_file_that_was_moved_away_holds_no_entry_any_more(tmp_path: Path
     assert written(tmp_path) == ["1", "2"]
 
 
-async def test_the_files_of_a_large_store_are_looked_at_once(tmp_path: Path) -> None:
+async def test_the_file_names_of_a_large_store_are_read_only_once(tmp_path: Path) -> None:
     """A batch is behind them all: of 4,000 names none is read again."""
     recorder = table(tmp_path)
     for number in range(4_000):
@@ -179,7 +181,7 @@ def damage(folder: Path) -> Path:
     return path
 
 
-async def test_a_damaged_file_that_may_hold_the_batch_is_set_aside_and_named(
+async def test_a_damaged_file_that_may_contain_the_batch_is_set_aside_and_reported(
     tmp_path: Path,
 ) -> None:
     await table(tmp_path).write([entry(1), entry(3)])
@@ -192,7 +194,7 @@ async def test_a_damaged_file_that_may_hold_the_batch_is_set_aside_and_named(
     assert line["file"] == str(path)
 
 
-async def test_a_damaged_file_of_other_entries_holds_no_batch_up(tmp_path: Path) -> None:
+async def test_a_damaged_file_of_other_entries_does_not_block_a_batch(tmp_path: Path) -> None:
     await table(tmp_path).write([entry(1), entry(3)])
     damage(tmp_path)
     store = table(tmp_path)
@@ -200,7 +202,7 @@ async def test_a_damaged_file_of_other_entries_holds_no_batch_up(tmp_path: Path)
     assert store.rows == 1
 
 
-async def test_a_full_disk_leaves_no_half_file_and_the_batch_can_be_written_later(
+async def test_a_full_disk_leaves_no_partial_file_and_the_batch_can_be_written_later(
     tmp_path: Path,
 ) -> None:
     store = table(tmp_path)
@@ -211,7 +213,7 @@ async def test_a_full_disk_leaves_no_half_file_and_the_batch_can_be_written_late
     assert written(tmp_path) == ["1"]
 
 
-async def test_an_entry_that_is_no_record_is_kept_aside_whole_and_the_rest_is_written(
+async def test_an_invalid_entry_is_set_aside_whole_and_the_rest_is_written(
     tmp_path: Path,
 ) -> None:
     bad = ("2-0", {b"usage": b"\xff{not json"})
@@ -222,7 +224,7 @@ async def test_an_entry_that_is_no_record_is_kept_aside_whole_and_the_rest_is_wr
     assert bytes.fromhex(record["fields_hex"]["usage"]) == b"\xff{not json"
 
 
-async def test_a_number_that_fits_no_column_spoils_its_own_entry_only(tmp_path: Path) -> None:
+async def test_a_number_too_large_for_its_column_affects_only_its_own_entry(tmp_path: Path) -> None:
     usage = {"prompt": 10**20, "completion": 3, "source": "provider"}
     bad = "2-0", {b"usage": json.dumps(USAGE | {"usage": usage}).encode()}
     await table(tmp_path).write([entry(1), bad, entry(3)])
@@ -254,7 +256,7 @@ async def test_entries_stay_on_the_bus_until_the_disk_has_room(bus: Bus, tmp_pat
     assert written(tmp_path) == ["1"]
 
 
-async def test_a_recorder_that_was_killed_before_it_acknowledged_leaves_no_row_twice(
+async def test_a_recorder_killed_before_acknowledging_leaves_no_duplicate_row(
     bus: Bus, tmp_path: Path
 ) -> None:
     """Its two halves of a batch come to the other at different times, which has been open since
@@ -298,7 +300,7 @@ async def test_a_recorder_that_was_killed_before_it_acknowledged_leaves_no_row_t
     assert written(tmp_path) == ["1", "2"]
 
 
-async def test_a_row_of_a_game_has_what_its_agents_earned() -> None:
+async def test_a_game_s_row_contains_its_agents_rewards() -> None:
     """The bus carries the journal and the end; what they are worth, the workflow says."""
     played = await a_game()
     stored = Trajectory.model_validate_json(trajectory_row(as_on_the_bus(played))["trajectory"])
@@ -306,7 +308,7 @@ async def test_a_row_of_a_game_has_what_its_agents_earned() -> None:
     assert (stored.team_reward, stored.agent_rewards) == (1.0, {"plan_agent": 2.0})
 
 
-async def test_a_large_whole_number_stays_what_it_is() -> None:
+async def test_a_large_integer_is_stored_exactly() -> None:
     played = await a_game()
     first = played.steps[0].model_copy(update={"observation": {"fibonacci": 354224848179261915075}})
     fields = as_on_the_bus(played.model_copy(update={"steps": (first, *played.steps[1:])}))
@@ -314,7 +316,7 @@ async def test_a_large_whole_number_stays_what_it_is() -> None:
     assert stored.steps[0] == first
 
 
-async def test_a_workflow_that_cannot_say_what_a_run_earned_holds_no_other_run_up(
+async def test_a_workflow_whose_rewards_raise_does_not_block_other_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def raises(trajectory: Trajectory) -> Trajectory:

@@ -38,7 +38,7 @@ def calls(store: Path) -> list[str]:
         return [call for table in tables for call in table["call_id"].to_pylist()]
 
 
-async def test_recorders_that_are_killed_again_and_again_keep_each_row_once_in_few_files(
+async def test_repeatedly_killed_recorders_keep_each_row_once_in_few_files(
     bus: Bus, tmp_path: Path
 ) -> None:
     store, key = tmp_path / "store", bus.keys.shard(0).ledger
@@ -74,7 +74,7 @@ async def test_recorders_that_are_killed_again_and_again_keep_each_row_once_in_f
     assert max(name.rows for name in names if name is not None) > 2
 
 
-async def test_a_compaction_that_fails_ends_no_recorder_and_is_not_tried_at_every_look(
+async def test_a_failed_compaction_does_not_stop_the_recorder_and_is_not_retried_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(first: Path, second: Path) -> None:

@@ -39,7 +39,7 @@ def takes(port: int) -> bool:
     return True
 
 
-def test_a_reserved_port_is_its_servers_alone_over_restarts() -> None:
+def test_a_reserved_port_belongs_to_its_server_across_restarts() -> None:
     owner = Owner()
     port = reserve_port(owner)
     for _ in range(2):
@@ -51,7 +51,7 @@ def test_a_reserved_port_is_its_servers_alone_over_restarts() -> None:
     assert takes(port)
 
 
-def test_no_port_is_given_twice() -> None:
+def test_no_port_is_reserved_twice() -> None:
     owners = [Owner() for _ in range(200)]
     assert len({reserve_port(owner) for owner in owners}) == len(owners)
 

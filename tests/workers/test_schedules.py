@@ -42,7 +42,7 @@ def unix(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def test_ticks_are_those_of_the_zone_also_where_its_clock_is_put_back(template: Run) -> None:
+def test_ticks_follow_the_time_zone_across_a_clock_change(template: Run) -> None:
     daily = schedule(template, "0 7 * * *", timezone="Europe/Berlin")
     assert daily.next_tick(unix("2026-10-24T07:00:00+02:00")) == unix("2026-10-25T07:00:00+01:00")
     assert daily.last_tick(unix("2026-10-25T07:00:00+01:00")) == unix("2026-10-25T07:00:00+01:00")
@@ -52,19 +52,21 @@ def test_ticks_are_those_of_the_zone_also_where_its_clock_is_put_back(template: 
 
 
 @pytest.mark.parametrize("cron", ["", "every day", "61 * * * *", "0 0 30 2 *"])
-def test_a_cron_that_comes_to_no_time_is_named(template: Run, cron: str) -> None:
+def test_a_cron_expression_without_any_time_is_refused(template: Run, cron: str) -> None:
     with pytest.raises(ValueError, match="is not a cron schedule"):
         schedule(template, cron).next_tick(unix("2026-01-01T00:00:00+00:00"))
 
 
-def test_a_zone_that_is_nowhere_is_named() -> None:
+def test_an_unknown_time_zone_is_reported_by_name() -> None:
     assert zone_of("UTC") is UTC
     for name in ("Mars/Base", "../../etc/passwd", ""):
         with pytest.raises(ValueError, match="no time zone"):
             zone_of(name)
 
 
-async def test_a_tick_has_one_run_whoever_fires_it(settings: BusSettings, template: Run) -> None:
+async def test_a_tick_has_one_run_however_many_processes_fire_it(
+    settings: BusSettings, template: Run
+) -> None:
     async with Bus(settings.model_copy(update={"shards": 3}), registry()) as bus:
         now = bus.clock.now()
         await put(bus, schedule(template), now - 1)
@@ -78,7 +80,7 @@ async def test_a_tick_has_one_run_whoever_fires_it(settings: BusSettings, templa
         assert now < stored.tick <= now + 61
 
 
-async def test_ticks_that_were_missed_are_run_once_late_or_not_at_all(
+async def test_a_schedule_runs_missed_ticks_once_or_skips_them(
     settings: BusSettings, template: Run
 ) -> None:
     async with Bus(settings, registry()) as bus:
@@ -91,7 +93,7 @@ async def test_ticks_that_were_missed_are_run_once_late_or_not_at_all(
         assert all(item.tick > now for item in await schedules.ls(bus))
 
 
-async def test_its_run_is_let_in_as_a_client_s_is_with_shared_budgets_and_prompts(
+async def test_a_scheduled_run_is_admitted_like_a_client_s_with_budgets_and_prompts(
     settings: BusSettings, template: Run
 ) -> None:
     async with Bus(settings, registry()) as bus:
@@ -111,7 +113,7 @@ async def test_its_run_is_let_in_as_a_client_s_is_with_shared_budgets_and_prompt
             await set_limits(bus, "tag:schedule=limited", Limits())
 
 
-async def test_a_schedule_whose_workflow_is_not_here_stays_due_for_others(
+async def test_a_schedule_with_an_unknown_workflow_stays_due_for_other_servers(
     settings: BusSettings, template: Run
 ) -> None:
     async with Bus(settings, registry()) as bus:

@@ -44,13 +44,13 @@ async def stats(server: ScriptedServer, query: str = "") -> dict[str, Any]:
         return response.json()
 
 
-async def test_the_answer_is_right_and_always_the_same(server: ScriptedServer) -> None:
+async def test_the_answer_is_right_and_deterministic(server: ScriptedServer) -> None:
     first, again = await post(server), await post(server)
     assert first.json() == again.json()
     assert "\\boxed{89}" in first.json()["choices"][0]["message"]["content"]
 
 
-async def test_a_stream_says_the_same_as_a_whole_answer(server: ScriptedServer) -> None:
+async def test_a_streamed_answer_equals_the_whole_answer(server: ScriptedServer) -> None:
     tools = [{"type": "function", "function": {"name": "delegate", "parameters": {}}}]
     for extra in ({}, {"tools": tools}, {"n": 2, "temperature": 1}, {"max_tokens": 3}):
         whole = (await post(server, {**BODY, **extra})).json()
@@ -79,7 +79,9 @@ async def test_a_stream_says_the_same_as_a_whole_answer(server: ScriptedServer) 
             assert parts[-1]["finish_reason"] == choice["finish_reason"]
 
 
-async def test_the_books_know_every_answer_and_every_repetition(server: ScriptedServer) -> None:
+async def test_the_statistics_count_every_answer_and_every_repetition(
+    server: ScriptedServer,
+) -> None:
     answers = [
         await post(server, **{"x-client-request-id": "a"}),
         await post(server, **{"x-client-request-id": "b"}),
@@ -110,7 +112,7 @@ async def test_the_books_know_every_answer_and_every_repetition(server: Scripted
         ({**BODY, "messages": [{"role": "wizard", "content": "x"}]}, "role"),
     ],
 )
-async def test_a_wrong_body_is_400_and_says_where(
+async def test_an_invalid_body_is_a_400_that_names_the_place(
     server: ScriptedServer, body: Any, says: str
 ) -> None:
     response = await post(server, body)
@@ -118,12 +120,12 @@ async def test_a_wrong_body_is_400_and_says_where(
     assert says in response.json()["error"]["message"]
 
 
-async def test_an_oversized_body_is_413(server: ScriptedServer) -> None:
+async def test_an_oversized_body_is_a_413(server: ScriptedServer) -> None:
     response = await post(server, b" " * (17 * 1024 * 1024))
     assert response.status_code == 413
 
 
-async def test_models_are_listed_and_others_are_404() -> None:
+async def test_models_are_listed_and_unknown_ones_are_a_404() -> None:
     async with ScriptedServer(ServerOptions(models=("a", "b"))) as server:
         async with httpx.AsyncClient() as client:
             listed = (await client.get(f"{server.url}/models")).json()
@@ -131,7 +133,7 @@ async def test_models_are_listed_and_others_are_404() -> None:
         assert (await post(server)).status_code == 404
 
 
-async def test_a_429_says_when_to_come_back() -> None:
+async def test_a_429_tells_when_to_retry() -> None:
     plan = FaultPlan(rate_limited=1.0, retry_after_seconds=1.5)
     async with ScriptedServer(ServerOptions(faults=plan)) as server:
         response = await post(server)
@@ -146,7 +148,7 @@ async def test_a_hanging_request_does_not_keep_the_server_from_closing() -> None
     assert (await hanging).status_code == 503
 
 
-async def test_a_client_that_gives_up_on_a_hang_frees_it() -> None:
+async def test_a_client_that_gives_up_ends_its_hanging_request() -> None:
     async with ScriptedServer(ServerOptions(faults=FaultPlan(hang=1.0))) as server:
         hanging = asyncio.create_task(post(server))
         await server.served.wait_for_arrivals(1)
@@ -157,7 +159,7 @@ async def test_a_client_that_gives_up_on_a_hang_frees_it() -> None:
                 pass
 
 
-async def test_a_hundred_requests_at_once_take_one_latency() -> None:
+async def test_a_hundred_concurrent_requests_take_one_latency() -> None:
     async with ScriptedServer(ServerOptions(latency_seconds=1.0)) as server:
         limits = httpx.Limits(max_connections=100)
         async with httpx.AsyncClient(limits=limits, timeout=60) as client:
@@ -168,7 +170,7 @@ async def test_a_hundred_requests_at_once_take_one_latency() -> None:
         assert server.served.peak_in_flight > 20
 
 
-async def test_mistakes_belong_to_one_model() -> None:
+async def test_mistakes_can_be_limited_to_one_model() -> None:
     question = "What is 6 * 7?\nAnswer type: integer."
     body = {**BODY, "messages": [{"role": "user", "content": question}]}
     async with ScriptedServer(ServerOptions(mistakes={"slm": 1.0})) as server:
@@ -178,7 +180,7 @@ async def test_mistakes_belong_to_one_model() -> None:
         assert "\\boxed{42}" not in wrong["content"]
 
 
-async def test_as_a_process_it_prints_its_address_serves_and_ends_on_sigterm() -> None:
+async def test_the_server_process_prints_its_address_serves_and_exits_on_sigterm() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "loopline.workers.scripted_api", "--port", "0",
         "--fault", "server_error=1",
@@ -201,7 +203,9 @@ async def test_as_a_process_it_prints_its_address_serves_and_ends_on_sigterm() -
         (["--require-key-env", "NOT_SET_ANYWHERE"], 2, "NOT_SET_ANYWHERE"),
     ],
 )
-async def test_bad_options_end_it_with_a_reason(arguments: list[str], code: int, says: str) -> None:
+async def test_the_server_process_exits_with_a_reason_on_bad_options(
+    arguments: list[str], code: int, says: str
+) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "loopline.workers.scripted_api", *arguments,
         stderr=asyncio.subprocess.PIPE,
@@ -222,7 +226,7 @@ async def test_a_taken_port_is_an_error(server: ScriptedServer) -> None:
     assert "choose another --port" in errors.decode()
 
 
-async def test_an_idempotent_server_counts_a_key_once_and_answers_it_again_the_same() -> None:
+async def test_an_idempotent_server_counts_a_key_once_and_repeats_its_answer() -> None:
     async with ScriptedServer(ServerOptions(idempotent=True)) as server:
         first = await post(server, **{"idempotency-key": "a"})
         again = await post(server, **{"idempotency-key": "a"})

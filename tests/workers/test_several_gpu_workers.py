@@ -50,7 +50,7 @@ async def ready(folder: Path, *names: str) -> None:
         await until(lambda log=log: " ready " in log.read_text(), f"worker {name}", WITHIN)
 
 
-async def test_what_a_full_worker_has_no_place_for_is_answered_by_an_idle_one(
+async def test_an_idle_worker_answers_requests_beyond_a_full_one_s_places(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     settings = quick_settings(any_server.url, lease_seconds=30)
@@ -86,7 +86,7 @@ async def test_what_a_full_worker_has_no_place_for_is_answered_by_an_idle_one(
         )  # fmt: skip
 
 
-async def test_each_request_is_answered_by_the_model_of_its_pool(
+async def test_each_request_reaches_the_model_of_its_pool(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     """One worker serves both pools, another one of them."""

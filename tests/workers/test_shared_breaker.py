@@ -49,7 +49,7 @@ async def test_an_endpoint_that_failed_one_worker_is_not_asked_by_another(bus: B
         assert second.breaker.state()["failures"] == 1, "it did not ask, so nothing more failed"
 
 
-async def test_an_answer_after_failures_of_other_workers_counts_for_all(bus: Bus) -> None:
+async def test_an_answer_after_other_workers_failures_counts_for_all(bus: Bus) -> None:
     first, second = shared(bus, failures=2), shared(bus, failures=2)
     await fail(first)
     async with second.attempt() as attempt:
@@ -59,7 +59,7 @@ async def test_an_answer_after_failures_of_other_workers_counts_for_all(bus: Bus
     assert await allows(second)
 
 
-async def test_a_request_that_says_nothing_of_the_endpoint_leaves_the_breaker_as_it_was(
+async def test_a_result_that_does_not_concern_the_endpoint_leaves_the_breaker_unchanged(
     bus: Bus,
 ) -> None:
     breaker = shared(bus, failures=2)
@@ -71,7 +71,7 @@ async def test_a_request_that_says_nothing_of_the_endpoint_leaves_the_breaker_as
     assert not await allows(breaker)
 
 
-async def test_without_redis_a_worker_goes_by_its_own_requests_and_says_so(
+async def test_without_redis_a_worker_relies_on_its_own_requests_and_reports_it(
     own_server: RedisProcess,
 ) -> None:
     async with Bus(quick_settings(own_server.url)) as bus:
@@ -95,7 +95,7 @@ async def test_without_redis_a_worker_goes_by_its_own_requests_and_says_so(
         assert breaker.state() == {}
 
 
-async def test_what_others_have_found_holds_while_redis_is_away(own_server: RedisProcess) -> None:
+async def test_an_open_breaker_stays_open_while_redis_is_away(own_server: RedisProcess) -> None:
     async with Bus(quick_settings(own_server.url)) as bus:
         first, second = shared(bus), shared(bus)
         await fail(first)

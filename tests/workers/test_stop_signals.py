@@ -47,7 +47,7 @@ async def test_only_a_second_ctrl_c_or_sigquit_abandons(
     assert heard == expected
 
 
-async def test_a_hangup_that_nohup_lets_a_process_ignore_stays_ignored() -> None:
+async def test_a_hangup_that_nohup_suppresses_stays_ignored() -> None:
     heard: list[str] = []
     before = signal.signal(HUP, signal.SIG_IGN)
     try:
@@ -60,7 +60,7 @@ async def test_a_hangup_that_nohup_lets_a_process_ignore_stays_ignored() -> None
     assert heard == []
 
 
-async def test_a_worker_drains_through_a_second_sigterm_and_gives_its_work_back_when_abandoned(
+async def test_a_worker_drains_despite_a_second_sigterm_and_returns_its_work_when_abandoned(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     """A service manager's SIGTERM comes to it twice, once from its supervisor."""
@@ -97,7 +97,7 @@ async def test_a_worker_drains_through_a_second_sigterm_and_gives_its_work_back_
         worker.wait()
 
 
-async def test_a_process_that_ends_while_it_is_signalled_keeps_its_exit_code() -> None:
+async def test_a_process_that_exits_while_signalled_keeps_its_exit_code() -> None:
     """It dies of the first of many signals."""
     codes = set[int]()
     for _ in range(20):

@@ -88,7 +88,7 @@ async def first(bus: Bus) -> Delivery:
     return await take(bus, run_id, "first")
 
 
-async def test_a_text_of_the_same_version_is_gone_on_with(
+async def test_a_text_of_the_same_version_is_continued(
     bus: Bus, pool: Pool, first: Delivery
 ) -> None:
     await begun(pool, first)
@@ -96,7 +96,7 @@ async def test_a_text_of_the_same_version_is_gone_on_with(
     assert reader.restarts == 0
 
 
-async def test_followers_begin_anew_when_another_version_was_published_meanwhile(
+async def test_followers_restart_when_another_version_was_published_meanwhile(
     bus: Bus, pool: Pool, first: Delivery, tiny_loras: list[Path]
 ) -> None:
     await begun(pool, first)
@@ -105,7 +105,7 @@ async def test_followers_begin_anew_when_another_version_was_published_meanwhile
     assert (reader.restarts, call.policy.version) == (1, 2)
 
 
-async def test_a_call_records_the_version_that_drew_all_of_its_tokens(
+async def test_a_call_records_the_version_that_generated_all_of_its_tokens(
     bus: Bus, pool: Pool, first: Delivery, tiny_loras: list[Path]
 ) -> None:
     """It says what the later version says to the same request, and how likely that is."""
@@ -120,7 +120,7 @@ async def test_a_call_records_the_version_that_drew_all_of_its_tokens(
     assert call.logprobs == pytest.approx(alone.logprobs, abs=SAME)
 
 
-async def test_followers_begin_anew_where_another_model_drew_the_text(
+async def test_followers_restart_when_another_model_generated_the_text(
     bus: Bus, pool: Pool, first: Delivery
 ) -> None:
     await begun(pool, first, base="another-model")
@@ -128,7 +128,7 @@ async def test_followers_begin_anew_where_another_model_drew_the_text(
     assert reader.restarts == 1
 
 
-async def test_followers_begin_anew_where_a_log_does_not_say_what_drew_the_text(
+async def test_followers_restart_when_the_log_does_not_name_the_text_s_model(
     bus: Bus, pool: Pool, first: Delivery
 ) -> None:
     """An older worker's does not."""
@@ -137,7 +137,7 @@ async def test_followers_begin_anew_where_a_log_does_not_say_what_drew_the_text(
     assert reader.restarts == 1
 
 
-async def test_followers_begin_anew_where_the_plain_model_drew_the_text(
+async def test_followers_restart_when_the_base_model_generated_the_text(
     bus: Bus, pool: Pool, first: Delivery
 ) -> None:
     """It stood in until the policy's first version was published."""

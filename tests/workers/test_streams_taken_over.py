@@ -72,7 +72,7 @@ async def taken_over(bus: Bus, successor: Pool, n: int) -> tuple[tuple[Call, ...
     return replied, reader
 
 
-async def test_a_request_for_several_completions_is_answered_by_a_successor(bus: Bus) -> None:
+async def test_a_successor_answers_a_request_for_several_completions(bus: Bus) -> None:
     replied, _ = await taken_over(bus, saying(LONG), 2)
     assert [call.text for call in replied] == [LONG, LONG]
 
@@ -83,7 +83,7 @@ async def test_followers_of_several_completions_read_the_first_once(bus: Bus) ->
     assert tuple(reader.ids) == replied[0].output_ids
 
 
-async def test_a_successor_that_would_have_said_something_else_says_it_from_the_start(
+async def test_a_successor_with_a_different_answer_generates_it_from_the_start(
     bus: Bus,
 ) -> None:
     """Its weights may be newer than those of the worker that began."""
@@ -91,13 +91,13 @@ async def test_a_successor_that_would_have_said_something_else_says_it_from_the_
     assert [call.text for call in replied] == [OTHER]
 
 
-async def test_followers_begin_anew_with_a_successor_that_says_something_else(bus: Bus) -> None:
+async def test_followers_restart_with_a_successor_s_different_answer(bus: Bus) -> None:
     replied, reader = await taken_over(bus, saying(OTHER), 1)
     assert (reader.text, reader.restarts) == (OTHER, 1)
     assert tuple(reader.ids) == replied[0].output_ids
 
 
-async def test_what_was_paid_for_is_in_the_ledger_though_the_lease_is_lost_at_the_texts_end(
+async def test_the_ledger_has_the_cost_even_if_the_lease_is_lost_at_the_text_s_end(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.workers.token_stream.FLUSH_SECONDS", math.inf)

@@ -96,7 +96,9 @@ def parts(trajectory: Trajectory, step: int) -> list[dict[str, float]]:
     return [candidate.reward_parts for candidate in trajectory.steps[step].candidates]
 
 
-async def test_the_best_program_and_the_best_test_of_k_are_executed(judge: JudgeService) -> None:
+async def test_the_best_program_and_the_best_test_of_k_candidates_are_executed(
+    judge: JudgeService,
+) -> None:
     run = a_team_run(code_task(judge, CodeSetting()), candidates=3)
     trajectory, hosts = await play(
         judge, run, coder=[[NONE, ABSOLUTE, GOOD]], tester=[[WRONG, RIGHT, NONE]]
@@ -165,7 +167,7 @@ async def test_the_tester_does_not_see_the_program_of_its_turn_and_both_see_it_i
         assert [sampling.temperature for sampling in host.sampling] == [0.0, 0.0]
 
 
-async def test_no_hidden_test_and_no_golden_program_is_in_what_a_run_leaves_behind(
+async def test_a_run_s_records_contain_no_hidden_test_and_no_golden_program(
     judge: JudgeService,
 ) -> None:
     run = a_team_run(code_task(judge, CodeSetting(turns=2)), candidates=2)
@@ -181,14 +183,14 @@ async def test_no_hidden_test_and_no_golden_program_is_in_what_a_run_leaves_behi
     assert not [word for word in (HIDDEN, "54365636569180", "golden-secret") if word in output]
 
 
-async def test_to_agree_on_something_wrong_ends_a_run_unsolved(judge: JudgeService) -> None:
+async def test_agreement_on_a_wrong_answer_ends_a_run_unsolved(judge: JudgeService) -> None:
     run = a_team_run(code_task(judge, CodeSetting()), greedy=True)
     trajectory, _ = await play(judge, run, coder=[[ABSOLUTE]], tester=[[WRONG]])
     assert trajectory.outcome is Outcome.FAILED
     assert trajectory.agent_rewards == {"coder": 1.0, "tester": 0.5}
 
 
-async def test_a_member_alone_has_one_turn(judge: JudgeService) -> None:
+async def test_a_lone_member_has_one_turn(judge: JudgeService) -> None:
     coder = a_team_run(code_task(judge, CodeSetting(team=("coder",))), greedy=True)
     reasoner = a_team_run(math_task(judge, MathSetting(team=("reasoner",))), greedy=True)
     lost, _ = await play(judge, coder, coder=[[ABSOLUTE]])
@@ -196,7 +198,7 @@ async def test_a_member_alone_has_one_turn(judge: JudgeService) -> None:
     assert (lost.outcome, won.outcome, won.answer) == (Outcome.FAILED, Outcome.SOLVED, "116")
 
 
-async def test_reasoner_and_tool_user_go_on_until_they_agree(judge: JudgeService) -> None:
+async def test_reasoner_and_tool_user_continue_until_they_agree(judge: JudgeService) -> None:
     run = a_team_run(math_task(judge, MathSetting()), candidates=2)
     trajectory, hosts = await play(
         judge,
@@ -229,7 +231,7 @@ async def test_a_run_of_a_team_is_reproduced_from_its_journal_without_a_judge(
         assert (await replay(trajectory)).divergences == ()
 
 
-async def test_a_problem_that_no_judge_knows_ends_the_run_with_the_reason(
+async def test_a_problem_unknown_to_the_judge_ends_the_run_with_the_reason(
     judge: JudgeService,
 ) -> None:
     unknown = CodeInstance(question=DOUBLE.question, judged_as="0" * 64).task

@@ -10,7 +10,7 @@ from tests.bus.payloads import admit
 from tests.workers.engines.asking import request
 
 
-async def test_a_successor_goes_on_behind_the_first_half_of_a_character(bus: Bus) -> None:
+async def test_a_successor_continues_after_the_first_half_of_a_character(bus: Bus) -> None:
     """The first byte of a character has an id but no text yet; followers see no half of it."""
     run_id = await admit(bus, "other")
     await ask(bus, run_id)

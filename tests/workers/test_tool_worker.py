@@ -34,7 +34,7 @@ WEATHER: JsonObject = {
         ("api_world", WEATHER, {"result": '{"error":"unknown city Atlantis"}'}),
     ],
 )
-async def test_a_tools_answer_and_its_error_both_reach_the_role(
+async def test_a_tool_s_answer_and_its_error_both_reach_the_role(
     settings: BusSettings, name: str, arguments: JsonObject, expected: dict[str, str]
 ) -> None:
     async with Bus(settings, registry()) as bus, Client.connect(settings) as client:

@@ -36,7 +36,7 @@ def team(bus: BusSettings) -> dict[str, WorkerBase]:
     }
 
 
-async def test_a_role_worker_that_is_killed_loses_nothing_and_nothing_is_paid_for_twice(
+async def test_killing_a_role_worker_loses_nothing_and_pays_for_nothing_twice(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     settings = quick_settings(any_server.url, lease_seconds=1.0)

@@ -28,7 +28,7 @@ def of_another_version(run: Run) -> Run:
     return Run.model_validate({**text.model_dump(), "later_field": [1]})
 
 
-async def test_a_run_is_played_replayed_and_recorded_with_the_prompts_that_it_began_with(
+async def test_a_run_is_played_replayed_and_recorded_with_its_original_prompts(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     settings, store = quick_settings(any_server.url, lease_seconds=5), tmp_path / "store"
@@ -53,7 +53,7 @@ async def test_a_run_is_played_replayed_and_recorded_with_the_prompts_that_it_be
     assert await as_it_began(recorded, on_bus_or_in_store(None, store)) == begun
 
 
-async def test_a_run_whose_version_no_worker_has_ends_after_a_set_time_and_names_the_versions(
+async def test_a_run_of_an_unavailable_version_ends_after_a_set_time_and_names_the_versions(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     settings = quick_settings(any_server.url, lease_seconds=5, version_seconds=0.5)
@@ -69,8 +69,8 @@ async def test_a_run_whose_version_no_worker_has_ends_after_a_set_time_and_names
         reasons = [(await ask(client, run)).reason or "" for run in (without_text, later_role)]
         letters = [letter async for letter in dead_letters.ls(client.bus)]
     for reason in reasons:
-        assert "no worker of a version that can take it within 0.5 s" in reason
-        assert "this worker is of loopline " in reason
+        assert "no worker with a suitable version took it within 0.5 s" in reason
+        assert "this worker runs loopline " in reason
     assert f"was admitted with planner.md {DIGEST[:12]}" in reasons[0]
-    assert "began with version 7 of the role 'planner', this process has" in reasons[1]
+    assert "began with version 7 of the role 'planner', but this process has" in reasons[1]
     assert {letter.run_id for letter in letters} == {without_text.id, later_role.id}

@@ -54,7 +54,7 @@ async def resolve(place: Office, reply: bytes | None) -> Resolution:
 @pytest.mark.parametrize(
     ("reply", "paid"), [(b'{"result": "paid 500"}', [500]), (None, [500, 500])]
 )
-async def test_a_run_waits_without_a_message_until_a_person_says_what_became_of_its_call(
+async def test_a_run_waits_without_a_message_until_a_person_resolves_its_call(
     office: Office,
     monkeypatch: pytest.MonkeyPatch,
     reply: bytes | None,
@@ -75,7 +75,7 @@ async def test_a_run_waits_without_a_message_until_a_person_says_what_became_of_
     assert office.completions == 2, "the model is not asked again for what it said before the wait"
 
 
-async def test_a_model_reads_that_nobody_knows_once_nobody_has_said_so_in_time(
+async def test_a_model_reads_unknown_when_no_person_resolves_the_call_in_time(
     office: Office,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -86,7 +86,7 @@ async def test_a_model_reads_that_nobody_knows_once_nobody_has_said_so_in_time(
     assert await resolve(office, None) is Resolution.SETTLED, "it stays listed"
 
 
-async def test_what_was_said_before_the_step_was_put_aside_is_not_waited_for(
+async def test_a_call_resolved_before_the_step_parks_causes_no_wait(
     office: Office,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -102,7 +102,7 @@ async def test_what_was_said_before_the_step_was_put_aside_is_not_waited_for(
     assert (trajectory.answer, office.paid) == ("It is paid.", [500])
 
 
-async def test_what_a_worker_that_was_paused_says_wakes_the_run(
+async def test_a_paused_worker_s_outcome_wakes_the_run(
     office: Office,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -121,7 +121,7 @@ async def test_what_a_worker_that_was_paused_says_wakes_the_run(
     assert (trajectory.answer, office.paid) == ("It is paid.", [500])
 
 
-async def test_a_run_that_waits_says_for_what_and_may_be_cancelled(
+async def test_a_waiting_run_reports_its_reason_and_can_be_cancelled(
     office: Office,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

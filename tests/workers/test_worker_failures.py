@@ -88,7 +88,7 @@ def question_that_calculates() -> str:
     raise AssertionError("the script never calculates")
 
 
-async def test_a_gpu_worker_killed_in_the_middle_of_a_text_is_replaced_without_gap_or_repeat(
+async def test_a_gpu_worker_killed_in_mid_text_is_replaced_without_gap_or_repeat(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     settings = settings_for(any_server)
@@ -199,7 +199,7 @@ async def test_a_cancelled_run_stops_its_generation(
     assert trajectory.steps == ()
 
 
-async def test_a_dead_letter_replayed_after_its_runs_deadline_goes_on_to_an_answer(
+async def test_a_dead_letter_replayed_after_its_run_s_deadline_leads_to_an_answer(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     settings = settings_for(any_server).model_copy(update={"max_attempts": 1})
@@ -255,7 +255,7 @@ async def test_a_worker_that_starts_before_its_redis_waits_for_it(
         '{"kind": "role", "roles": ["slm"], "redis_url": "redis://:hush@h:1/0"}',
     ],
 )
-def test_an_error_in_the_settings_is_named_without_their_secrets(settings: str) -> None:
+def test_a_settings_error_is_reported_without_secrets(settings: str) -> None:
     command = [sys.executable, "-m", "loopline.workers", "-"]
     process = subprocess.run(command, input=settings, capture_output=True, text=True, timeout=60)
     assert process.returncode == 2
@@ -263,7 +263,7 @@ def test_an_error_in_the_settings_is_named_without_their_secrets(settings: str) 
     assert "hush" not in process.stdout + process.stderr
 
 
-async def test_a_worker_that_waits_for_redis_ends_when_it_is_told_to(
+async def test_a_worker_that_waits_for_redis_exits_on_request(
     own_server: RedisProcess, tmp_path: Path
 ) -> None:
     settings = settings_for(own_server)
@@ -279,7 +279,7 @@ async def test_a_worker_that_waits_for_redis_ends_when_it_is_told_to(
     assert await asyncio.to_thread(process.wait, 10) == 0
 
 
-async def test_a_run_whose_environment_raises_on_a_role_worker_ends_and_the_worker_goes_on(
+async def test_a_run_whose_environment_raises_ends_and_its_role_worker_continues(
     any_server: RedisProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings_for(any_server)

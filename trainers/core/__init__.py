@@ -1,1 +1,1 @@
-"""What every training needs: networks, optimizers, checkpoints, progress, processes."""
+"""The common basis of all trainings: networks, optimizers, checkpoints, progress, processes."""

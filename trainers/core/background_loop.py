@@ -11,15 +11,15 @@ T = TypeVar("T")
 
 
 class BackgroundLoop:
-    """A context. Its thread lives as long, so that processes which die with the thread that started
-    them (`prctl(2)`, PR_SET_PDEATHSIG) live as long too."""
+    """Context manager for the loop. Its thread lives as long as the context, and so do processes
+    that die with the thread that started them (`prctl(2)`, PR_SET_PDEATHSIG)."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result or the exception of the work; call it from another thread."""
+        """Return the result of `work`, or raise its exception; call this from another thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def __enter__(self) -> Self:

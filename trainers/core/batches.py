@@ -1,7 +1,7 @@
-"""Batches as a pure function of seed and step: resuming needs no state but the step's number.
+"""Batches as a pure function of seed and step: resuming needs only the step's number.
 
-Steps are made in groups: the dialogues of a group are sorted by length before they are cut into
-batches, so that little is padded; the order of the batches is then shuffled again.
+Steps are made in groups. The dialogues of a group are sorted by length before they are split into
+batches, which reduces padding; the order of the batches is then shuffled again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 GROUP = 8
 """Steps per group."""
 LENGTH_STEP = 16
-"""Lengths are rounded up to this: fewer shapes, so that freed memory fits the next batch."""
+"""Lengths are rounded up to a multiple of this: fewer shapes, so that freed memory fits the next
+batch."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Token ids, padded on the right, and which of them are learned; both [rows, length]."""
+    """Token ids, padded on the right, and a mask of the learned ones; both [rows, length]."""
 
     ids: list[list[int]]
     learned: list[list[bool]]
@@ -38,7 +39,7 @@ class Batch:
 
 
 def batches(recipe: Recipe, tokenizer: Tokenizer, *, start: int) -> Iterator[tuple[int, Batch]]:
-    """`(step, batch)` from step `start` on, without end."""
+    """Yield `(step, batch)` endlessly, starting with step `start`."""
     padding = token_id(tokenizer, END_OF_TEXT)
     group = start // GROUP
     while True:
@@ -57,9 +58,9 @@ def batches(recipe: Recipe, tokenizer: Tokenizer, *, start: int) -> Iterator[tup
 def encode_all(
     tokenizer: Tokenizer, dialogues: list[Dialogue]
 ) -> list[tuple[list[int], list[bool]]]:
-    """Each dialogue as ids and, per id, whether it is learned.
+    """Encode each dialogue as ids and, per id, whether it is learned.
 
-    Text is cut where an engine cuts it: before and after what the model itself writes.
+    Text is split where an engine splits it: before and after the text that the model itself writes.
     """
     texts: list[str] = []
     learned: list[bool] = []

@@ -1,8 +1,8 @@
 """Checkpoints that survive a kill at any moment: safetensors and JSON, never a pickle.
 
-A checkpoint is one folder, written alongside its final name, flushed to disk and renamed into
-place; the one before it is removed only then. The JSON carries the tensors' hash, so that a
-damaged file is refused and not trained on.
+A checkpoint is one folder, written under a temporary name, flushed to disk and renamed into place;
+only then is the previous one removed. The JSON contains the tensors' hash, so that a damaged file
+is refused and not trained on.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _ASIDE = ".old"
 
 
 class CheckpointState(Record):
-    """State that every checkpoint holds besides its tensors."""
+    """State in every checkpoint besides its tensors."""
 
     step: int
-    """Steps done."""
+    """Finished steps."""
     sha256: str = ""
     """Hash of the tensor file."""
 
 
 class TrainingState(CheckpointState):
-    """State that a checkpoint of `train sft` holds besides its tensors."""
+    """State in a checkpoint of `train sft` besides its tensors."""
 
     recipe: Recipe
     seconds: float
@@ -73,8 +73,8 @@ class Checkpoint(Generic[StateT]):
 def save_checkpoint(
     folder: Path, state: CheckpointState, tensors: Mapping[str, torch.Tensor]
 ) -> None:
-    """Write `folder/checkpoint-<step>`, and forget those before it: at any moment one of them is
-    whole. Raises `NotEnoughDisk`."""
+    """Write `folder/checkpoint-<step>`, and remove the previous ones; at any moment at least one is
+    complete. Raises `NotEnoughDisk`."""
     from safetensors.torch import save
 
     data = save(dict(tensors))
@@ -91,7 +91,8 @@ def save_checkpoint(
             (partial / STATE).write_text(described.model_dump_json(indent=1), encoding="utf-8")
             flush_all(partial)
             if final.exists():
-                # The same step once more: until the new one has its name, the old one has another.
+                # The same step once more: until the new checkpoint has its name, the old one has
+                # another.
                 aside = final.with_name(f"{final.name}{_ASIDE}")
                 shutil.rmtree(aside, ignore_errors=True)
                 final.rename(aside)
@@ -108,7 +109,7 @@ def save_checkpoint(
 def load_checkpoint(folder: Path, kind: type[StateT]) -> Checkpoint[StateT] | None:
     """The latest checkpoint in `folder`, with a state of that kind, or `None` if there is none.
 
-    Raises `CorruptCheckpoint` when the latest one cannot be read.
+    Raises `CorruptCheckpoint` if the latest one cannot be read.
     """
     folders = _folders(folder)
     if not folders:
@@ -120,7 +121,7 @@ def load_checkpoint(folder: Path, kind: type[StateT]) -> Checkpoint[StateT] | No
     except (OSError, ValidationError) as error:
         raise _corruption_error(latest, f"cannot be read: {_first_line(error)}") from error
     if hashlib.sha256(data).hexdigest() != state.sha256:
-        raise _corruption_error(latest, f"{TENSORS} does not have the hash that {STATE} names")
+        raise _corruption_error(latest, f"the hash of {TENSORS} differs from the one in {STATE}")
     from safetensors.torch import load
 
     return Checkpoint(state, load(data))
@@ -135,57 +136,58 @@ def require_disk(folder: Path, needed: int) -> None:
     reserve = 16 * 1024 * 1024
     if free < needed + reserve:
         raise NotEnoughDisk(
-            f"{folder} has {free / 1e6:.0f} MB of free disk, but {(needed + reserve) / 1e6:.0f} MB "
-            "are needed; free some space and go on with the same command, or choose another folder"
+            f"{folder} has {free / 1e6:.0f} MB of free disk space, but "
+            f"{(needed + reserve) / 1e6:.0f} MB are needed; free some space and resume with the "
+            "same command, or choose another folder"
         )
 
 
-def require_room_for_two(folder: Path, size: int, beside: int = 0) -> None:
-    """Raise `NotEnoughDisk` unless `folder` has room for two checkpoints of `size` bytes and for as
-    many further bytes as the last argument says. Room that an existing checkpoint takes is not
-    required again: a training that had room to begin has room to continue."""
+def require_room_for_two(folder: Path, size: int, extra: int = 0) -> None:
+    """Raise `NotEnoughDisk` unless `folder` has room for two checkpoints of `size` bytes and for
+    `extra` bytes. Room that an existing checkpoint takes is not required again: a training that had
+    room to start has room to continue."""
     files = (path for old in _folders(folder) for path in old.rglob("*"))
     there = sum(path.stat().st_size for path in files if path.is_file())
-    require_disk(folder, 2 * size - min(size, there) + beside)
+    require_disk(folder, 2 * size - min(size, there) + extra)
 
 
 def claimed_settings(path: Path, kind: type[ModelT]) -> ModelT:
-    """The settings that a folder was begun with. Raises `UnreadableModel`, also for the file of
-    another command, whose work must not be taken for the remains of this one's."""
+    """The settings that a folder was started with. Raises `UnreadableModel`, also for the file of
+    another command, whose work must not be mistaken for this one's."""
     try:
         return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
         why = error.errors(include_url=False)[0]["msg"]
         raise UnreadableModel(
-            f"{path} is of another command or version, or damaged ({why}): name another folder; or "
-            f"remove {path.parent}, if nothing in it is wanted"
+            f"{path} belongs to another command or version, or is damaged ({why}): choose another "
+            f"folder, or remove {path.parent} if you do not need its contents"
         ) from error
 
 
 def require_same_recipe(existing_settings: BaseModel, wanted: BaseModel, folder: Path) -> None:
-    """Raise `TrainingError` when the contents of `folder` belong to another training."""
+    """Raise `TrainingError` if the contents of `folder` belong to another training."""
     changed = changed_settings(existing_settings.model_dump(), wanted.model_dump())
     if changed:
         raise TrainingError(
-            f"{folder} was begun with other settings: {', '.join(changed)}; "
-            "use the same ones, or another folder"
+            f"{folder} was started with other settings: {', '.join(changed)}; use the same ones, "
+            "or another folder"
         )
 
 
 def require_unused(output: Path, but: Collection[str] = ()) -> None:
-    """Raise `TrainingError` if a folder holds anything but files of these names, its lock and what
-    a kill left half-written."""
+    """Raise `TrainingError` if a folder contains anything except files with these names, its lock,
+    and files that a kill left half-written."""
     if output.exists():
         for path in output.iterdir():
             half_written = path.name.startswith(".") and path.suffix in (".part", ".partial")
             if path.name not in (LOCK, *but) and not half_written:
                 raise TrainingError(
-                    f"{output} holds something else ({path.name}); name another folder"
+                    f"{output} already contains other files ({path.name}); choose another folder"
                 )
 
 
 def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """`name (before → now)` of each that differs, `outer.name` of those within others."""
+    """`name (before → now)` of each setting that differs, `outer.name` for nested ones."""
     changed: list[str] = []
     for name in {**now, **before}:
         old, new = before.get(name), now.get(name)
@@ -198,8 +200,8 @@ def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Forget every checkpoint in `folder`. What was made of them is on the disk before: whenever
-    the power fails, one or the other is there."""
+    """Remove every checkpoint in `folder`. Results made from them reach the disk first: if the
+    power fails at any moment, one or the other exists."""
     folders = _folders(folder)
     if folders:
         os.sync()
@@ -209,23 +211,23 @@ def remove_checkpoints(folder: Path) -> None:
 
 def forget_work(work: Path) -> None:
     """Remove the whole folder of a finished training's checkpoints, in the same order. A kill may
-    have come before: anyone who finds a training finished does it again."""
+    prevent this: a command that finds the training finished repeats it."""
     if work.exists():
         os.sync()
         shutil.rmtree(work, ignore_errors=True)
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The oldest first. One that was set aside is older than the one that took its name, and a
-    kill may have left half of it."""
+    """Checkpoint folders, oldest first. One that was set aside is older than the one that took its
+    name, and a kill may have left half of it."""
     folders = folder.glob(f"{_PREFIX}*")
     return sorted(folders, key=lambda path: (path.name.removesuffix(_ASIDE), path.suffix != _ASIDE))
 
 
 def _corruption_error(where: Path, why: str) -> CorruptCheckpoint:
     return CorruptCheckpoint(
-        f"the checkpoint {where} is damaged: {why}; remove that folder or pass --restart to "
-        "begin again"
+        f"the checkpoint {where} is damaged: {why}; remove that folder or pass --restart to start "
+        "again"
     )
 
 

@@ -1,4 +1,4 @@
-"""Options that several training commands have."""
+"""Options that several training commands share."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ class FolderOptions(Options):
     """Folder that a training writes to, how it resumes and how it starts over."""
 
     output: Annotated[Path, Argument()]
-    """Folder for checkpoints and results. The same command goes on with what is in it."""
+    """Folder for checkpoints and results. The same command resumes from it."""
     restart: bool = False
     """Discard previous progress in OUTPUT and start over."""
 
     def record(self) -> None:
-        """Write all options into the folder, as a file that `--config` reads. Raises
-        `NotEnoughDisk`."""
+        """Write all options into the folder, as a file for `--config`. Raises `NotEnoughDisk`."""
         path = self.output / "options.toml"
         with guard_disk_writes(path):
             write_atomic(path, "\n".join(toml_of(self)) + "\n")
@@ -48,7 +47,7 @@ class TrackingOptions(Options):
 
     @property
     def trackers(self) -> tuple[str, ...]:
-        """Names of the trackers; empty where --track is."""
+        """Names of the trackers; empty if --track is empty."""
         return tuple(filter(None, self.track.split(",")))
 
 
@@ -60,10 +59,10 @@ class ChosenTrackingOptions(TrackingOptions):
 
 
 class JsonOptions(Options):
-    """What a command prints at its end."""
+    """Final output of a command."""
 
     as_json: Annotated[bool, Option("json")] = False
-    """End with one line of JSON."""
+    """Print one line of JSON at the end."""
 
 
 def _publishes(options: Any) -> bool:
@@ -78,12 +77,12 @@ _PUBLISHED = OnlyWith("--publish", _publishes)
 
 
 class DeploymentOptions(Options):
-    """The running deployment that a training speaks to: always, or only with `--publish`."""
+    """The running deployment that a training uses: always, or only with `--publish`."""
 
     panel: ClassVar[str] = "Deployment"
 
     redis_url: Annotated[str | None, _PUBLISHED] = None
-    """Redis of the deployment; without it the deployment of this machine's state directory."""
+    """Redis of the deployment; the default is the deployment of this machine's state directory."""
     profile: Annotated[
         str | None,
         Option(short="-p"),

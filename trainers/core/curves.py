@@ -1,12 +1,12 @@
 """A training's curves, for TensorBoard, Weights & Biases and MLflow.
 
-    CURVES/events.out.tfevents.…    TensorBoard: after a resume, what was drawn beyond the
-                                    checkpoint is withdrawn
-    CURVES/wandb/                   Weights & Biases: what is not sent yet, and the run's id
+    CURVES/events.out.tfevents.…    TensorBoard: after a resume, points beyond the
+                                    checkpoint are withdrawn
+    CURVES/wandb/                   Weights & Biases: data not sent yet, and the run's id
     CURVES/mlflow/                  MLflow's file store, unless MLFLOW_TRACKING_URI names another
 
-Each name of a tracker is a run of its own there. After a resume Weights & Biases and MLflow go on
-with the run, and keep what was drawn beyond the checkpoint next to what is drawn now.
+Each name of a tracker is a run of its own there. After a resume, Weights & Biases and MLflow
+continue the run, and keep points beyond the checkpoint next to the new ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PROJECT = "loopline"
 """Default name of the Weights & Biases project and of the MLflow experiment, unless their
 environment variables set one."""
 FOLDER = "curves"
-"""Subfolder of a training's folder that holds its curves."""
+"""Subfolder of a training's folder for its curves."""
 _RUN_ID = "run-id"
 
 
@@ -79,9 +79,10 @@ class _WeightsAndBiases:
             )
         except (wandb.Error, OSError) as error:
             raise TrainingError(
-                f"--track wandb: {error}; log in by `wandb login`, or set WANDB_MODE=offline"
+                f"--track wandb: {error}; log in with `wandb login`, or set WANDB_MODE=offline"
             ) from error
-        # Otherwise values of a step before the last one would be dropped, and a resume draws such.
+        # Otherwise values of a step before the last one would be dropped, and a resume draws such
+        # values.
         self._run.define_metric("*", step_metric="step")
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
@@ -98,7 +99,7 @@ class _MLflow:
         if not uri:
             home.mkdir(parents=True, exist_ok=True)
             uri = home.absolute().as_uri()
-            # A folder of files needs no database and no server; MLflow asks for it by this name.
+            # A folder of files needs no database or server; MLflow requires this variable for it.
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         tracking: Any = _module("mlflow.tracking", "mlflow-skinny", "mlflow")
         entities: Any = _module("mlflow.entities", "mlflow-skinny", "mlflow")
@@ -134,8 +135,8 @@ class _MLflow:
 
     def _error(self, error: Exception) -> TrainingError:
         return TrainingError(
-            f"--track mlflow: {error}; is the server of MLFLOW_TRACKING_URI there? The same "
-            "command goes on from the last checkpoint"
+            f"--track mlflow: {error}; check that the server at MLFLOW_TRACKING_URI is running. "
+            "The same command resumes from the last checkpoint"
         )
 
 
@@ -148,8 +149,8 @@ DEFAULT_TRACKERS = ("tensorboard",)
 
 
 class Curves:
-    """Context that writes the scalars of one training below `folder`, for each tracker; does
-    nothing if `folder` is None. Raises TrainingError for a tracker whose package is not
+    """Context manager that writes the scalars of one training below `folder`, for each tracker;
+    does nothing if `folder` is None. Raises TrainingError for a tracker whose package is not
     installed."""
 
     def __init__(
@@ -162,7 +163,7 @@ class Curves:
         if step == 0:
             shutil.rmtree(folder, ignore_errors=True)
         whole, part = folder.absolute().parent, folder.name
-        # What has no parts draws into the folder of the curves itself.
+        # A training without parts draws into the folder of the curves itself.
         run = f"{whole.parent.name}/{whole.name if part == FOLDER else part}"
         try:
             for name in trackers:
@@ -187,7 +188,7 @@ class Curves:
 
 def require_trackers(trackers: tuple[str, ...]) -> None:
     """Raise TrainingError for a tracker whose package is not installed, before a training
-    begins."""
+    starts."""
     for name in trackers:
         module, package, extra = {
             "tensorboard": ("tensorboard", "tensorboard", "train"),
@@ -212,7 +213,7 @@ def _spelled(name: str) -> str:
 
 
 def _run_id(home: Path, begin: Callable[[], str]) -> str:
-    """Id of the run that an earlier process of this training began, or of a new one."""
+    """Id of the run that an earlier process of this training started, or of a new one."""
     path = home / _RUN_ID
     if path.exists():
         return path.read_text(encoding="utf-8").strip()

@@ -1,4 +1,4 @@
-"""AdamW whose moments have 8 bits each: 2 bytes of every trained weight in place of 8."""
+"""AdamW with 8-bit moments: 2 bytes per trained weight instead of 8."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     import torch
 
 _MAPS = {"state1": ("qmap1", "dynamic"), "state2": ("qmap2", "udynamic")}
-"""A moment, and the table of its 256 values: its name in the state of a parameter, and in the
-optimizer, whose parameters share it."""
+"""The moments, each with the table of its 256 values: the table's name in the state of a parameter,
+and in the optimizer, whose parameters share it."""
 
 
 def eight_bit_adamw(
     groups: Sequence[Mapping[str, Any]], lr: float, betas: tuple[float, float]
 ) -> torch.optim.Optimizer:
-    """`AdamW8bit` of bitsandbytes (Dettmers et al. 2022, arXiv:2110.02861): AdamW, whose moments
-    are quantized in blocks of 256, each by its own largest value; of tensors with fewer than 4,096
-    weights they stay in float32. Raises `TrainingError` where the package is missing.
+    """`AdamW8bit` of bitsandbytes (Dettmers et al. 2022, arXiv:2110.02861): AdamW whose moments are
+    quantized in blocks of 256, each by its own largest value; for tensors with fewer than 4,096
+    weights they stay in float32. Raises `TrainingError` if the package is missing.
 
-    `pack_state` and `unpack_state` are for checkpoints: the state of a parameter as tensors that
-    share no memory, and back (`loopline.trainers.core.optimizers`).
+    `pack_state` and `unpack_state` are for checkpoints: they convert the state of a parameter to
+    tensors that share no memory, and back (`loopline.trainers.core.optimizers`).
     """
     try:
         kind: Any = import_module("bitsandbytes.optim").AdamW8bit
@@ -54,7 +54,7 @@ def _pack(state: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def _unpack(optimizer: Any, tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-    """Restore a parameter's state. It stays empty without tensors, so that the optimizer creates
+    """Restore a parameter's state. Without tensors it stays empty, so that the optimizer creates
     one."""
     import torch
 

@@ -1,5 +1,5 @@
-"""Ctrl-C: the current step is finished, since half a step could not be resumed exactly; then the
-command says how to continue."""
+"""Ctrl-C: the command finishes the current step, since half a step could not be resumed exactly;
+then it reports how to continue."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ class Interruption:
     """Whether a stop was requested."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """Signal handler. A second Ctrl-C stops at once, losing what the checkpoints lack."""
-        if self.asked:
+        """Signal handler. A second Ctrl-C stops at once and loses the work since the last
+        checkpoint."""
+        if self.requested:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
 
 
 @contextmanager
 def deferred_interrupt() -> Generator[Interruption]:
-    """SIGINT and SIGTERM are noted instead of raised. Outside the main thread, where Python
-    delivers no signals, nothing is changed."""
+    """Record SIGINT and SIGTERM instead of raising them. Outside the main thread, where Python
+    delivers no signals, this changes nothing."""
     interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield interruption
@@ -44,10 +45,10 @@ def deferred_interrupt() -> Generator[Interruption]:
 
 @contextmanager
 def exit_on_interrupt() -> Generator[None]:
-    """Ctrl-C ends the command with exit code 130, and says how to continue: typer's own exit is
-    silent."""
+    """Ctrl-C ends the command with exit code 130 and a message on how to continue; typer's own exit
+    is silent."""
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo("stopped; go on with the same command, without --restart", err=True)
+        typer.echo("stopped; resume with the same command, without --restart", err=True)
         raise typer.Exit(130) from None

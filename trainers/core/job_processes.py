@@ -1,10 +1,11 @@
 """Run jobs, several at a time, each in its own process with one core.
 
-A job goes to its process as a line of JSON; what becomes of it comes back as lines of `JobLine`.
-`run_jobs` is the side that hands them out, `serve_jobs` the one that does them.
+A job goes to its process as a line of JSON; its progress comes back as lines of `JobLine`.
+`run_jobs` is the side that hands out jobs, `serve_jobs` the side that runs them.
 
-A process ends with its job: torch keeps compiled kernels for every shape of a training and memory
-that it has freed, and a second training in the same process would have those of the first as well.
+A process exits after its job: torch keeps compiled kernels for every shape of a training, and
+memory that it has freed, so that a second training in the same process would also carry those of
+the first.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class JobLine(Record):
 
 
 class Job(Protocol):
-    """Something to do: a pydantic model."""
+    """A unit of work: a pydantic model."""
 
     @property
     def name(self) -> str: ...
@@ -65,12 +66,11 @@ async def run_jobs(
     ready: Callable[[JobT], bool] = is_always_ready,
     arguments: Sequence[str] = (),
 ) -> bool:
-    """Do every job, that many at a time, by `python -m module output arguments`. `ready` says
-    whether what a job needs is there; it is asked again when another job is finished.
+    """Run all jobs, `processes` at a time, with `python -m module output arguments`. `ready`
+    returns whether a job's inputs exist; it is called again when another job has finished.
 
-    False if Ctrl-C or SIGTERM stopped it, with everything where it can be gone on from. A second
-    one stops at once. Raises `TrainingError` for a job that cannot be done; the others stop as by
-    Ctrl-C.
+    Returns False if Ctrl-C or SIGTERM stopped it, with everything saved for a resume. A second one
+    stops at once. Raises `TrainingError` for a job that fails; the others stop as by Ctrl-C.
     """
     if not jobs:
         return True
@@ -108,17 +108,17 @@ async def run_jobs(
 
 
 def serve_jobs(work: Callable[[Path, str, Callable[[JobLine], None]], str]) -> None:
-    """Be one of the processes: `work(output, job, tell)` does the job that stdin names, in JSON on
-    one line, and returns its result in words. SIGINT lets it stop where it can be resumed. An error
-    that the user can fix is reported; a defect keeps its traceback."""
+    """Run as one of the processes: `work(output, job, tell)` does the job that stdin contains as
+    one line of JSON, and returns its result as text. After SIGINT it stops where it can be resumed.
+    An error that the user can fix is reported; a defect keeps its traceback."""
     import torch
 
     from loopline.agents.errors import AgentError
-    from loopline.runtime.errors import MendableError
+    from loopline.runtime.errors import FixableError
     from loopline.trainers.core.memory import keep_freed_memory
     from loopline.workers.engines.protocol import EngineError
 
-    # What libraries print must not appear among the lines that the parent reads.
+    # Output of libraries must not appear among the lines that the parent reads.
     lines = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
@@ -131,55 +131,55 @@ def serve_jobs(work: Callable[[Path, str, Callable[[JobLine], None]], str]) -> N
         tell(JobLine(event="finished", message=work(Path(sys.argv[1]), sys.stdin.readline(), tell)))
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
-    except (MendableError, EngineError, AgentError) as error:
+    except (FixableError, EngineError, AgentError) as error:
         tell(JobLine(event="failed", message=str(error)))
         raise SystemExit(1) from None
 
 
 class _Queue(Generic[JobT]):
-    """The jobs that are left, given out in order when they are ready."""
+    """The remaining jobs, handed out in order when they are ready."""
 
     def __init__(self, jobs: Sequence[JobT], ready: Callable[[JobT], bool]) -> None:
         self._left = list(jobs)
         self._ready = ready
-        self._in_work = 0
+        self._running = 0
         self._changed = asyncio.Event()
 
     async def take(self) -> JobT | None:
-        """The first job that is ready; None when none is left. Raises `TrainingError` where none
-        will ever be ready."""
+        """The first job that is ready; None when none is left. Raises `TrainingError` if none will
+        ever be ready."""
         while self._left:
             next_job = next((job for job in self._left if self._ready(job)), None)
             if next_job is not None:
                 self._left.remove(next_job)
-                self._in_work += 1
+                self._running += 1
                 return next_job
-            if self._in_work == 0:
-                raise TrainingError(f"{self._left[0].name}: what it begins with is not there")
+            if self._running == 0:
+                raise TrainingError(f"{self._left[0].name} cannot start: its inputs do not exist")
             self._changed.clear()
             await self._changed.wait()
         return None
 
     def end(self) -> None:
-        """Note that a job that was taken is no longer running."""
-        self._in_work -= 1
+        """Record that a job that was taken is no longer running."""
+        self._running -= 1
         self._changed.set()
 
     def close(self) -> None:
-        """Give out no more."""
+        """Hand out no more jobs."""
         self._left.clear()
         self._changed.set()
 
 
 class _Worker(Generic[JobT]):
-    """Runs one job after the other, and holds the process of the current one."""
+    """Runs one job after the other, and keeps the process of the current one."""
 
     def __init__(self, command: Sequence[str], watcher: Callable[[JobT, JobLine], None]) -> None:
         self._command = command
         self._watcher = watcher
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
-        self._told = False
+        self._has_reported = False
 
     async def work(self, queue: _Queue[JobT]) -> None:
         """Take jobs until none is left. Raises `TrainingError`."""
@@ -190,14 +190,14 @@ class _Worker(Generic[JobT]):
                 queue.end()
 
     async def _run_job(self, job: JobT) -> None:
-        """Run a job, or as much of it as there is time for. Raises `TrainingError`."""
-        self._told = False
+        """Run a job to its end or until it is stopped. Raises `TrainingError`."""
+        self._has_reported = False
         self._process = process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, **dict.fromkeys(_THREADS, "1")},
-            # Only we send Ctrl-C: two of them would stop a training step halfway.
+            # Only the parent sends Ctrl-C: two of them would stop a training step halfway.
             start_new_session=True,
             preexec_fn=dies_with_parent(signal.SIGKILL),
         )  # fmt: skip
@@ -216,25 +216,27 @@ class _Worker(Generic[JobT]):
             await process.wait()
 
     def stop(self, *, at_once: bool) -> None:
-        """Let the process save its progress, or with `at_once` not even that; before its first line
-        there is nothing to save."""
+        """Let the process save its progress, or kill it with `at_once`; before its first line there
+        is nothing to save."""
         self._stopping = True
         if self._process is not None:
-            gently = self._told and not at_once
+            gently = self._has_reported and not at_once
             send(self._process, signal.SIGINT if gently else signal.SIGKILL)
 
     async def _watch(self, process: asyncio.subprocess.Process, job: JobT) -> None:
-        """Pass on what the process reports, until it is finished or was stopped. Raises
+        """Pass on the process's reports until it has finished or was stopped. Raises
         `TrainingError`."""
         assert process.stdout is not None
         async for line in process.stdout:
             try:
                 update = JobLine.model_validate_json(line)
             except ValidationError as error:
-                raise TrainingError(f"{job.name}: its process wrote {line[:200]!r}") from error
+                raise TrainingError(
+                    f"{job.name}: its process wrote an unexpected line: {line[:200]!r}"
+                ) from error
             if update.event == "failed":
                 raise TrainingError(f"{job.name}: {update.message}")
-            self._told = True
+            self._has_reported = True
             self._watcher(job, update)
             if update.event == "finished":
                 return
@@ -245,5 +247,5 @@ class _Worker(Generic[JobT]):
 def _exit_error(code: int, where: str) -> TrainingError:
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
     return TrainingError(
-        f"{where}: the process {how}; what it printed stands above. Go on with the same command"
+        f"{where}: the process {how}; see its output above, then resume with the same command"
     )

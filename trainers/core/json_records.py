@@ -1,5 +1,4 @@
-"""A record in a separate file: written whole or not at all, and read again by a training that
-resumes."""
+"""A record in a separate file: written atomically, and read again by a training that resumes."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ RecordT = TypeVar("RecordT", bound=BaseModel)
 
 
 def write_record(path: Path, record: BaseModel) -> None:
-    """Whole or not at all: half of one would be taken for something finished that is damaged.
-    Raises OSError."""
+    """Write the record atomically: half of one would look like a damaged finished record. Raises
+    OSError."""
     write_atomic(path, record.model_dump_json(indent=1) + "\n")
 
 
@@ -41,7 +40,7 @@ def damage_error(
     advice: str = RESTART,
     failure: type[TrainingError] = UnreadableModel,
 ) -> TrainingError:
-    """The error for a damaged file, with the first thing that is wrong in it."""
+    """The error for a damaged file, with the first fault in it."""
     return failure(f"{path} is damaged ({error.errors(include_url=False)[0]['msg']}); {advice}")
 
 

@@ -1,10 +1,10 @@
-"""The last layer, computed only where it is read: the log-probability of a token hangs on the
-position before it alone, and a prompt's own tokens are not learned.
+"""Computes the last layer only at the positions that are read: the log-probability of a token
+depends only on the position before it, and a prompt's own tokens are not learned.
 
-Attention still reads keys and values of all positions. What a position makes of them in the last
-layer (its query, its attention, the output projection, the feed-forward part, the last norm) is
-read by nobody but the output layer at that position, so it is left out where no token is learned:
-log-probabilities and gradients stay the same.
+Attention still reads keys and values of all positions. A position's other results in the last layer
+(its query, its attention, the output projection, the feed-forward part, the last norm) are read
+only by the output layer at that position. They are left out at positions from which no token is
+learned: log-probabilities and gradients stay the same.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     import torch
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
-"""Architectures whose layers are what `_layer_at` computes. Of others everything is computed."""
+"""Architectures whose layers `_layer_at` can compute. Other architectures compute every
+position."""
 MOST_READ = 0.75
-"""Share of positions read above which gathering them costs what it saves."""
+"""Share of positions read above which gathering them costs as much as it saves."""
 
 
 def hidden_at(model: Any, read: torch.Tensor, **inputs: Any) -> torch.Tensor:
@@ -51,22 +52,22 @@ def _can_leave_out(model: Any, share: float) -> bool:
 
 
 def _is_checkpointed(model: Any) -> bool:
-    # Versions of Transformers differ in the property's name.
+    # The property's name differs between versions of Transformers.
     checkpointed: bool | None = getattr(model, "is_activation_checkpointing", None)
     return model.is_gradient_checkpointing if checkpointed is None else checkpointed
 
 
 @dataclass(frozen=True)
 class _Queries:
-    """Positions that are read, n of them, and a table of `most` slots for each row that has room
-    for those of the fullest."""
+    """The n positions that are read, and a table with `most` slots per row, enough for the row with
+    the most positions."""
 
     places: torch.Tensor
-    """[n]: in [rows · length]."""
+    """[n]: index in [rows · length]."""
     slots: torch.Tensor
-    """[n]: in [rows · most]."""
+    """[n]: index in [rows · most]."""
     positions: torch.Tensor
-    """[rows, most]: within the row; 0 of a slot that is left over."""
+    """[rows, most]: position within the row; 0 for an unused slot."""
 
 
 def _queries_of(read: torch.Tensor, places: torch.Tensor) -> _Queries:
@@ -91,7 +92,8 @@ def _layer_at(
 
     `position_embeddings` are cosine and sine [1 or rows, length, width of a head] of rotary
     position embeddings (Su et al., 2021); `attention_mask` [1 or rows, 1, length, length] is None
-    where every position sees all earlier ones."""
+    if every position attends to all earlier ones.
+    """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     attention, places = layer.self_attn, queries.places
@@ -108,7 +110,9 @@ def _layer_at(
     keys = _rotated(split(attention.k_proj(normed), "k_norm"), cosine, sine)
     values = split(attention.v_proj(normed), "v_norm")
     asked = _rotated(
-        split(attention.q_proj(_at(normed, places)), "q_norm"), _at(cosine, places), _at(sine, places)
+        split(attention.q_proj(_at(normed, places)), "q_norm"),
+        _at(cosine, places),
+        _at(sine, places),
     )  # [n, heads, width of a head]
     table = asked.new_zeros(queries.positions.numel(), *asked.shape[1:])
     table = table.index_copy(0, queries.slots, asked).unflatten(0, queries.positions.shape)
@@ -123,7 +127,7 @@ def _layer_at(
 
 
 def _mask(positions: torch.Tensor, mask: torch.Tensor | None, length: int) -> torch.Tensor:
-    """What the positions [rows, most] see: [rows, 1, most, length]."""
+    """The mask of the positions [rows, most]: [rows, 1, most, length]."""
     import torch
 
     if mask is None:
@@ -134,7 +138,7 @@ def _mask(positions: torch.Tensor, mask: torch.Tensor | None, length: int) -> to
 
 
 def _at(values: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """[n, …] at places in [rows · length], of [rows, length, …]."""
+    """Values [n, …] at places in [rows · length], from [rows, length, …]."""
     return values.flatten(0, 1).index_select(0, places)
 
 

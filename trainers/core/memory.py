@@ -1,9 +1,10 @@
-"""The memory of a training: what it has held at most, and how what is freed is kept.
+"""The memory of a training: its peak, and how freed memory is kept.
 
-`keep_freed_memory` keeps it in the process instead of giving it back to the kernel at every step.
+`keep_freed_memory` keeps freed memory in the process instead of returning it to the kernel at every
+step.
 
-A training step frees and allocates the same few hundred megabytes again. With glibc's defaults
-each large block is mapped and unmapped again and every page is faulted in again: measured on the
+Every training step frees and allocates the same few hundred megabytes. With glibc's defaults, each
+large block is mapped and unmapped each time, and every page is faulted in again: measured on the
 micro-LLM's step, that cost 45 % of the time.
 """
 
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 # Parameters of mallopt(3) in glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8
 _LARGEST_MMAP_THRESHOLD = 32 * 1024 * 1024
-"""glibc refuses more."""
+"""glibc's upper limit."""
 
 
 def keep_freed_memory() -> bool:
-    """Whether the allocator understood; on another C library nothing is changed."""
+    """Returns whether the allocator accepted the settings; another C library is left unchanged."""
     name = ctypes.util.find_library("c")
     mallopt = getattr(ctypes.CDLL(name), "mallopt", None) if name else None
     if mallopt is None:
@@ -39,7 +40,7 @@ def keep_freed_memory() -> bool:
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """Most memory that this process has held: of the GPU, or else resident."""
+    """Peak memory of this process: on the GPU, or otherwise resident."""
     import torch
 
     if device.type == "cuda":

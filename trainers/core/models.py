@@ -95,7 +95,7 @@ def export_model(model: Any, tokenizer: Tokenizer, folder: Path, *, context: int
 
 
 def load_model(folder: Path) -> Model:
-    """Read a model folder. Raises `UnreadableModel` with what is missing."""
+    """Read a model folder. Raises `UnreadableModel`, which reports what is missing."""
     for name in (WEIGHTS, "config.json", "tokenizer.json"):
         if not (folder / name).is_file():
             raise UnreadableModel(

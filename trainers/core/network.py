@@ -1,5 +1,5 @@
-"""The model that is trained, all of its weights or an adapter; written as the engines read it: a
-model folder, or an adapter in PEFT's format."""
+"""The model that is trained, all of its weights or an adapter, written in a format that the engines
+read: a model folder, or an adapter in PEFT's format."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COPIED = (
 )  # fmt: skip
 ADAPTER = "adapter_model.safetensors"
 _CHANGES_LOGITS = ("final_logit_softcapping", "logits_scaling", "logit_scale")
-"""Settings of models that do more to their logits than the output layer does."""
+"""Settings of models that process the output layer's logits further."""
 
 
 def base_folder(model: str) -> Path:
@@ -49,7 +49,7 @@ def load_base(
     device: str = "auto",
 ) -> LoadedModel:
     """Load a model with the code that serves it, which renders prompts with these options of its
-    chat template; `auto` is a GPU where there is one. Raises `UnreadableModel`."""
+    chat template; `auto` is a GPU if there is one. Raises `UnreadableModel`."""
     options = dict(template_options or {})
     try:
         return load_model(
@@ -63,7 +63,7 @@ def load_base(
 
 @dataclass(frozen=True)
 class Network:
-    """A loaded model, and which part of it is trained."""
+    """A loaded model, and the part of it that is trained."""
 
     loaded: LoadedModel
     adapter: Any = None
@@ -104,8 +104,7 @@ class Network:
 
     @property
     def has_full_attention(self) -> bool:
-        """Whether every layer attends to all earlier tokens: none to a window, none through a
-        state."""
+        """Whether every layer attends to all earlier tokens, without a window or a state."""
         kinds: list[str] | None = getattr(self.whole.config, "layer_types", None)
         if kinds is not None:
             return set(kinds) <= {"full_attention"}
@@ -146,7 +145,7 @@ class Network:
         sees: torch.Tensor,
         parents: torch.Tensor,
     ) -> torch.Tensor:
-        """Inputs of the output layer [n, width], where `tree_logits` gives logits."""
+        """Inputs of the output layer [n, width] for the logits of `tree_logits`."""
         import torch
 
         read = torch.zeros_like(ids, dtype=torch.bool).flatten()
@@ -158,52 +157,56 @@ class Network:
             position_ids=positions,
             attention_mask=sees,
         )
-        # An id that several learned ids come from is computed once.
+        # An id that several learned ids follow is computed once.
         return hidden[(read.cumsum(0) - 1)[parents]]
 
     def learned_hidden(self, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
-        """Inputs of the output layer [learned tokens, width], where `learned_logits` gives logits.
+        """Inputs of the output layer [learned tokens, width] for the logits of `learned_logits`.
         The weights must not be sharded."""
         read = learned.new_zeros(ids.shape)
         read[:, :-1] = learned
         return hidden_at(self.whole, read, input_ids=ids)
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
-        """The output layer: logits [n, vocabulary] of [n, width]."""
+        """The output layer: logits [n, vocabulary] from [n, width]."""
         return self.whole.get_output_embeddings()(hidden)
 
     @property
     def has_plain_head(self) -> bool:
-        """Whether logits are what the output layer gives, without further operations on them."""
+        """Whether logits are the output layer's result, without further operations on them."""
         return not any(getattr(self.whole.config, name, None) for name in _CHANGES_LOGITS)
 
     def checkpoint_layers(self) -> None:
-        """Keep only each layer's input for the backward pass from now on, and recompute the rest
-        there. Raises `TrainingError` for a model that cannot, or one with dropout, which would draw
-        again."""
+        """From now on, keep only each layer's input for the backward pass and recompute the rest
+        there. Raises `TrainingError` for a model that does not support this, or one with dropout,
+        which would draw again."""
         config = self.whole.config
         dropout = [name for name in vars(config) if "drop" in name and getattr(config, name)]
         if dropout or not self.whole.supports_gradient_checkpointing:
-            why = f"its configuration has {dropout[0]}" if dropout else "its class cannot"
-            raise TrainingError(
-                f"{config.model_type} is not computed with checkpointed activations: {why}; leave "
-                "--checkpoint-activations out"
+            why = (
+                f"its configuration has {dropout[0]}"
+                if dropout
+                else "its class does not support them"
             )
-        # Versions of Transformers differ in the method's name.
+            raise TrainingError(
+                f"checkpointed activations do not work with {config.model_type}: {why}; leave out "
+                "--checkpoint-activations"
+            )
+        # The method's name differs between versions of Transformers.
         name = "activation_checkpointing_enable"
         enable = getattr(self.whole, name, None) or self.whole.gradient_checkpointing_enable
         enable({"use_reentrant": False})
-        # Transformers checkpoints in training mode alone, which differs by nothing but dropout.
+        # Transformers checkpoints only in training mode, which differs only in dropout.
         self.whole.train()
 
     def gather_parameter(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A weight or one of its moments, gathered where it is sharded over the processes: then all
-        of them must call this."""
+        """A weight or one of its moments, gathered if it is sharded over the processes; in that
+        case all of them must call this."""
         return whole(tensor) if self.processes.sharded else tensor
 
     def shard(self) -> None:
-        """Shard the weights over the processes. They are gathered on the way through the model's
-        own `forward`, which from now on is passed the function to compute within it."""
+        """Shard the weights over the processes. They are gathered in the model's own `forward`, to
+        which the function to compute within it is passed from now on."""
         self.whole.forward = partial(_within, self.whole.forward)
         self.processes.shard(self.whole)
 
@@ -212,15 +215,17 @@ class Network:
     ) -> torch.Tensor:
         if any(getattr(self.whole.config, name, None) for name in _CHANGES_LOGITS):
             return forward(input_ids=ids, use_cache=False).logits[:, :-1][learned]
-        # The output layer is a large part of a small model: only what is learned goes through it.
+        # The output layer is a large part of a small model: only learned positions go through it.
         return self.head(self.learned_hidden(ids, learned))
 
     def write(self, folder: Path, base: Path) -> None:
         """Write the model into an empty folder; the first process writes, all must call this.
         `base` is the folder that the model was loaded from.
 
-        Weights are written as they are trained, in float32 also where the base is stored in less:
-        an engine that is to give the trainer's log-probabilities needs the trainer's weights."""
+        Weights are written as they are trained, in float32 even if the base is stored with less
+        precision: to reproduce the trainer's log-probabilities, an engine needs the trainer's
+        weights.
+        """
         if self.adapter is not None:
             state = {
                 name: self.gather_parameter(parameter).detach().float()
@@ -262,9 +267,9 @@ def network_of(
     base: str,
     processes: Processes | None = None,
 ) -> Network:
-    """A loaded model with the part of it that is trained by `processes` together; None is this one
-    alone. With `begins_from` an adapter begins with the weights of that one; a new one with random
-    A and zero B from torch's current random state. Raises `TrainingError` without the package
+    """A loaded model with the part of it that `processes` train together; None: only this process.
+    With `begins_from`, an adapter starts from the weights of that adapter; a new one from random A
+    and zero B, from torch's current random state. Raises `TrainingError` without the package
     peft."""
     loaded.model.requires_grad_(requires_grad=not adapter)
     around = _adapter(loaded, rank, begins_from, base) if adapter else None
@@ -283,10 +288,10 @@ def _adapter(loaded: LoadedModel, rank: int, begins_from: Path | None, base: str
             f"training an adapter needs the package peft; {install_hint('train')}"
         ) from error
     with warnings.catch_warnings():
-        # peft 0.21 asks by the name that transformers 5 is going to drop.
+        # peft 0.21 uses the name that transformers 5 is going to drop.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         if begins_from is not None:
-            # Either way peft keeps the adapter in float32, whatever the type of its base.
+            # Either way peft keeps the adapter in float32, regardless of the type of its base.
             return PeftModel.from_pretrained(loaded.model, begins_from, is_trainable=True)
         loaded.model.name_or_path = base
         config = LoraConfig(

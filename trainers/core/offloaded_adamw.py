@@ -1,5 +1,5 @@
-"""AdamW whose moments stay in the machine's memory: a training on a GPU saves 8 of the 16 bytes of
-each trained weight there."""
+"""AdamW whose moments stay in the machine's memory: this saves 8 of the 16 bytes of GPU memory per
+trained weight."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
 class OffloadedAdamW(torch.optim.Optimizer):
     """`torch.optim.AdamW` (decoupled weight decay, Loshchilov & Hutter 2019, arXiv:1711.05101),
-    computed on the CPU: gradients go there tensor by tensor, and new weights come back.
+    computed on the CPU: gradients are copied there tensor by tensor, and new weights are copied
+    back.
 
         p ← p − lr·λ·p;  m ← β₁m + (1 − β₁)g;  v ← β₂v + (1 − β₂)g²
         p ← p − lr · m̂ / (√v̂ + ε),  m̂ = m / (1 − β₁ᵗ),  v̂ = v / (1 − β₂ᵗ)
 
-    The state of a parameter has AdamW's names (`step`, `exp_avg`, `exp_avg_sq`), float32 and in the
-    machine's memory, so a checkpoint of the one is one of the other. At any time the CPU holds
-    copies of one tensor's weight and gradient besides.
+    The state of a parameter has AdamW's names (`step`, `exp_avg`, `exp_avg_sq`), in float32 and in
+    the machine's memory, so their checkpoints are interchangeable. In addition, the CPU has copies
+    of the weight and gradient of one tensor at a time.
     """
 
     state_device = torch.device("cpu")
@@ -41,7 +42,7 @@ class OffloadedAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """One update; parameters without a gradient stay as they are."""
+        """One update; parameters without a gradient stay unchanged."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

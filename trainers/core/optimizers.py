@@ -1,8 +1,8 @@
-"""The optimizers of models that begin with random weights; and the moments of any optimizer as
-named tensors, for checkpoints, and back.
+"""The optimizers of models that start from random weights, and conversion of any optimizer's
+moments to named tensors and back, for checkpoints.
 
-An optimizer whose state is not of tensors alone has `pack_state` and `unpack_state`: from the state
-of a parameter to named tensors, and back.
+An optimizer whose state is not only tensors has `pack_state` and `unpack_state`, which convert the
+state of a parameter to named tensors and back.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def muon_and_adamw(
     learning_rate: float,
     weight_decay: float,
 ) -> list[torch.optim.Optimizer]:
-    """Muon for the weight matrices inside the layers, AdamW for the other `parameters`:
-    embeddings, biases and norms, which are not decayed.
+    """Muon for the weight matrices inside the layers, AdamW for the other `parameters`: embeddings,
+    biases and norms, without weight decay.
 
-    Muon (Jordan 2024; its step scaled as in Liu et al. 2025, arXiv 2502.16982) reached at
-    step 400 the loss that AdamW reached at step 500 here (micro-LLM, 0.20 nats), for a tenth more
-    time per step; in tool use (0.9 M parameters, 16 rows a step) at 0.57 M tokens what AdamW
-    reached at 0.86 M.
+    Muon (Jordan 2024; its step scaled as in Liu et al. 2025, arXiv 2502.16982) reached at step 400
+    the loss that AdamW reached at step 500 here (micro-LLM, 0.20 nats), for a tenth more time per
+    step. In tool use (0.9 M parameters, 16 rows per step), it reached at 0.57 M tokens the loss
+    that AdamW reached at 0.86 M.
     """
     import torch
 
@@ -74,7 +74,8 @@ def restore(
     optimizers: Sequence[torch.optim.Optimizer],
     tensors: Mapping[str, torch.Tensor],
 ) -> None:
-    """Put back what `tensors_of` gave, in place. Raises KeyError for a parameter without tensor."""
+    """Restore the result of `tensors_of` in place. Raises KeyError for a parameter without
+    tensor."""
     import torch
 
     owners = {
@@ -88,7 +89,7 @@ def restore(
             parameter.copy_(tensors[f"model.{name}"])
             prefix = f"optimizer.{name}."
             owner = owners[id(parameter)]
-            # Some optimizers have their moments elsewhere than the weights.
+            # Some optimizers keep their moments on another device than the weights.
             device = getattr(owner, "state_device", parameter.device)
             state = {
                 key.removeprefix(prefix): value.to(device, copy=True)

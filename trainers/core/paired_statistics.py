@@ -1,7 +1,7 @@
-"""Intervals and tests of a paired comparison: two ways to answer, asked the same questions.
+"""Intervals and tests for a paired comparison: two methods answer the same questions.
 
-What both solve, and what neither does, says nothing of which is better; differences are judged on
-the pairs where they differ. Formulas: Wilson (1927); McNemar's test in its exact binomial form
+Questions that both or neither solve contain no information on which is better; only the pairs in
+which they differ decide. Formulas: Wilson (1927); McNemar's test in its exact binomial form
 (Mosteller 1952); percentile bootstrap over items (Efron 1979).
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 CONFIDENCE = 0.95
-"""Probability with which an interval is to hold what it estimates."""
+"""Probability with which an interval contains the estimated quantity."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PairedTable:
 
 
 def wilson(successes: int, n: int) -> Interval:
-    """Wilson's score interval of a proportion. With n = 0 nothing is known: 0 to 1."""
+    """Wilson's score interval of a proportion. With n = 0 it is 0 to 1."""
     if not 0 <= successes <= n:
         raise ValueError(f"successes must lie between 0 and n; got {successes} of {n}")
     if n == 0:
@@ -50,7 +50,7 @@ def wilson(successes: int, n: int) -> Interval:
     scale = 1 + z * z / n
     centre = (share + z * z / (2 * n)) / scale
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / scale
-    # At 0 and n a bound is exact; rounding must not push it past the estimate.
+    # At 0 and n a bound is exact; rounding must not move it past the estimate.
     low = 0.0 if successes == 0 else max(0.0, centre - half)
     high = 1.0 if successes == n else min(1.0, centre + half)
     return Interval(share, low, high)
@@ -73,14 +73,14 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
     p-value is twice the smaller binomial tail, at most 1. Without discordant pairs it is 1.
     """
     if only_a < 0 or only_b < 0:
-        raise ValueError(f"counts of discordant pairs are not negative; got {only_a}, {only_b}")
+        raise ValueError(f"counts of discordant pairs must not be negative; got {only_a}, {only_b}")
     n = only_a + only_b
     smaller = min(only_a, only_b)
     term = total = 1
     for k in range(smaller):
         term = term * (n - k) // (k + 1)
         total += term
-    # Exact integers: 2**n overflows a float long before it troubles an int.
+    # Exact integers: 2**n overflows a float long before it is a problem for an int.
     return min(1.0, 2 * total / (1 << n))
 
 
@@ -93,12 +93,12 @@ def bootstrap_difference(
 ) -> Interval:
     """Percentile bootstrap interval of mean(a) - mean(b) over paired items.
 
-    Items are drawn, never the arms apart, so that what the arms share cancels. Deterministic for
-    a seed. Unit: that of the values.
+    Items are drawn for both arms together, so that common effects cancel. Deterministic for a seed.
+    Unit: that of the values.
 
-    Where all differences are equal, as of arms that solve the same items, the interval has no
-    width: these items show no spread, which does not say that others would show none. No bound is
-    made up for it, as a difference may be of any unit.
+    If all differences are equal, as for arms that solve the same items, the interval has zero
+    width: these items show no spread, although others might. No other bound can be derived, since a
+    difference may have any unit.
     """
     if len(a) != len(b):
         raise ValueError(f"a paired comparison needs the same items: got {len(a)} and {len(b)}")
@@ -111,7 +111,7 @@ def bootstrap_difference(
     generator = np.random.Generator(np.random.PCG64(seed))
     values, counts = np.unique(differences, return_counts=True)
     # Drawing n items with replacement is one multinomial draw over the distinct differences.
-    # Right answers have three of them, so 10,000 resamples of 1,319 items take milliseconds.
+    # Correctness has three of them, so 10,000 resamples of 1,319 items take milliseconds.
     if len(values) <= 16:
         draws = generator.multinomial(n, counts / n, size=resamples)
         means = draws @ values / n

@@ -1,10 +1,10 @@
-"""Several processes that train one model together, one for each GPU, started by `accelerate
-launch` or torchrun: every process puts its share of a step's rows through the model, and all make
-the same step. The weights are whole in each of them or, with accelerate's FSDP settings (version
-2), spread over them.
+"""Several processes that train one model together, one for each GPU, started by `accelerate launch`
+or torchrun: every process puts its share of a step's rows through the model, and all make the same
+step. Each process has all weights or, with accelerate's FSDP settings (version 2), the weights are
+sharded over them.
 
-A step is that of a single process but for the order in which gradients are added up: the last
-digits are others with another number of processes. Files are written by the first process alone.
+A step equals that of a single process except for the order in which gradients are summed: the last
+digits depend on the number of processes. Only the first process writes files.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import torch
 
 SILENCE = timedelta(hours=1)
-"""Time after which a process is given up although its connections are open: its machine has lost
-power. Reading a large store, while the others wait, takes less, and so does a checkpoint on a slow
-disk."""
+"""Time after which a process is given up although its connections are open, because its machine has
+lost power. Reading a large store while the others wait takes less, and so does a checkpoint on a
+slow disk."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Processes:
     accelerator: Any = None
     """Accelerator of the package accelerate; None for a process that trains alone."""
     sharded: bool = False
-    """Whether the weights are spread over the processes."""
+    """Whether the weights are sharded over the processes."""
 
     @property
     def count(self) -> int:
@@ -57,7 +57,7 @@ class Processes:
 
     @contextmanager
     def in_turn(self) -> Generator[None]:
-        """Let the first process run the block before the others, which find what it made."""
+        """Let the first process run the block before the others, which find its results."""
         if not self.is_first:
             self.wait()
         yield
@@ -65,7 +65,7 @@ class Processes:
             self.wait()
 
     def sum_of(self, value: float) -> float:
-        """Sum over all processes; the same bits in each."""
+        """Sum over all processes; bit-identical in each."""
         if self.accelerator is None:
             return value
         import torch
@@ -85,8 +85,8 @@ class Processes:
         return int(largest)
 
     def all_of(self, values: torch.Tensor) -> torch.Tensor:
-        """The float32 values [n] of all processes, one after the other, in the CPU's memory; n may
-        differ between processes."""
+        """The float32 values [n] of all processes, concatenated, in CPU memory; n may differ
+        between processes."""
         if self.accelerator is None:
             return values
         import torch
@@ -121,8 +121,8 @@ class Processes:
 
     def shard(self, model: Any) -> None:
         """Shard the weights of a transformers model over the processes, in place, as accelerate's
-        settings say. They are gathered while a layer is computed, on the way through the model's
-        own `forward`."""
+        settings specify. They are gathered while a layer is computed, in the model's own
+        `forward`."""
         from accelerate.utils import fsdp2_prepare_model
 
         fsdp2_prepare_model(self.accelerator, model)
@@ -133,7 +133,7 @@ def unshared_folder_error(output: Path, processes: Processes) -> TrainingError:
     number = f"process {processes.index + 1} of {processes.count}"
     who = "another process" if processes.is_first else number
     return TrainingError(
-        f"{who} does not find in {output} what the first one has written there: name a folder that "
+        f"{who} does not find the files of the first process in {output}: choose a folder that "
         "all machines share"
     )
 
@@ -141,7 +141,7 @@ def unshared_folder_error(output: Path, processes: Processes) -> TrainingError:
 @contextmanager
 def join_processes() -> Generator[Processes]:
     """This process among those that a launcher has started with it. Raises `TrainingError` for
-    settings that it can't train with, and in place of what torch raises when another process is
+    settings that it can't train with, and in place of torch's error when another process is
     gone."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Processes()
@@ -174,9 +174,9 @@ def join_processes() -> Generator[Processes]:
         if not isinstance(error, torch.distributed.DistError) and "gloo" not in str(error):
             raise
         raise TrainingError(
-            f"process {processes.index + 1} of {processes.count} lost another one, which has "
-            f"ended ({str(error).splitlines()[0]}); its own message says why. Go on with the same "
-            "command, without --restart"
+            f"process {processes.index + 1} of {processes.count} lost another process, which has "
+            f"exited ({str(error).splitlines()[0]}); the message of that process states why. "
+            "Resume with the same command, without --restart"
         ) from error
     else:
         processes.wait()
@@ -184,25 +184,25 @@ def join_processes() -> Generator[Processes]:
 
 
 def _is_sharded() -> bool:
-    """Whether accelerate's settings, which its launcher passes in the environment, ask for
+    """Whether accelerate's settings, which its launcher passes in the environment, enable
     sharding."""
     if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() != "true":
         return False
     if os.environ.get("FSDP_VERSION", "1") != "2":
         raise TrainingError(
-            "accelerate is set to FSDP version 1, which cuts weights to pieces without names: set "
+            "accelerate is set to FSDP version 1, which splits weights into unnamed pieces: set "
             "fsdp_version: 2 in its configuration (or --fsdp_version 2)"
         )
     if os.environ.get("FSDP_ACTIVATION_CHECKPOINTING", "false").lower() == "true":
         raise TrainingError(
-            "accelerate is set to fsdp_activation_checkpointing, which this training does not do: "
-            "leave it out, and lower --micro-batch-tokens where memory is short"
+            "accelerate is set to fsdp_activation_checkpointing, which this training does not "
+            "support: turn it off, and lower --micro-batch-tokens if memory is short"
         )
     return True
 
 
 def _shard_on_any_device(accelerator: Any) -> None:
-    """Set FSDP on a CPU as well: accelerate ignores its own setting there, though torch can do
+    """Set FSDP on a CPU as well: accelerate ignores its own setting there, though torch supports
     it."""
     from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 
@@ -211,8 +211,8 @@ def _shard_on_any_device(accelerator: Any) -> None:
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """A sharded tensor gathered in the CPU's memory; all processes must call this. Other tensors
-    are returned as they are."""
+    """A sharded tensor gathered in CPU memory; all processes must call this. Other tensors are
+    returned unchanged."""
     from torch.distributed.tensor import DTensor
 
     return tensor.full_tensor().cpu() if isinstance(tensor, DTensor) else tensor
@@ -239,8 +239,8 @@ def shard_tensors(
 
 
 def spread_like(tensor: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """Shard a whole tensor, which all processes have, as the parameter is. Where the parameter is
-    whole, or the tensor is sharded already, return it as it is."""
+    """Shard a whole tensor, which all processes have, like the parameter. If the parameter is
+    whole, or the tensor is sharded already, return it unchanged."""
     from torch.distributed.tensor import DTensor, distribute_tensor
 
     if not isinstance(parameter, DTensor) or isinstance(tensor, DTensor):

@@ -3,8 +3,8 @@ workers load them at once.
 
     OUTPUT/published/<start of the weights' SHA-256>/<folder>/    published weights
 
-It stays there whatever becomes of the training, `--restart` included: a deployment may answer with
-it.
+Published weights stay there even if the training is discarded, for example with `--restart`: a
+deployment may answer with them.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Publication:
-    """One policy and the adapter, or the whole model, that is to answer for it."""
+    """One policy, and the adapter or whole model that is to answer for it."""
 
     policy: str
     """A pool, or pool/adapter."""
     folder: Path
     base_sha256: str
-    """SHA-256 of the weights that it was trained from."""
+    """SHA-256 of the weights that training started from."""
     template_options: Mapping[str, TemplateValue] | None = None
-    """Options of the chat template with which the training rendered its prompts; None where prompts
+    """Options of the chat template with which the training rendered its prompts; None if prompts
     came from recorded ids."""
 
 
@@ -60,9 +60,9 @@ def publish(
     """Publish all of them, from `output`, and report the outcome of each.
 
     Raises `TrainingError`, before anything is published, if there is no deployment, or if a pool
-    serves another model than the adapters' base: same shapes would be loaded without complaint and
-    answer nonsense. Raises `typer.Exit` after the first adapter that a worker refuses; the
-    ones after it are not published.
+    serves another model than the adapters' base: with equal shapes it would load without an error
+    and answer nonsense. Raises `typer.Exit` after the first adapter that a worker refuses; the ones
+    after it are not published.
     """
     from loopline.bus import BusUnavailable
     from loopline.runtime.client.deployment import find
@@ -82,7 +82,7 @@ def publish(
 
 def target_settings(redis_url: str | None, profile: str | None) -> Settings:
     """The settings of the deployment that a training is to be published to. Raises `TrainingError`,
-    before the training, if it can't be."""
+    before the training, if publishing is not possible."""
     from loopline.runtime.client.deployment import find
     from loopline.runtime.errors import UserError
 
@@ -119,8 +119,8 @@ def require_base(
         raise TrainingError(
             f"{option}: {publication.folder} learned from prompts with the template options "
             f"{dict(publication.template_options or {})}, but the pool {pool} has "
-            f"{pool_settings.template_options}: train with --template-option as the pool's "
-            "template_options are, or change them"
+            f"{pool_settings.template_options}: train with the pool's options "
+            "(--template-option), or change its template_options"
         )
 
 
@@ -143,7 +143,7 @@ def _require_weights(publication: Publication, model: str, option: str) -> None:
 
 
 def _keep_copy(folder: Path, output: Path) -> Path:
-    """Copy the folder's files to where no training removes them. Raises `NotEnoughDisk`."""
+    """Copy the folder's files to a place where no training removes them. Raises `NotEnoughDisk`."""
     final = output / "published" / weights_sha256(folder)[:12] / folder.name
     if final.exists():
         return final
@@ -153,7 +153,7 @@ def _keep_copy(folder: Path, output: Path) -> Path:
 
 
 def _link_file(source: str, target: str) -> None:
-    """Link a file, or copy it where the file system cannot link. A link takes no room and is safe,
+    """Link a file, or copy it if the file system cannot link. A link takes no room, and is safe
     since trained files are never changed in place."""
     try:
         os.link(source, target)

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from loopline.runtime.terminal.pages import svg
-from loopline.runtime.terminal.pages.curves import MOST_POINTS, Curve, Point, curves_plot, number
+from loopline.runtime.terminal.pages.curves import MAX_POINTS, Curve, Point, curves_plot, number
 from loopline.runtime.terminal.pages.page import page
 from loopline.runtime.terminal.pages.templates import render
 
 _BAR_WIDTH, _BAR_HEIGHT, _BAR_TOP = 940.0, 26.0, 4.0
 _NARROWEST_NAMED = 0.08
-"""Share of the bar that has room for its words."""
+"""Smallest share of the bar that has room for its label."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """One drawing of lines; left out where there is nothing to draw."""
+    """One drawing of lines; omitted if there is nothing to draw."""
 
     heading: str
     caption: str
@@ -30,7 +30,7 @@ class Plot:
 
 
 def share(value: float) -> str:
-    """0.125 → 12.5 %. Nothing but all is 100 %: 0.9996 → 99.96 %, 0.99999 → > 99.99 %."""
+    """0.125 → 12.5 %. Only 1 is 100 %: 0.9996 → 99.96 %, 0.99999 → > 99.99 %."""
     for digits in (3, 4):
         text = f"{value * 100:.{digits}g}"
         if text != "100" or value >= 1:
@@ -39,7 +39,7 @@ def share(value: float) -> str:
 
 
 def step_curve(name: str, values: Sequence[tuple[int, float]]) -> Curve:
-    """A line of one value a step."""
+    """A line with one value per step."""
     return Curve(name, [Point.at(float(step), value) for step, value in values])
 
 
@@ -51,7 +51,7 @@ def training_page(
     seconds: Mapping[str, float],
     settings: BaseModel,
 ) -> str:
-    """The whole page; `tables` by their headings, `seconds` by what took them."""
+    """The whole page; `tables` by their headings, `seconds` by activity."""
     drawings = (
         (curves_plot(p.heading, p.curves, say=p.say, least=p.least, most=p.most), p) for p in plots
     )
@@ -61,7 +61,7 @@ def training_page(
         title=title,
         about=about,
         tables=tables,
-        thinned=any(len(curve.points) > MOST_POINTS for p in plots for curve in p.curves),
+        thinned=any(len(curve.points) > MAX_POINTS for p in plots for curve in p.curves),
         drawn=[(drawing, plot) for drawing, plot in drawings if drawing],
         split=(_split_bar(seconds), _split_words(seconds)) if sum(seconds.values()) > 0 else (),
         settings=[
@@ -72,7 +72,7 @@ def training_page(
 
 
 def _split_bar(seconds: Mapping[str, float]) -> str:
-    """Parts of the whole, one after the other."""
+    """A bar with the parts of the whole."""
     total = sum(seconds.values())
     x = svg.Scale(0.0, total, 0.0, _BAR_WIDTH)
     parts: list[str] = []
@@ -93,7 +93,7 @@ def _split_words(seconds: Mapping[str, float]) -> str:
     listed = ", ".join(
         f"{name} {value:,.1f} s ({share(value / total)})" for name, value in seconds.items()
     )
-    return f"{total:,.1f} seconds: {listed}. What a crash broke off is not counted."
+    return f"{total:,.1f} seconds: {listed}. Work lost in a crash is not counted."
 
 
 def _flatten_settings(prefix: str, value: object) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,8 @@
 """The micro models' tokenizer: byte-level BPE, digits one by one, markup as whole tokens.
 
-Numbers are read and written digit by digit, so that no number is new. The literals of a tool call
-are one token each, so that a call costs what it says and not what its JSON weighs.
+Numbers are read and written digit by digit, so that no number is unknown. The literals of a tool
+call are one token each, so that the cost of a call depends on its content and not on the size of
+its JSON.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ MARKUP = (
 BLANK = "Ġ"
 """A blank as byte-level BPE writes it."""
 STANDS_ALONE = 0.25
-"""A word that occurs without a blank more than this fraction as often as with one gets no blank."""
+"""A word gets no blank if it occurs without one more often than this fraction of its occurrences
+with one."""
 
 
 def build_tokenizer(
@@ -52,8 +54,9 @@ def build_tokenizer(
 ) -> Tokenizer:
     """Learn merges from `texts`; `vocabulary` counts special and markup tokens too.
 
-    Blanks join the words behind them as merges come; or a blank is a token of its own but before
-    the `words_with_blank` most frequent words that seldom stand without one.
+    By default, merges decide whether a blank joins the word after it. With `words_with_blank`, a
+    blank is a token of its own, except before that many of the most frequent words that seldom
+    occur without one.
     """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -84,8 +87,7 @@ def build_tokenizer(
 
 
 def _add_blank_merges(tokenizer: Tokenizer, word_counts: Mapping[str, int], most: int) -> Tokenizer:
-    """Add one merge to the tokenizer for each of the most frequent words that a blank belongs
-    to."""
+    """Add one merge to the tokenizer for each of the most frequent words that take a blank."""
     from tokenizers import Tokenizer
 
     saved = json.loads(tokenizer.to_str())
@@ -113,7 +115,7 @@ def _split_at_markup(text: str, markup: Sequence[str]) -> list[str]:
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
-    """Write what `PreTrainedTokenizerFast.from_pretrained(folder)` reads, offline."""
+    """Write the files that `PreTrainedTokenizerFast.from_pretrained(folder)` reads, offline."""
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -128,7 +130,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
 
 
 def chat_template() -> str:
-    """The Jinja source that every micro model carries."""
+    """The Jinja source that every micro model contains."""
     return Path(__file__).with_name("chat_template.jinja").read_text()
 
 

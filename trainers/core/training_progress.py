@@ -1,5 +1,5 @@
-"""Progress of a training, or of several (`job_progress`): a bar for each part on a terminal, plain
-lines elsewhere; all on stderr."""
+"""Progress of a training, or of several (`job_progress`), on stderr: a bar for each part on a
+terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ShownProgress:
-    """Context that owns the progress bars."""
+    """Context manager that owns the progress bars."""
 
     def __init__(
         self,
@@ -24,9 +24,10 @@ class ShownProgress:
         remaining: bool = True,
         elapsed: bool = False,
     ) -> None:
-        """`before` and `behind`: templates of rich for the text around a bar, over its `task`,
-        whose description is the part and whose field `said` is the message. Without `visible` there
-        are no bars. `remaining` and `elapsed` add the time left and the time passed."""
+        """`before` and `behind`: rich templates for the text around a bar, with the fields of its
+        `task`, whose description is the part and whose field `said` is the message. Without
+        `visible` there are no bars. `remaining` and `elapsed` add the remaining and the elapsed
+        time."""
         self._before, self._behind = before, behind
         self._remaining, self._elapsed = remaining, elapsed
         self._seen = visible and sys.stderr.isatty()
@@ -60,8 +61,8 @@ class ShownProgress:
             self._bars.stop()
 
     def bar(self, part: str, count: int, total: int | None, message: str = "") -> None:
-        """Show how far a part is; does nothing without bars. Without a total the bar keeps the last
-        one."""
+        """Show the progress of a part; does nothing without bars. Without a total the bar keeps the
+        last one."""
         if self._bars is None:
             return
         if part not in self._tasks:
@@ -71,17 +72,17 @@ class ShownProgress:
         )
 
     def without_bar(self, part: str) -> None:
-        """Remove the bar of a part that is over."""
+        """Remove the bar of a finished part."""
         if self._bars is not None and part in self._tasks:
             self._bars.remove_task(self._tasks.pop(part))
 
     def line(self, text: str) -> None:
-        """Print a line where there are no bars; do nothing where there are."""
+        """Print a line if there are no bars."""
         if self._bars is None:
             typer.echo(text, err=True)
 
     def say(self, text: str) -> None:
-        """Print a line, above the bars where there are any."""
+        """Print a line, above the bars if there are any."""
         if self._bars is None:
             typer.echo(text, err=True)
         else:

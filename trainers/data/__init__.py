@@ -1,2 +1,2 @@
-"""Ways through instructions of tool use, from the simulator, from published data and from recorded
-runs, and the data sets of training examples that are made of them."""
+"""Solutions of tool-use instructions, from the simulator, from published data and from recorded
+runs, and the data sets of training examples made from them."""

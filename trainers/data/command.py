@@ -1,4 +1,4 @@
-"""`train data` makes a data set and shows what is in it; `train worlds` writes solved instructions
+"""`train data` makes a data set and shows its contents; `train worlds` writes solved instructions
 of the API simulator as ToolBench's files."""
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from loopline.trainers.data.sources import Source
 
 _SHOWN_CHARS = 1_600
-"""Most characters of a sample's input that are shown: its end, where the model's turn begins,
-always is."""
+"""Most characters shown of a sample's input; its end, where the model's turn starts, is always
+shown."""
 _SHOWN_SKIPPED = 10
 
 
 def data(options: DataOptions) -> None:
-    """Make training sets of tool use from trajectories. One global and three local ones.
+    """Make training sets of tool use from trajectories. One is global, three are local.
 
     Sources can be combined; at least one is needed.
     """
@@ -144,10 +144,10 @@ def _show_samples(data_set: DataSet) -> None:
 
 
 def worlds(options: WorldsOptions) -> None:
-    """Write instructions of the API simulator as ToolBench's files. Each with its oracle's way.
+    """Write instructions of the API simulator as ToolBench's files. Each has its oracle's solution.
 
-    `train data --toolbench OUTPUT` makes a data set of them; of a held-out split only
-    `bench tools --suite tool_steps --split toolbench --data OUTPUT` asks them.
+    `train data --toolbench OUTPUT` makes a data set from them; a held-out split is only for `bench
+    tools --suite tool_steps --split toolbench --data OUTPUT`.
     """
     from loopline.trainers.data.world_files import write_worlds
 

@@ -1,4 +1,4 @@
-"""Data files that a command names: of this machine, or of a data set on the Hub (`hf://…`).
+"""Data files that a command refers to: on this machine, or in a data set on the Hub (`hf://…`).
 
 Rows are in JSON lines, plain or compressed, or in Parquet: the extension decides.
 """
@@ -26,18 +26,19 @@ T = TypeVar("T")
 DataFile = Annotated[
     str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)
 ]
-"""The type of an option that names such a file. It is fetched when it is read, not before."""
+"""The type of an option that refers to such a file. The file is fetched when it is read, not
+before."""
 
 
 def local_file(target: str, endings: Sequence[str] = ROWS) -> Path:
     """Path of the file on this machine. A file of the Hub is fetched, and must have one of these
-    extensions. Raises `UnreadableData` for what can't be fetched."""
+    extensions. Raises `UnreadableData` for a file that can't be fetched."""
     return fetch(target, endings) if is_on_hub(target) else Path(target)
 
 
 def read_records(path: Path, build: Callable[[int, Any], T], limits: Limits = USUAL) -> Reading[T]:
-    """Make each row a record by `build(number, value)`, which may raise `Unreadable`. Lines count
-    from 1, rows of Parquet from 0. Raises `UnreadableData` for a Parquet file that isn't one."""
+    """Convert each row to a record by `build(number, value)`, which may raise `Unreadable`. Lines
+    count from 1, rows of Parquet from 0. Raises `UnreadableData` for an invalid Parquet file."""
     if path.suffix != PARQUET:
         return read_lines(path, build, limits)
     import pyarrow as pa
@@ -47,7 +48,7 @@ def read_records(path: Path, build: Callable[[int, Any], T], limits: Limits = US
         columns = list(pq.read_schema(path).names)
     except (OSError, pa.ArrowException) as error:
         raise UnreadableData(f"{path}: not a Parquet file, or a damaged one ({error})") from error
-    # Dates and the like become text, since JSON has none either.
+    # Dates and similar types become text, since JSON has no such types.
     return read_rows(
         path, columns, lambda number, row: build(number, json.loads(json.dumps(row, default=str)))
     )

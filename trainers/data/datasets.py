@@ -1,7 +1,7 @@
 """A data set: the five sets of examples with their card, in a folder.
 
-The folder holds `<set>.parquet` for each set and `card.json`. It appears whole or not at all, and
-rows that are read back are compared with the hash on its card.
+The folder contains `<set>.parquet` for each set, and `card.json`. It appears complete or not at
+all, and rows that are read back are compared with the hash on its card.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ FORMING_OPTIONS = frozenset({"tool_style", "constrained", "observation_chars"})
 
 
 class SourceCard(Record):
-    """What one source contributed."""
+    """The contribution of one source."""
 
     name: str
     settings: JsonObject
     trajectories: int
     instructions: int
     repeated: int
-    """Trajectories equal to another one of their instruction; they give no rows."""
+    """Trajectories that equal another one of their instruction; they yield no rows."""
     skipped: dict[str, int]
-    """Number of records that gave no trajectory, by reason."""
+    """Number of records that yielded no trajectory, by reason."""
     skipped_where: tuple[str, ...]
     """Names of these records, each with its reason."""
 
 
 class SetCard(Record):
-    """What is in one set."""
+    """The contents of one set."""
 
     examples: dict[str, int]
     """Rows by source."""
@@ -64,7 +64,7 @@ class SetCard(Record):
 
 
 class Card(Record):
-    """What a data set is, and what determines it."""
+    """Description of a data set, with everything that determines it."""
 
     version: int
     sha256: str
@@ -105,10 +105,10 @@ def build(
     options: UmiOptions,
     on_progress: Callable[[int], None] = lambda trajectories: None,
 ) -> DataSet:
-    """Make every set of every source's trajectories.
+    """Make every set from every source's trajectories.
 
-    Rows stand in the order of source, instruction, trajectory and step, so that neither the order
-    of the sources nor that of their records changes the hash. Raises `UnreadableData` if a set is
+    Rows are in the order of source, instruction, trajectory and step, so that neither the order of
+    the sources nor that of their records changes the hash. Raises `UnreadableData` if a set is
     empty.
     """
     sorted_sources = sorted(
@@ -138,8 +138,8 @@ def build(
 
 
 def write(data_set: DataSet, folder: Path) -> None:
-    """Write a new folder, whole or not at all. Raises `UnreadableData` if it exists, OSError if the
-    disk refuses."""
+    """Write a new folder, complete or not at all. Raises `UnreadableData` if it exists, OSError if
+    the disk refuses."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -154,16 +154,17 @@ def write(data_set: DataSet, folder: Path) -> None:
 
 
 def require_free(folder: Path) -> None:
-    """Raise `UnreadableData` if there is something at the path of new data."""
+    """Raise `UnreadableData` if the path for new data exists."""
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise UnreadableData(
-            f"{folder} exists: data are never written over; name another folder or remove it"
+            f"{folder} exists, and existing data is never overwritten; choose another folder or "
+            "remove it"
         )
 
 
 def read(folder: Path) -> DataSet:
-    """The data set of a folder. Raises `UnreadableData` if there is none, or if its rows are not
-    those of its card."""
+    """The data set of a folder. Raises `UnreadableData` if there is none, or if its rows do not
+    match its card."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -171,7 +172,8 @@ def read(folder: Path) -> DataSet:
         card = Card.model_validate_json((folder / CARD).read_bytes())
         if card.version != VERSION:
             raise UnreadableData(
-                f"{folder} has version {card.version}, this program reads {VERSION}: make it again"
+                f"{folder} has version {card.version}, but this program reads version {VERSION}: "
+                "create it again"
             )
         sets: dict[SetName, tuple[Example, ...]] = {}
         for name in SETS:
@@ -179,24 +181,23 @@ def read(folder: Path) -> DataSet:
             sets[name] = tuple(Example.model_validate(row) for row in table.to_pylist())
     except FileNotFoundError as error:
         raise UnreadableData(
-            f"{folder} is not a data set, {error.filename or error} is missing: "
-            "`train data` makes one"
+            f"{folder} is not a data set: {error.filename or error} is missing; create one with "
+            "`train data`"
         ) from error
     except (OSError, ValidationError, pa.ArrowException) as error:
         why = str(error).splitlines()[0]
-        raise UnreadableData(f"the data set {folder} is damaged: {why}; make it again") from error
+        raise UnreadableData(f"the data set {folder} is damaged: {why}; create it again") from error
     sets_hash = content_hash(sets)
     if sets_hash != card.sha256:
         raise UnreadableData(
-            f"the data set {folder} is damaged: its rows have the hash {sets_hash[:12]}, its "
-            "card says "
-            f"{card.sha256[:12]}; make it again"
+            f"the data set {folder} is damaged: its rows have the hash {sets_hash[:12]}, its card "
+            f"states {card.sha256[:12]}; create it again"
         )
     return DataSet(card, sets)
 
 
 def _without_repeats(sources: Sequence[Source]) -> tuple[list[Trajectory], Counter[str]]:
-    """All trajectories in order, and how many of each source were left out because they equal an
+    """All trajectories in order, and for each source the number left out because they equal an
     earlier one."""
     trajectories: list[Trajectory] = []
     repeated: Counter[str] = Counter()
@@ -257,8 +258,8 @@ def _require_rows(card: Card) -> None:
     listed = "; ".join(f"{reason}: {count}" for reason, count in why.most_common())
     trajectories = sum(source.trajectories for source in card.sources)
     raise UnreadableData(
-        f"nothing is left for {', '.join(empty)} of {trajectories} trajectories"
-        f"{f' ({listed})' if listed else ''}: give more of them, or other sources"
+        f"no row is left for {', '.join(empty)} of {trajectories} "
+        f"trajectories{f' ({listed})' if listed else ''}: use more trajectories, or other sources"
     )
 
 

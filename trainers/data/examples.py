@@ -1,25 +1,25 @@
-"""Training examples made of a trajectory: α-UMi's global sets and its three local ones.
+"""Training examples from a trajectory: α-UMi's global sets and its three local ones.
 
 | set | reads | learns |
 |---|---|---|
-| `global_trajectories` | tools, instruction | the whole way; observations are not learned |
+| `global_trajectories` | tools, instruction | the whole solution; observations are not learned |
 | `global_steps` | tools, history | thought and call, or thought and answer: the paper's form |
 | `planner` | tools, history | rationale and `Next:` |
 | `caller` | tools, history, thought | the call |
 | `summarizer` | history | the answer |
 
-The whole way has the form of the global row in the README of RichardAragon/MultiAgentLLM (see
-`loopline.agents.roles.umi.backbone`), but the instruction stands behind the tools and in α-UMi's
-turns, as in every input here. That README's planner row holds all rationales of a way; here each is
-a row of its own, which reads what came before it as it does in a run, and names the next role in
-α-UMi's words: `caller` and `conclusion` for its `Caller` and `Summarizer`.
+The whole solution has the form of the global row in the README of RichardAragon/MultiAgentLLM (see
+`loopline.agents.roles.umi.backbone`), but the instruction comes after the tools and in α-UMi's
+turns, as in every input here. That README's planner row contains all rationales of a solution. Here
+each rationale is a row of its own, which reads the preceding turns as in a run, and specifies the
+next role in α-UMi's words: `caller` and `conclusion` for its `Caller` and `Summarizer`.
 
 Inputs and targets of the local sets are the texts of a run of `umi` with the same options, letter
-by letter. What is dropped is what was published (X-PLUG/Multi-LLM-Agent,
-`GLPFT/process_data/toolbench`), planner and caller steps with hallucinated functions and the answer
-`none`, and alongside it what no role could be served with: calls whose arguments are not JSON
-object, and targets that their own role would read as something else. In difference to the published
-scripts a hallucinated call stays in the caller's later histories as it does in a run.
+by letter. As in the published scripts (X-PLUG/Multi-LLM-Agent, `GLPFT/process_data/toolbench`),
+planner and caller steps with hallucinated functions and the answer `none` are dropped. In addition,
+targets that no role could be served with are dropped: calls whose arguments are not a JSON object,
+and targets that their own role would read differently. Unlike in the published scripts, a
+hallucinated call stays in the caller's later histories, as in a run.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Span(Record):
 
     text: str
     learned: bool = True
-    """False for what no model writes: the observations within a whole trajectory."""
+    """False for text that no model writes: the observations within a whole trajectory."""
 
 
 class Example(Record):
@@ -120,8 +120,9 @@ def prompts_of(options: UmiOptions) -> dict[SetName, Prompt]:
 
 
 def examples_of(trajectory: Trajectory, options: UmiOptions) -> Iterator[Made]:
-    """Every row of every set that the trajectory could give, or why not: as many as it has steps
-    for `global_steps` and `planner`, calls for `caller`, conclusions for `summarizer`, and one."""
+    """Every row of every set that the trajectory could yield, or why not: one per step for
+    `global_steps` and `planner`, one per call for `caller`, one per conclusion for `summarizer`,
+    and one for the whole trajectory."""
     yield _Maker(trajectory, options).whole()
     yield from _backbone_steps(trajectory, options)
     yield from _role_rows(trajectory, options)
@@ -149,8 +150,8 @@ class _Maker:
         return DroppedRow(name, self.trajectory.source, reason)
 
     def whole(self) -> Made:
-        """The whole way. What a search's user said between the steps (`asked_again`) has no place
-        in it."""
+        """The whole solution. It omits the search's user messages between the steps
+        (`asked_again`)."""
         trajectory, name = self.trajectory, "global_trajectories"
         if not trajectory.ended:
             return self.dropped(name, NO_END)
@@ -255,7 +256,7 @@ def _is_hallucinated(trajectory: Trajectory, step: Step) -> bool:
 
 
 def missing_answer_reason(step: Step) -> str | None:
-    """Why a step that ends the way and should hold an answer holds none."""
+    """Why a final step that should contain an answer has none."""
     if step.next == "give_up":
         return None
     if step.answer is None or step.answer.strip().lower() == "none":
@@ -264,7 +265,7 @@ def missing_answer_reason(step: Step) -> str | None:
 
 
 def _misread_reason(step: Step, written: str) -> str | None:
-    """Why a text that calls does not say what was called."""
+    """Why a calling text would be read as a different call."""
     if step.call is None:
         return NO_ARGUMENTS
     wanted = Action(step.call.name, step.call.arguments)

@@ -40,7 +40,7 @@ class PostedFeedback:
         )
 
     def describe(self) -> str:
-        """How many there are, in words."""
+        """The number of rewards, as text."""
         count = len(self.rewards.rewards)
         replaced = count - len(self.rewards.versions)
         later = f", {replaced:,} of them replaced by later versions" if replaced else ""
@@ -49,14 +49,14 @@ class PostedFeedback:
 
 @dataclass(frozen=True)
 class RewardThreshold:
-    """Posted reward from which runs are good enough to be imitated."""
+    """Lowest posted reward of runs that are good enough to imitate."""
 
     feedback: PostedFeedback
     least: float
 
     def require(self, feedback: Feedback, agent: str | None = None) -> None:
-        """Raise `Unreadable` unless the posted reward is there, and high enough: that of the whole
-        run, and with `agent` what the agent earned in addition."""
+        """Raise `Unreadable` unless the posted reward exists and is high enough: that of the whole
+        run, plus, with `agent`, that of the agent."""
         agent_reward = None if agent is None else feedback.agents.get(agent)
         reward = add(feedback.team, agent_reward)
         if reward is None:

@@ -1,9 +1,9 @@
-"""More forms of a few trajectories: the same way with other names, and with other tools next to
-those that it calls. A small model that sees one lesson ten times learns its names by heart; with
-ten forms of it, it learns where to read them.
+"""Variants of a few trajectories: the same solution with other names, and with other tools next to
+those that it calls. A small model that sees one example ten times memorizes its names; from ten
+variants of it, it learns where to read them.
 
-Nothing is asked for a form, so it costs nothing. It is a text that holds together, not a run: in
-its world nobody has that name.
+A variant needs no model calls, so it costs nothing. It is a consistent text, not a run: the new
+names do not exist in its world.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from loopline.trainers.data.trajectories import Step, Trajectory
 
 _OTHER_TOOL = 0.5
 _OTHER_NAME = 0.7
-"""Probability with which a form has another tool in place of one that is never called, and another
-name in place of one."""
+"""Probabilities that a form replaces a tool that is never called, and that it replaces a name."""
 
 Names = Mapping[str, Sequence[str]]
-"""Names that may replace each other, by the argument that they are values of."""
+"""Names that may replace each other, by the argument whose values they are."""
 
 
 def with_forms(trajectories: Sequence[Trajectory], forms: int, seed: int) -> list[Trajectory]:
-    """Return each trajectory followed by `forms - 1` further forms of it; names and tools are those
-    of the other trajectories.
+    """Return each trajectory followed by `forms - 1` further forms of it; names and tools come from
+    the other trajectories.
 
-    A name is a capitalised value of an argument that the instruction says word for word. It is
-    replaced everywhere, by one that the trajectory does not hold: so what was different stays
-    different. Where a trajectory gives up, no tool is replaced, since another one might help.
+    A name is a capitalised value of an argument that the instruction contains word for word. It is
+    replaced everywhere, by a name that the trajectory does not contain, so that different names
+    stay different. If a trajectory gives up, no tool is replaced, since another tool might help.
     """
     rng = random.Random(f"forms:{seed}")
     names = _names(trajectories)
@@ -55,7 +54,7 @@ def with_forms(trajectories: Sequence[Trajectory], forms: int, seed: int) -> lis
 
 
 def _is_name(value: JsonValue) -> bool:
-    # Neither numbers, times nor codes: their order, or their form, may matter.
+    # Not numbers, times or codes: their order, or their form, may matter.
     return (
         isinstance(value, str)
         and len(value) > 2
@@ -149,7 +148,7 @@ def _replaced(value: JsonValue, others: Mapping[str, str]) -> JsonValue:
 
 
 def _replaced_text(text: str, others: Mapping[str, str]) -> str:
-    # The longer name first: of two the one may begin with the other.
+    # The longer name first: one may be a prefix of the other.
     pattern = "|".join(_whole(name) for name in sorted(others, key=len, reverse=True))
     return re.sub(pattern, lambda match: others[match.group()], text)
 

@@ -1,5 +1,5 @@
-"""Recorded runs that are kept away from training: those of tasks that serve to measure, and those
-that were shown the tests that decide their reward."""
+"""Excludes recorded runs from training: those of tasks that are used for measurement, and those
+whose prompts contained the tests that decide their reward."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ HELD_OUT = "a task that is held out from training"
 NOT_REBUILT = "the task cannot be rebuilt"
 SHOWN = "a task that shows the tests it is judged by"
 LOOK_TAG = "look"
-"""Tag of a run by which a loop looks at held-out tasks: the id of the loop."""
+"""Tag of a run that evaluates held-out tasks for a loop: the id of the loop."""
 TRAIN = Split.TRAIN.value
 _CODE = "code"
 """The benchmark whose problems are played as published, with tests in the prompt."""
 
 
 def require_training(run: AnyRunFacts, split: str = TRAIN) -> None:
-    """Raises `Unreadable` for a run whose task is of a split that is held out (of all but `train`
-    and `split`, where a training was told to learn in that one), for a run of a benchmark that was
-    not asked for its split `train`, and for any of `bench code`, where a program is paid for tests
-    that it could copy. Of puzzles and of the simulated worlds the task itself says its split,
-    anyone who has asked it; of other tasks only the benchmark's tags do."""
+    """Raises `Unreadable` for a run whose task is of a held-out split (any but `train` and `split`,
+    the additional split that a training was told to learn from), for a run of a benchmark that did
+    not use its split `train`, and for any run of `bench code`, which rewards a program for tests
+    that it could copy. For puzzles and the simulated worlds, the task itself records its split,
+    regardless of who requested it; for other tasks only the benchmark's tags do."""
     _require_training_task(run.task, split)
     if LOOK_TAG in run.tags:
         raise Unreadable(HELD_OUT, f"a look of the loop {run.tags[LOOK_TAG]}")
     benchmark = run.tags.get("bench")
     if benchmark is None:
         return
-    # Runs recorded before there was a tag for it have their split in the name of most items.
+    # Older runs, recorded before there was a tag for it, have their split in the name of most
+    # items.
     split_name = run.tags.get("split") or run.tags.get("item", "")
     if TRAIN not in split_name.split("/"):
         raise Unreadable(
@@ -50,8 +51,8 @@ def require_training(run: AnyRunFacts, split: str = TRAIN) -> None:
 
 
 def _require_training_task(task: Task, learned_in: str) -> None:
-    """Raises `Unreadable` for a task that says itself that it is held out, or that its environment
-    does not know."""
+    """Raises `Unreadable` for a task that is marked as held out, or that its environment does not
+    know."""
     try:
         split = _split(task)
     except (InvalidTask, PluginError, api_worlds.UnfitRecipe, ValidationError) as error:
@@ -61,7 +62,7 @@ def _require_training_task(task: Task, learned_in: str) -> None:
 
 
 def _split(task: Task) -> str | None:
-    """Split that the task names; None where it names none."""
+    """Split that the task specifies; None if it specifies none."""
     if task.environment == api_worlds.ENVIRONMENT:
         return api_worlds.rebuild(task.instance).split.value
     puzzle = split_of_task(task)

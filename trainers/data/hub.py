@@ -1,11 +1,11 @@
-"""Files of the Hugging Face Hub's data sets, by name.
+"""Files of data sets on the Hugging Face Hub, by name.
 
     hf://OWNER/NAME/PATH/TO/FILE             a file of the main branch
     hf://OWNER/NAME@REVISION/PATH/TO/FILE    of a branch, a tag or a commit
     hf://OWNER/NAME                          the only file that can be read
 
-A file is fetched once, by `huggingface_hub`, into its own cache (`HF_HOME`); later it is read from
-there, also without a network. `HF_TOKEN` opens private data sets, `HF_ENDPOINT` names a mirror.
+`huggingface_hub` fetches a file once into its own cache (`HF_HOME`); later reads use the cache,
+even without a network. `HF_TOKEN` opens private data sets, `HF_ENDPOINT` selects a mirror.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class HubFile:
-    """A file, or with an empty path a data set."""
+    """A file or, with an empty path, a data set."""
 
     repository: str
     """`OWNER/NAME`."""
@@ -59,14 +59,14 @@ class HubFile:
 
 
 def is_on_hub(target: str) -> bool:
-    """Whether a command line names a data set of the Hub."""
+    """Whether a command line refers to a data set on the Hub."""
     return target.startswith(SCHEME)
 
 
 def fetch(target: str, endings: Sequence[str]) -> Path:
-    """The file in the cache of `huggingface_hub`, fetched where it is not there. Without a path,
-    the only file with one of these endings. Raises UnreadableData that says what is wrong: the
-    name, the network, the right to read it, its size."""
+    """The file in the cache of `huggingface_hub`, fetched if it is missing. Without a path, the
+    only file with one of these endings. Raises UnreadableData, which reports the cause: the name,
+    the network, the right to read it, its size."""
     file = HubFile.parse(target)
     hub = _hub()
     endpoint = os.environ.get("HF_ENDPOINT") or None
@@ -74,10 +74,10 @@ def fetch(target: str, endings: Sequence[str]) -> Path:
         file = _only_file(hub, file, endings, endpoint)
     if not file.path.endswith(tuple(endings)):
         raise UnreadableData(
-            f"{file}: a file of another kind; what can be read ends in {', '.join(endings)}"
+            f"{file}: unsupported file type; supported endings: {', '.join(endings)}"
         )
     _require_small(hub, file, endpoint)
-    path: str = _asked(
+    path: str = _call(
         file,
         lambda: hub.hf_hub_download(
             file.repository,
@@ -91,7 +91,7 @@ def fetch(target: str, endings: Sequence[str]) -> Path:
 
 
 def _only_file(hub: Any, file: HubFile, endings: Sequence[str], endpoint: str | None) -> HubFile:
-    names: list[str] = _asked(
+    names: list[str] = _call(
         file,
         lambda: hub.HfApi(endpoint=endpoint).list_repo_files(
             file.repository, repo_type="dataset", revision=file.revision
@@ -101,7 +101,7 @@ def _only_file(hub: Any, file: HubFile, endings: Sequence[str], endpoint: str | 
     if len(readable) == 1:
         return HubFile(file.repository, file.revision, readable[0])
     if not readable:
-        raise UnreadableData(f"{file}: it has no file that ends in {', '.join(endings)}")
+        raise UnreadableData(f"{file}: the data set has no file that ends in {', '.join(endings)}")
     listed = [str(HubFile(file.repository, file.revision, name)) for name in readable[:_SHOWN]]
     more = f", and {len(readable) - _SHOWN:,} more" if readable[_SHOWN:] else ""
     raise UnreadableData(
@@ -125,27 +125,28 @@ def _require_small(hub: Any, file: HubFile, endpoint: str | None) -> None:
         return
     if size is not None and size > MAX_FILE_BYTES:
         raise UnreadableData(
-            f"{file}: {size:,} bytes are more than the {MAX_FILE_BYTES:,} that are fetched; make a "
-            "smaller file of it"
+            f"{file}: its {size:,} bytes exceed the limit of {MAX_FILE_BYTES:,}; use a smaller file"
         )
 
 
-def _asked(file: HubFile, ask: Callable[[], T]) -> T:
+def _call(file: HubFile, request: Callable[[], T]) -> T:
     """Answer of the Hub. Raises UnreadableData."""
     import httpx
     from huggingface_hub import errors
 
     try:
-        return ask()
+        return request()
     except errors.GatedRepoError as error:
         raise UnreadableData(
-            f"{file}: its owner decides who reads it; ask for access on its page, and set HF_TOKEN"
+            f"{file}: its owner restricts access; request it on the page of the data set, and set "
+            "HF_TOKEN"
         ) from error
     except errors.RevisionNotFoundError as error:
         raise UnreadableData(f"{file}: the data set has no revision {file.revision!r}") from error
     except errors.RepositoryNotFoundError as error:
         raise UnreadableData(
-            f"{file}: the Hub has no such data set, or it is private: then set HF_TOKEN"
+            f"{file}: the Hub has no such data set, or it is private; for a private one, set "
+            "HF_TOKEN"
         ) from error
     except errors.LocalEntryNotFoundError as error:
         raise _offline_error(file) from error
@@ -164,9 +165,9 @@ def _asked(file: HubFile, ask: Callable[[], T]) -> T:
 def _offline_error(file: HubFile) -> UnreadableData:
     return UnreadableData(
         f"{file}: not in the cache of huggingface_hub, and the Hub can't be reached from here "
-        "(HF_HUB_OFFLINE set? a proxy?); fetch it where there is a network, by `hf download "
-        f"--repo-type dataset {file.repository} {file.path}`, and copy the cache (HF_HOME), or "
-        "name a file of this machine"
+        "(HF_HUB_OFFLINE set? a proxy?); download it on a machine with network access (`hf "
+        f"download --repo-type dataset {file.repository} {file.path}`) and copy the cache "
+        "(HF_HOME), or use a local file"
     )
 
 

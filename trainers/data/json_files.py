@@ -1,9 +1,9 @@
-"""JSON as it comes from outside: documents and lines, plain or compressed, whole or broken.
+"""JSON from outside sources: documents and lines, plain or compressed, intact or damaged.
 
-A reader takes what can be read and names what cannot: nothing is dropped in silence, and a broken
-record costs that record only. Sizes are limited after decompression, so that a small archive can't
-unfold into all available memory; lines are read one after the other, so that memory holds only the
-records made of them.
+A reader returns the readable records and reports the others: nothing is dropped silently, and a
+damaged record affects only itself. Sizes are limited after decompression, so that a small archive
+can't expand into all available memory. Lines are read one by one, so that only the resulting
+records are in memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from loopline.workers.store.records import Skipped
 
 SUFFIXES = ("", ".xz", ".gz")
 MAX_FILE_BYTES = 64 * 2**20
-"""Most bytes of one file after decompression, unless a reader knows of larger ones."""
+"""Most bytes of one file after decompression, unless a reader sets a higher limit."""
 MAX_LINE_BYTES = 2 * 2**20
 _CHUNK = 2**16
 _SHOWN = 160
@@ -47,17 +47,17 @@ USUAL = Limits()
 
 @dataclass(frozen=True)
 class Reading(Generic[T]):
-    """The records that were read, and those that could not be."""
+    """The records that were read, and those that could not be read."""
 
     records: tuple[T, ...]
     skipped: tuple[Skipped, ...]
     files: tuple[str, ...] = ()
-    """Names of the files or folders that were read, where a reader takes one of several."""
+    """Names of the files or folders that were read, if a reader selects one of several."""
 
 
 def summarize_skipped(skipped: Iterable[Skipped], first: int = 3) -> str:
-    """Each reason with its number and the first places, the most frequent reason first:
-    `not JSON: 2 (a.json:7, a.json:9); no chain: 1 (b.json)`."""
+    """Each reason with its count and its first places, the most frequent reason first: `not JSON: 2
+    (a.json:7, a.json:9); no chain: 1 (b.json)`."""
     places: defaultdict[str, list[str]] = defaultdict(list)
     for entry in skipped:
         places[entry.reason].append(entry.where)
@@ -87,10 +87,10 @@ def read_document(path: Path, max_bytes: int = MAX_FILE_BYTES) -> Any:
 
 
 def read_lines(path: Path, build: Callable[[int, Any], T], limits: Limits = USUAL) -> Reading[T]:
-    """Make each line a record by `build(number, value)`, which may raise `Unreadable`.
+    """Convert each line to a record by `build(number, value)`, which may raise `Unreadable`.
 
-    Lines count from 1; blank ones are skipped. A file that breaks off gives its whole lines, and
-    then the error under the number of the line where it broke off.
+    Lines count from 1; blank ones are skipped. A truncated file yields its complete lines, and then
+    the error with the number of the line where it ends.
     """
     records: list[T] = []
     skipped: list[Skipped] = []
@@ -105,8 +105,8 @@ def read_lines(path: Path, build: Callable[[int, Any], T], limits: Limits = USUA
 
 
 def read_list(path: Path, build: Callable[[int, Any], T]) -> Reading[T]:
-    """Make each value of a file that is one JSON list a record by `build(number, value)`, which may
-    raise `Unreadable`. Values count from 0."""
+    """Convert each value of a file that is one JSON list to a record by `build(number, value)`,
+    which may raise `Unreadable`. Values count from 0."""
     try:
         rows = read_document(path)
         if not isinstance(rows, list):
@@ -124,8 +124,9 @@ def read_list(path: Path, build: Callable[[int, Any], T]) -> Reading[T]:
 
 
 def parse(content: bytes | str, constants: Callable[[str], Any] | None = None) -> Any:
-    """Parse a JSON value. Raises `Unreadable`, also for what nests too deep or holds a number
-    outside a float's range, or NaN or an infinity, unless `constants` says what these stand for."""
+    """Parse a JSON value. Raises `Unreadable`, also for a value that nests too deep or contains a
+    number outside a float's range, or NaN or an infinity, unless `constants` returns a substitute
+    for these."""
     try:
         text = content.decode("utf-8-sig") if isinstance(content, bytes) else content
         return json.loads(text, parse_constant=constants or _refuse, parse_float=_parse_finite)
@@ -138,7 +139,7 @@ def parse(content: bytes | str, constants: Callable[[str], Any] | None = None) -
 
 
 def fit(model: type[M], value: Any) -> M:
-    """Validate a value as that model. Raises `Unreadable` naming the first field that is wrong."""
+    """Validate a value as that model. Raises `Unreadable`, which names the first wrong field."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -187,10 +188,10 @@ def _refuse(constant: str) -> None:
 
 
 def _parse_finite(number: str) -> float:
-    # Read as infinity, `1e999` would be written as null by anyone who passes it on.
+    # If `1e999` were read as infinity, programs that pass it on would write it as null.
     value = float(number)
     if not math.isfinite(value):
-        raise ValueError(f"{number[:_SHOWN]} is beyond all floats")
+        raise ValueError(f"{number[:_SHOWN]} is too large for a float")
     return value
 
 

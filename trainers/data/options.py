@@ -1,4 +1,5 @@
-"""Options of `train data` and `train worlds`, and which recorded runs a training takes."""
+"""Options of `train data` and `train worlds`, and options that select recorded runs for a
+training."""
 
 from __future__ import annotations
 
@@ -25,20 +26,19 @@ class FeedbackOptions(Options):
     panel: ClassVar[str] = "Recorded runs"
 
     reward_from: Literal["recorded", "feedback"] = "recorded"
-    """Whether a run is worth what it was recorded with, or what was posted for it afterwards
-    (`runtime runs reward`); then runs without a posted reward are left out."""
+    """Use the recorded rewards of runs, or those posted afterwards (`runtime runs reward`), without
+    runs that have none."""
     feedback_source: Annotated[
         tuple[str, ...] | None,
         Option(metavar="NAME", default="every source"),
         OnlyWith("--reward-from feedback", _by_feedback),
     ] = None
-    """Source whose posted rewards count; may be repeated, then they are added up."""
+    """Source whose posted rewards count; may be repeated, in which case they are added up."""
 
     def feedback(
         self, store: Path, entries: Collection[str] | None = None
     ) -> PostedFeedback | None:
-        """The posted rewards of a store, where they count; of these entries alone, where they are
-        given."""
+        """The posted rewards of a store, if they count; only of `entries`, if given."""
         from loopline.trainers.data.feedback import PostedFeedback
         from loopline.workers.store.rewards import read_rewards
 
@@ -54,10 +54,10 @@ class ThresholdOptions(FeedbackOptions):
     """Folder of recorded runs to learn from."""
     min_reward: Annotated[
         float | None,
-        Option(default="none, and it must be given"),
+        Option(default="none; required"),
         OnlyWith("--reward-from feedback", _by_feedback),
     ] = None
-    """Least posted reward of a run that is imitated."""
+    """Lowest posted reward of a run to imitate."""
 
     @model_validator(mode="after")
     def _has_a_threshold(self) -> Self:
@@ -65,13 +65,13 @@ class ThresholdOptions(FeedbackOptions):
             raise ValueError("--reward-from feedback only applies with --from-store FOLDER")
         if self.reward_from == "feedback" and self.min_reward is None:
             raise ValueError(
-                "--reward-from feedback needs --min-reward X, the least posted reward of a run "
-                "that is imitated"
+                "--reward-from feedback needs --min-reward X, the lowest posted reward of a run "
+                "to imitate"
             )
         return self
 
     def threshold(self, store: Path) -> RewardThreshold | None:
-        """The rewards that choose runs of a store; None if the recorded outcome decides."""
+        """The rewards that select runs of a store; None if the recorded outcome decides."""
         from loopline.trainers.data.feedback import RewardThreshold
 
         feedback = self.feedback(store)
@@ -82,15 +82,14 @@ class ThresholdOptions(FeedbackOptions):
 
 
 class FreshFolder(Options):
-    """Output that is written in one step, and never over something else."""
+    """Output that is written in one step, and never over existing files."""
 
     output: Annotated[Path, Argument()]
     """Folder to write; it must not exist yet."""
 
 
 class TurnOptions(Options):
-    """Options of the workflow `umi`: runs with the same ones meet the texts that were trained
-    on."""
+    """Options of the workflow `umi`: runs with the same ones see the texts of the training."""
 
     panel: ClassVar[str] = "Turns of umi"
 
@@ -116,7 +115,7 @@ class DataOptions(TurnOptions, FreshFolder):
     toolbench: Path | None = None
     """Folder with ToolBench's `answer` files."""
     store: Path | None = None
-    """Folder of recorded runs, of which those of `umi` that were solved are taken."""
+    """Folder of recorded runs; the solved runs of `umi` are used."""
 
     @model_validator(mode="after")
     def _has_a_source(self) -> Self:

@@ -1,8 +1,8 @@
-"""Rows of Parquet files as they are published: what can be read, and alongside it what cannot.
+"""Rows of published Parquet files: the readable ones, and a list of the others.
 
-A broken row costs that row only, a broken file what comes after the break. A split of a data set is
-often cut into files, `train-00000-of-00039-e991a271dbfa9925.parquet`: one that is not there is
-named.
+A damaged row affects only itself, a damaged file only the rows after the damage. A split of a data
+set is often divided into files, `train-00000-of-00039-e991a271dbfa9925.parquet`: a missing one is
+reported.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ _SHARD = re.compile(r"(?P<split>.+)-(?P<at>\d{5})-of-(?P<total>\d{5})(-[0-9a-f]+
 
 
 def read_rows(path: Path, columns: Sequence[str], build: Callable[[int, Any], T]) -> Reading[T]:
-    """Each row's columns of these names, as far as the file has them, made a record by
-    `build(number, row)`, which may raise `Unreadable`. Rows count from 0; other columns are not
-    read."""
+    """Convert each row to a record by `build(number, row)`, which may raise `Unreadable`, from
+    those of the `columns` that the file has. Rows count from 0; other columns are not read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -58,9 +57,9 @@ def read_rows(path: Path, columns: Sequence[str], build: Callable[[int, Any], T]
 def read_shards(
     paths: Sequence[Path], columns: Sequence[str], build: Callable[[str, Any], T]
 ) -> Reading[T]:
-    """The files of one split, in the order of their names, each row made a record by
-    `build(place, row)`: a place is the file's number in the split and the row's in the file,
-    `0/17`. A file that is not there is among what was not read."""
+    """The files of one split, in the order of their names, with each row converted to a record by
+    `build(place, row)`. A place is the number of the file in the split and of the row in the file,
+    `0/17`. A missing file is reported among the unread rows."""
     records: list[T] = []
     skipped: list[Skipped] = []
     for path in sorted(paths):

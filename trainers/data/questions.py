@@ -1,10 +1,10 @@
-"""Questions in two parts, one to learn from and one held out, and what counts as solved: a search
-of prompts asks them, and a loop of rollouts.
+"""Questions in two parts, one to learn from and one held out, and the criterion for a solution. A
+prompt search and a loop of rollouts ask them.
 
-The parts have no question in common, and nothing is asked that a bench measures by, unless a loop
-is told to learn in another split: to adopt a prompt, or a version, is to choose a setting. The
-held-out part of puzzles is their validation split; else it is a quarter of a split of a generator,
-or of a file, by a hash of what is asked.
+The parts have no question in common, and exclude questions by which a bench measures, unless a loop
+is told to learn from another split: to adopt a prompt or a version is to choose a setting. The
+held-out part of puzzles is their validation split; otherwise it is a quarter of a generator's
+split, or of a file, by a hash of the question.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ SPLITS: dict[Dataset, tuple[str, ...]] = {
     "worlds": tuple(api_worlds.Split),
     "wordproblems": tuple(word_problems.Split),
 }
-"""Splits of each generator. The shipped micro models have learned from `train` alone; they have
-never met what each other split is about, such as a way to say things."""
+"""Splits of each generator. The shipped micro models have learned only from `train`; each other
+split contains something that they have never met, such as a wording."""
 
 DOMAINS: dict[Dataset, frozenset[str]] = {
     "worlds": frozenset(api.domain for api in api_worlds.APIS.values()),
     "wordproblems": frozenset(scheme.domain for scheme in word_problems.schemes()),
 }
-"""What each generator's questions are about; an instruction that takes the APIs of several domains
-is about all of them."""
+"""Domains of each generator's questions; an instruction that uses the APIs of several domains
+belongs to all of them."""
 
 CHECKERS = {
     "world": "the run's calls leave the world as the instruction wants it, and the answer has the "
@@ -60,12 +60,12 @@ MAX_LINE = 4 * MAX_PROMPT_CHARS
 
 
 class Question(Record):
-    """One question. The right answer stays here: it never goes on the bus."""
+    """One question. The right answer stays in this process: it is never sent over the bus."""
 
     id: str
     task: Task
     gold: str | None = None
-    """The right answer, where the checker is `answer`."""
+    """The right answer, if the checker is `answer`."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ class Questions:
 
 
 def fault(question: Question, trajectory: Trajectory) -> str:
-    """What is wrong with a run; empty if it solved the question.
+    """The fault of a run; empty if it solved the question.
 
-    What the run says of its own success does not count, nor does the task that it brings along.
-    Only for code and mathematics does the run's verdict count: the deployment's judge alone knows
-    what is right.
+    The run's own report of success does not count, nor does the task in its record. Only for code
+    and mathematics does the run's verdict count, since only the deployment's judge knows the right
+    answer.
     """
     if question.gold is not None:
         return _answer_fault(question.gold, trajectory)
@@ -141,9 +141,9 @@ def generate_questions(
     split: str = TRAIN,
     domains: Collection[str] = (),
 ) -> Questions:
-    """Instructions of the API simulator, or word problems: both parts of a split; of the training
-    split, which no bench measures by, unless another one of `SPLITS` is named; about these of
-    `DOMAINS` alone, where any are named."""
+    """Both parts of a split: instructions of the API simulator, or word problems. The split is the
+    training split, which no bench measures by, unless another one of `SPLITS` is given; with
+    `domains`, only questions about these of `DOMAINS`."""
     drawn = _generated(dataset, seed, split, domains)
     parts: dict[bool, dict[str, Question]] = {False: {}, True: {}}
     wanted = {False: train, True: held_out}
@@ -164,24 +164,25 @@ def generate_questions(
 def training_questions(
     dataset: Dataset, seed: int, split: str = TRAIN, domains: Collection[str] = ()
 ) -> Iterator[Question]:
-    """Endless distinct questions of a split, without those that `generate_questions` holds out
-    of searches and loops; the same ones for the same seed."""
+    """Endless distinct questions of a split, without those that `generate_questions` holds out from
+    searches and loops; the same ones for the same seed."""
     return _of_part(dataset, seed, split, domains, held_out=False)
 
 
 def require_domains(dataset: Dataset, split: str, domains: Collection[str]) -> None:
-    """Raises `TrainingError` for a domain that is none, or where none of the split's questions is
-    about these alone."""
+    """Raises `TrainingError` for an unknown domain, or if none of the split's questions is about
+    these domains only."""
     if unknown := sorted({*domains} - DOMAINS[dataset]):
         raise TrainingError(
-            f"--domain {unknown[0]}: of {dataset} there are: {', '.join(sorted(DOMAINS[dataset]))}"
+            f"--domain {unknown[0]}: {dataset} has no such domain; domains: "
+            f"{', '.join(sorted(DOMAINS[dataset]))}"
         )
     if domains and dataset == "worlds":
         single, combined = intents_of(api_worlds.Split(split))
         if not any(_domains_of(intent.name) <= {*domains} for intent in (*single, *combined)):
             raise TrainingError(
                 f"--domain {', '.join(sorted(domains))}: no instruction of the split {split} is "
-                "about these alone; name more"
+                "only about these; add more domains"
             )
 
 
@@ -220,7 +221,7 @@ def _generated(
             if wanted >= _domains_of(instance.recipe.intent):
                 yield Question(id=f"{instance.split}/{instance.id}", task=instance.task)
         return
-    # The links of a story are all about the same.
+    # The links of a story are all in the same domain.
     selection = word_problems.Selection(chains=lambda chain: chain[0].domain in wanted)
     for problem in word_problems.stream(split, seed, selection):
         yield Question(
@@ -237,7 +238,7 @@ def _domains_of(intent: str) -> frozenset[str]:
 
 
 def _is_held_out(prompt: str) -> bool:
-    """Whether a question is in the quarter that is held out, by the hash of its prompt."""
+    """Whether a question is in the held-out quarter, by the hash of its prompt."""
     return split_of(prompt) is Split.TEST
 
 
@@ -271,23 +272,23 @@ def puzzles(
 
 
 def from_file(path: Path, held_out: int) -> Questions:
-    """Questions of JSON lines, or Parquet, with `question` and `answer`, as GSM8K has them: of an
-    answer with `####` only what follows it counts. A quarter of the questions, by their hash, is
+    """Questions of JSON lines, or Parquet, with `question` and `answer`, in GSM8K's format: in an
+    answer with `####`, only the text after it counts. A quarter of the questions, by their hash, is
     held out.
 
-    Raises `UnreadableData` naming the line.
+    Raises `UnreadableData`, which reports the line.
     """
     questions: dict[str, Question] = {}
     for number, question in _read(path):
         if question.id in questions:
-            raise UnreadableData(f"{path}:{number}: the question stands in an earlier line, too")
+            raise UnreadableData(f"{path}:{number}: an earlier line has the same question")
         questions[question.id] = question
     return _split_questions(path, "answer", questions.values(), held_out)
 
 
 def from_tasks(path: Path, file: TaskFile, held_out: int) -> Questions:
-    """The tasks of a file. A quarter of them, by the hash of what is asked, is held out: tasks of
-    the same problem are on the same side.
+    """The tasks of a file. A quarter of them, by the hash of the problem, is held out: tasks of the
+    same problem are on the same side.
 
     Raises `UnreadableData` for a file with nothing on one side.
     """
@@ -342,7 +343,7 @@ def _parsed(raw: bytes, where: str) -> Any:
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise UnreadableData(f"{where}: no JSON ({error})") from error
+        raise UnreadableData(f"{where}: not JSON ({error})") from error
 
 
 def _question(record: Any, where: str) -> Question:
@@ -360,7 +361,7 @@ def _question(record: Any, where: str) -> Question:
         text.encode()
     except ValueError as error:
         raise UnreadableData(
-            f"{where}: the question is empty, longer than {MAX_PROMPT_CHARS:,} characters, or no "
+            f"{where}: the question is empty, longer than {MAX_PROMPT_CHARS:,} characters, or not "
             "UTF-8"
         ) from error
     return Question(id=hashlib.sha256(text.encode()).hexdigest()[:16], task=task, gold=gold)

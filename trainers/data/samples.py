@@ -1,17 +1,17 @@
-"""Recorded runs as a training needs them: which policy sampled which ids, at what probability, and
-what they earned. Several times as fast as reading whole records.
+"""Recorded runs as a training needs them: which policy sampled which ids, with what probability,
+and the rewards. Several times as fast as reading whole records.
 
-Of the JSON of a run the rest is passed over without being made into objects. A row is held against
-its hash, and a recorder writes none that it has not validated; so what is read here is checked for
-its types alone. What does not fit is read as a whole record, which says what is wrong with it.
+The rest of a run's JSON is skipped without creating objects. A row is checked against its hash, and
+a recorder writes only validated rows, so that only types are checked here. A row that does not fit
+is read as a whole record, which reports the error.
 
-Tokens are most of a record, and of many runs nobody looks at them: they were sampled by another
-version, or their group has nothing to teach. They stay JSON, a third of the memory of the numbers,
-until somebody does. A completion whose tokens turn out to be none is then refused for itself
-(`Unreadable`); no recorder writes such.
+Tokens are most of a record, and those of many runs are never used: another version sampled them, or
+their group has no signal. They stay JSON, which takes a third of the memory of the numbers, until
+they are accessed. A completion with invalid tokens is refused only then, by itself (`Unreadable`);
+no recorder writes one.
 
-Of a compacted store the samples are read that the compaction has packed
-(`loopline.workers.store.samples`): the same, with tokens as numbers, in a third of the time.
+In a compacted store, the packed samples are read (`loopline.workers.store.samples`): the same
+samples, with tokens as numbers, in a third of the time.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class SampledCall(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def prompt_ids(self) -> tuple[int, ...]:
-        """Raises `Unreadable`, as all that is made when somebody looks."""
+        """Raises `Unreadable`, as do all properties that parse on access."""
         return self._tokens()[0]
 
     @property
@@ -108,7 +108,7 @@ class SampledCandidate(msgspec.Struct, frozen=True, gc=False):
 
 
 class SampledStep(msgspec.Struct, frozen=True, gc=False):
-    """Part of `loopline.agents.records.Step`: who took it and what was proposed."""
+    """Part of `loopline.agents.records.Step`: its agent and its candidates."""
 
     turn: int
     agent: str
@@ -151,7 +151,7 @@ class SampledRun(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def has_rewards(self) -> bool:
-        """Whether the run has any reward; one without has to be judged as a whole."""
+        """Whether the run has any reward; a run without one has to be judged as a whole."""
         return has_rewards(self)
 
 
@@ -178,7 +178,7 @@ def _json(written: msgspec.Raw) -> bytes:
 
 
 def _read(kind: Any, written: bytes) -> Any:
-    """Parse a value by the rules of whole records, where a number may be a text or exceed all
+    """Parse a value by the rules of whole records, in which a number may be a text or exceed all
     floats. Raises `Unreadable`."""
     try:
         return TypeAdapter(kind).validate_json(written)
@@ -198,13 +198,13 @@ def _sampling(written: bytes) -> SamplingParams:
 
 _DECODER = msgspec.json.Decoder(SampledRun)
 unpack_sample: Callable[[bytes], SampledRun] = msgspec.msgpack.Decoder(SampledRun).decode
-"""Read what `loopline.workers.store.samples.pack_sample` has packed."""
+"""Reads the result of `loopline.workers.store.samples.pack_sample`."""
 
 
 def parse_sample(body: bytes, workflow: str) -> AnyRun:
-    """Parse a recorded trajectory. A client's call is read whole, since conversations are made of
-    such, and so is a run without a reward, which is judged by all of it. Raises ValidationError for
-    what is not a trajectory."""
+    """Parse a recorded trajectory. A client's call is read whole, since conversations are made from
+    such calls, and so is a run without a reward, which is judged as a whole. Raises ValidationError
+    for an invalid trajectory."""
     if workflow == CHAT:
         return Trajectory.model_validate_json(body)
     try:

@@ -1,17 +1,16 @@
-"""Conversations out of single calls.
+"""Assembles conversations from single calls.
 
-A gateway records each call of a client as its own run, with the tag `session`. Where a call's
-prompt begins with the ids that an earlier call of the session read and wrote, it continues that
-call's conversation: both are one sample, and what was there before is not tokenized, or learned, a
-second time.
+A gateway records each call of a client as its own run, with the tag `session`. If a call's prompt
+starts with the ids that an earlier call of the session read and wrote, it continues that call's
+conversation: both are one sample, and the earlier part is not tokenized or learned a second time.
 
     call 1    prompt ids | output ids
     call 2    prompt ids | output ids | a tool's result | output ids
               observed     learned      observed          learned
 
-A call that extends none begins a conversation. Of several calls that extend the same one, or read
-the same prompt, the first goes on with it; each other one begins a sibling, in which the ids in
-common are observed. So every call is learned from exactly once.
+A call that extends no other starts a conversation. If several calls extend the same one, or read
+the same prompt, the first continues it; each other one starts a sibling, in which the common ids
+are observed. So every call is learned from exactly once.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ CHAT = "chat"
 """Workflow of a run that is one call of a client."""
 AGENT_TAG = "agent"
 GROUP_TAGS = "group", "task"
-"""Tags that say which sessions are about the same task; the first one that is set counts."""
+"""Tags that show which sessions are about the same task; the first one that is set counts."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class ChatCall:
     trajectory: Trajectory
     step: Step
     number: int
-    """Number among the calls of its step: a client may ask for several answers."""
+    """Number among the calls of its step: a client may request several answers."""
     call: Call
 
     @property
@@ -72,11 +71,11 @@ class ChatCall:
 
 @dataclass(frozen=True)
 class Conversation:
-    """Calls each of which extends the one before."""
+    """A sequence of calls, each of which extends the previous one."""
 
     calls: tuple[ChatCall, ...]
     part: int
-    """Number among its agent's conversations of the session, in the order of their beginnings."""
+    """Number among its agent's conversations of the session, in the order of their start."""
 
     @property
     def first(self) -> ChatCall:
@@ -102,8 +101,8 @@ class Conversation:
         return tuple(mask)
 
     def feedback(self, by_target: Mapping[str, Sequence[Reward]]) -> Feedback:
-        """The feedback for it, by run and session: the session's, and the mean of those of its runs
-        that have one."""
+        """The feedback for the conversation, by run and session: the session's, and the mean over
+        its runs that have one."""
         agent, run = self.first.agent, self.first.trajectory.run
         of_session = Feedback.of(
             reward for target in session_targets(run) for reward in by_target.get(target, ())
@@ -123,9 +122,9 @@ class Conversation:
         return Feedback(add(of_session.team, mean(team)), {} if earned is None else {agent: earned})
 
     def trajectory(self) -> Trajectory:
-        """The conversation as one run of one step, under the id of its first run. Its task is what
-        it shares with those that it is compared with: the tag `group` or `task` and the number of
-        its part, or else the messages that it begins with."""
+        """The conversation as one run of one step, under the id of its first run. Its task is
+        common to the conversations that it is compared with: the tag `group` or `task` and the
+        number of its part, otherwise the messages at its start."""
         first, last = self.first, self.calls[-1]
         run = first.trajectory.run
         tag = next((run.tags[name] for name in GROUP_TAGS if run.tags.get(name)), None)
@@ -170,9 +169,9 @@ def chosen_calls(trajectory: Trajectory) -> Iterator[ChatCall]:
 
 
 def conversations(calls: Iterable[ChatCall]) -> tuple[Conversation, ...]:
-    """The conversations of any sessions, in the order of their beginnings. Pure: the order of the
-    calls does not matter, and each is in exactly one conversation. Only calls of one session, one
-    agent and one version of one policy continue each other."""
+    """The conversations of any sessions, in the order of their start. Pure: the order of the calls
+    does not matter, and each is in exactly one conversation. Only calls of one session, one agent
+    and one version of one policy continue each other."""
     threads: dict[tuple[str, str, PolicyRef], list[ChatCall]] = defaultdict(list)
     for call in calls:
         threads[call.session, call.agent, call.call.policy].append(call)
@@ -188,11 +187,11 @@ def conversations(calls: Iterable[ChatCall]) -> tuple[Conversation, ...]:
 
 def _chains(thread: Sequence[ChatCall]) -> list[list[ChatCall]]:
     """Calls that extend each other. Shorter prompts are taken first: a call's prompt is longer than
-    that of the call it extends, whatever the clocks of two machines say."""
+    that of the call it extends, even if the clocks of two machines differ."""
     lengths = sorted({len(call.ids) for call in thread})
     chains: list[list[ChatCall]] = []
     ends: dict[bytes, list[list[ChatCall]]] = defaultdict(list)
-    """Chains by the digest of the ids that they end with."""
+    """Chains by the digest of the ids at their end."""
     for call in sorted(thread, key=lambda call: (len(call.call.prompt_ids), call.place)):
         prompt = call.call.prompt_ids
         ending = [ends[digest] for digest in _digests(prompt, lengths) if digest in ends]

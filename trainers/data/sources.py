@@ -60,7 +60,7 @@ def from_worlds(
     seed: int,
     on_progress: Callable[[int], None] = lambda trajectories: None,
 ) -> Source:
-    """The oracle's ways through `samples` different instructions. Raises `UnreadableData` for an
+    """The oracle's solutions of `samples` different instructions. Raises `UnreadableData` for an
     unknown split."""
     name = f"worlds:{split}"
     trajectories: list[Trajectory] = []
@@ -72,7 +72,7 @@ def from_worlds(
 
 
 def first_instances(split: str, samples: int, seed: int) -> Iterator[Instance]:
-    """This many instances of the simulator, one after the other as they are generated. Raises
+    """The first `samples` instances of the simulator, one by one as they are generated. Raises
     `UnreadableData` for an unknown split."""
     try:
         return islice(stream(split, seed), samples)
@@ -81,9 +81,9 @@ def first_instances(split: str, samples: int, seed: int) -> Iterator[Instance]:
 
 
 def from_toolbench(folder: Path, *, held_out: bool = False) -> Source:
-    """The last chain of each answer, but not of the test queries, where the folder lists those
-    (`test_query_ids/`, as in the full data). With `held_out`, only those, or those of every query
-    where the folder lists none. Raises `UnreadableData`."""
+    """The last chain of each answer, except for the test queries if the folder lists them
+    (`test_query_ids/`, as in the full data). With `held_out`, only the test queries, or every query
+    if the folder lists none. Raises `UnreadableData`."""
     reading = toolbench.read_answers(folder)
     test = held_out_queries(folder)
     skipped = list(reading.skipped)
@@ -101,9 +101,9 @@ def from_toolbench(folder: Path, *, held_out: bool = False) -> Source:
 
 
 def from_store(store: Path) -> Source:
-    """Recorded runs of `umi` that were solved: by their outcome, or, in the simulated worlds, by
-    the state that they left behind. Runs of a benchmark's held-out instructions are left out.
-    Raises `UnreadableData`."""
+    """Solved recorded runs of `umi`: solved according to their outcome or, in the simulated worlds,
+    according to the final state. Runs of a benchmark's held-out instructions are left out. Raises
+    `UnreadableData`."""
     return from_recorded(read_trajectories(store, "umi"))
 
 
@@ -112,8 +112,8 @@ def from_recorded(
     threshold: RewardThreshold | None = None,
     require: Callable[[Run], None] = require_training,
 ) -> Source:
-    """Source of runs that have been read, by the rules of `from_store`; with a threshold posted
-    rewards say which of them are good. `require` raises `Unreadable` for a run that must not be
+    """Source of runs that have been read, by the rules of `from_store`; with a threshold, posted
+    rewards decide which of them are good. `require` raises `Unreadable` for a run that must not be
     learned from: by default one whose task is in a held-out split. A caller that holds out
     instructions itself passes its own check."""
     skipped = list(reading.skipped)
@@ -204,8 +204,8 @@ def _step_of_answer(step: toolbench.Step) -> Step:
 
 
 def held_out_queries(folder: Path) -> frozenset[str]:
-    """Ids of the queries that are kept for tests; empty where the folder has no such list. Raises
-    `UnreadableData` for one that cannot be read."""
+    """Ids of the queries that are kept for tests; empty if the folder has no such list. Raises
+    `UnreadableData` for a list that cannot be read."""
     ids: set[str] = set()
     for root in toolbench.part_folders(folder, TEST_QUERIES):
         for path in toolbench.json_files(root):
@@ -213,7 +213,7 @@ def held_out_queries(folder: Path) -> frozenset[str]:
                 listed = read_document(path)
             except UnreadableJson as error:
                 raise UnreadableData(
-                    f"{path}: {error}; without it test queries would be trained on"
+                    f"{path}: {error}; without it the training would use test queries"
                 ) from error
             if not isinstance(listed, dict | list):
                 raise UnreadableData(f"{path} must hold a list of query ids, or an object of them")

@@ -1,5 +1,6 @@
-"""The recorder's Parquet store, read for training, and which of its runs trainings learn from: the
-same during a rollout and when a store is read, so that a replay gives the same weights."""
+"""Reads the recorder's Parquet store for training, and decides which of its runs trainings learn
+from. The rules are the same during a rollout and for a store, so that a replay yields the same
+weights."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ from loopline.workers.store.records import OTHER_VERSION
 
 
 def read_trajectories(store: Path, workflow: str | None) -> Reading[Trajectory]:
-    """Every recorded run of a workflow, or of all, in the order of their ids; of a run that was
-    replayed the newest. Raises `UnreadableData` if there is no store.
+    """Every recorded run of a workflow, or of all workflows, in the order of their ids; for a
+    replayed run, the newest record. Raises `UnreadableData` if there is no store.
 
-    `store` is the folder that holds `trajectories/`: `.loopline/store` of a deployment.
+    `store` is the folder that contains `trajectories/`: `.loopline/store` of a deployment.
     """
     skipped: list[Skipped] = []
     with pause_collection():
@@ -40,16 +41,16 @@ def iterate_trajectories(
 
 
 BROKEN_OFF = frozenset({Outcome.CANCELLED, Outcome.DEADLINE, Outcome.BUDGET, Outcome.ERROR})
-"""Outcomes that say nothing of what the agents did. A run that gave up, or whose answer nobody has
-judged, has come to its end."""
+"""Outcomes that contain no information on the agents' work. A run that gave up, or whose answer has
+not been judged, has reached its end."""
 BROKEN = "run that ended by"
 FORKED = "run that was forked from another"
 
 
 def require_usable(trajectory: AnyRun, *, whole: bool, split: str = TRAIN) -> None:
     """Raises `Unreadable` for records of another version, for a run that was broken off (it would
-    count as a failure), for one of a task that is held out from training (of a split that is
-    neither `train` nor `split`), and, where `whole` runs compete, for a fork."""
+    count as a failure), for a run whose task is held out from training (of a split other than
+    `train` and `split`), and, if `whole` runs compete, for a fork."""
     run = trajectory.run
     if trajectory.version != RECORDS_VERSION or run.version != RECORDS_VERSION:
         versions = {trajectory.version, run.version} - {RECORDS_VERSION}

@@ -1,5 +1,5 @@
-"""A file of tasks that a training plays in place of generated puzzles: JSON lines, each a
-`records.Task`, all of the same team of `pair`. `bench tasks` writes them."""
+"""A file of tasks that a training plays instead of generated puzzles: JSON lines, each a
+`records.Task`, all of the same team of `pair`. `bench tasks` writes such files."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from loopline.trainers.data.json_files import Limits, Unreadable, fit
 from loopline.trainers.errors import UnreadableData
 
 JUDGED = (code_team.ENVIRONMENT, math_team.ENVIRONMENT)
-"""Environments of which only a judge knows what is right."""
+"""Environments in which only a judge knows the right answer."""
 
 _LIMITS = Limits(file_bytes=4 * 2**30, line_bytes=64 * 2**20)
 
 
 class TeamTasks(Record):
-    """Facts about a file of tasks that is played in place of a game."""
+    """Facts about a file of tasks that is played instead of a game."""
 
     sha256: str
     """SHA-256 of the file."""
@@ -44,7 +44,7 @@ class TeamTasks(Record):
 
 @dataclass(frozen=True)
 class TaskFile:
-    """A file, as it was read."""
+    """A file and its contents."""
 
     about: TeamTasks
     tasks: tuple[Task, ...]
@@ -62,9 +62,9 @@ class _Line:
 
 
 def read_tasks(path: Path) -> TaskFile:
-    """Read a file of tasks. Raises `UnreadableData`, naming the line, for a file without tasks, and
-    for a task that `pair` would refuse, that is another team's than the first, that is there twice,
-    or that is a puzzle of another split than the train one."""
+    """Read a file of tasks. Raises `UnreadableData`, which reports the line, for a file without
+    tasks, and for a task that `pair` would refuse, that belongs to another team than the first,
+    that is repeated, or that is a puzzle of another split than the train one."""
     reading = read_records(path, _line, _LIMITS)
     if reading.skipped:
         first = reading.skipped[0]
@@ -74,21 +74,20 @@ def read_tasks(path: Path) -> TaskFile:
         )
     lines = reading.records
     if not lines:
-        raise UnreadableData(f"--tasks: {path} holds no task: write it with `bench tasks`")
+        raise UnreadableData(f"--tasks: {path} contains no task: create it with `bench tasks`")
     _require_of_train(path, lines)
     line_numbers: dict[str, int] = {}
     for line in lines:
         if line.team_label != lines[0].team_label:
             raise UnreadableData(
-                f"--tasks: {path}:{line.number} is a task of {line.team_label}, and line "
-                f"{lines[0].number} of {lines[0].team_label}: a file is for one team; give each "
-                "its "
-                "own"
+                f"--tasks: {path}:{line.number} is a task of {line.team_label}, but line "
+                f"{lines[0].number} is one of {lines[0].team_label}: a file must have a single "
+                "team; use one file for each"
             )
         before = line_numbers.setdefault(line.task.model_dump_json(), line.number)
         if before != line.number:
             raise UnreadableData(
-                f"--tasks: {path}:{line.number} is the task of line {before} again: remove one"
+                f"--tasks: {path}:{line.number} repeats the task of line {before}: remove one"
             )
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -110,8 +109,8 @@ def _require_of_train(path: Path, lines: Sequence[_Line]) -> None:
         also = f", and {format_count(more, 'later line')} of a held-out one" if more else ""
         raise UnreadableData(
             f"--tasks: {path}:{line.number} is a {line.task.environment} puzzle of the {split} "
-            f"split{also}: benches measure by these and settings are chosen by them. Remove such "
-            "lines: a file has puzzles of the train split alone"
+            f"split{also}: these are for benchmarks and for choosing settings. Remove such lines: "
+            "a file may contain only puzzles of the train split"
         )
 
 

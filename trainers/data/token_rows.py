@@ -1,7 +1,7 @@
-"""Rows of token ids: what a supervised training learns from, however it was made.
+"""Rows of token ids: the data of every supervised training, from any source.
 
 Rows of recorded runs are kept in the training's own folder: otherwise it could not be resumed
-exactly. What is recorded later belongs to the next training.
+exactly. Later runs belong to the next training.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FILE = "rows.parquet"
 
 @dataclass(frozen=True)
 class TokenRow:
-    """One example; `learned` says of each id whether the model is to write it."""
+    """One example; `learned` is true for each id that the model is to write."""
 
     ids: tuple[int, ...]
     learned: tuple[bool, ...]
@@ -31,15 +31,15 @@ class TokenRow:
 
 @dataclass(frozen=True)
 class RecordedRow:
-    """A row of recorded ids, which were never text in between."""
+    """A row of recorded ids, which were never converted to text in between."""
 
     instruction_id: str
     """Id that all rows of one instruction share."""
     policy: str
-    """Policy that wrote what is learned."""
+    """Policy that wrote the learned ids."""
     row: TokenRow
     agent: str = ""
-    """Agent whose conversation it is; empty where it is not recorded."""
+    """Agent whose conversation it is; empty if it was not recorded."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class RecordedRows:
         digest = hashlib.sha256()
         for recorded in self.rows:
             line: list[object] = [recorded.instruction_id, recorded.policy, recorded.row.ids]
-            # Rows of folders that were written without agents keep the hash that they had then.
+            # Rows of folders that were written without agents keep their earlier hash.
             line += [recorded.agent] if recorded.agent else []
             digest.update(f"{json.dumps([*line, recorded.row.learned])}\n".encode())
         return digest.hexdigest()
@@ -70,8 +70,8 @@ class RecordedRows:
         return tuple(sorted({recorded.agent for recorded in self.rows if recorded.agent}))
 
     def write(self, folder: Path) -> None:
-        """Write a new folder, whole or not at all. Raises `UnreadableData` if it exists, OSError if
-        the disk refuses."""
+        """Write a new folder, complete or not at all. Raises `UnreadableData` if it exists, OSError
+        if the disk refuses."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -102,7 +102,8 @@ class RecordedRows:
 
     @classmethod
     def read(cls, folder: Path) -> RecordedRows:
-        """Read the rows of a folder. Raises `UnreadableData` for what is not as it was written."""
+        """Read the rows of a folder. Raises `UnreadableData` for rows that have changed since they
+        were written."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -1,14 +1,14 @@
 """ToolBench's answers, queries and API documentation as published (OpenBMB/ToolBench, Apache-2.0).
 
-An answer is the tree of a depth-first search by ChatGPT. As in α-UMi's data its last
+An answer is the tree of a depth-first search by ChatGPT. As in α-UMi's data, its last
 `train_messages` chain is the trajectory: system, user, then assistant messages (a thought and a
-function call) and function messages (what the API returned), up to the call of `Finish`. Tool
-names are cut to their last 64 characters and descriptions to their first 256; `Finish` is not a
+function call) and function messages (the API's response), up to the call of `Finish`. Tool names
+are truncated to their last 64 characters and descriptions to their first 256; `Finish` is not a
 tool but the planner's decision.
 
-What is really in the files: answers without a chain (`valid_data` false), thoughts without a call
+The files also contain answers without a chain (`valid_data` false), thoughts without a call
 (dropped in the published data too), functions that are not among the tools, user messages in the
-middle by which the search asked for another attempt, `Finish` with broken JSON.
+middle by which the search asked for another attempt, and `Finish` with broken JSON.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class Tool:
     name: str
     description: str
     parameters: JsonObject
-    """JSON schema of its arguments, as the answer has it."""
+    """JSON schema of its arguments, as in the answer."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What a function message says: `{"error": …, "response": …}`."""
+    """The content of a function message: `{"error": …, "response": …}`."""
 
     response: str
     error: str = ""
@@ -84,15 +84,15 @@ class Step:
     """One turn of the planner with its result."""
 
     rationale: str
-    """The thought; often empty, since ChatGPT may call a function without saying why."""
+    """The thought; often empty, since ChatGPT may call a function without giving a reason."""
     decision: Decision
     action: str | None = None
-    """The function, when one is called; possibly none of the tools."""
+    """The called function, if any; possibly not one of the tools."""
     arguments: str | None = None
     """Arguments as they were written: mostly JSON."""
     observation: Observation | None = None
     answer: str | None = None
-    """The final answer of a step that finishes; None when it gives none."""
+    """The final answer of a step that finishes; None if it gives none."""
     asked_again: str | None = None
     """The search's request, before this step, for another action than those tried before."""
 
@@ -104,7 +104,7 @@ class Trajectory:
     id: str
     """Group and number, for example `G1/57`."""
     query_id: str
-    """The number alone, by which ToolBench's test queries are recognized."""
+    """The number by which ToolBench's test queries are recognized."""
     instruction: str
     tools: tuple[Tool, ...]
     steps: tuple[Step, ...]
@@ -125,7 +125,7 @@ class Api(BaseModel):
 
 
 class Query(BaseModel):
-    """An instruction with the APIs that may serve it; none in the open-domain form."""
+    """An instruction with the APIs that may serve it; no APIs in the open-domain form."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -137,7 +137,7 @@ class Query(BaseModel):
 
 
 class ApiDocument(BaseModel):
-    """What a tool's file says of one of its APIs."""
+    """The description of one API in a tool's file."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -161,7 +161,7 @@ class ToolDocument(BaseModel):
 
 
 class ResponseSchema(BaseModel):
-    """The shape of what an API returns."""
+    """The shape of an API's response."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -207,7 +207,7 @@ class _Answer(BaseModel):
 
 
 def read_answers(folder: Path) -> Reading[Trajectory]:
-    """Every answer below `answer/`. Raises `UnreadableData` when there is no such folder."""
+    """Every answer below `answer/`. Raises `UnreadableData` if there is no such folder."""
     trajectories: list[Trajectory] = []
     skipped: list[Skipped] = []
     for path, where in _files(folder, "answer"):
@@ -219,7 +219,7 @@ def read_answers(folder: Path) -> Reading[Trajectory]:
 
 
 def read_queries(folder: Path) -> Reading[Query]:
-    """Every query below `instruction/`. Raises `UnreadableData` when there is no such folder."""
+    """Every query below `instruction/`. Raises `UnreadableData` if there is no such folder."""
     queries: list[Query] = []
     skipped: list[Skipped] = []
     for path, where in _files(folder, "instruction"):
@@ -239,12 +239,12 @@ def read_queries(folder: Path) -> Reading[Query]:
 
 
 def read_tools(folder: Path) -> Reading[ToolDocument]:
-    """Every file below `toolenv/tools/`. Raises `UnreadableData` when there is no such folder."""
+    """Every file below `toolenv/tools/`. Raises `UnreadableData` if there is no such folder."""
     return _read_by_tool(ToolDocument, folder, TOOLS)
 
 
 def read_responses(folder: Path) -> Reading[ResponseExamples]:
-    """Every file below `toolenv/response_examples/`. Raises `UnreadableData` when there is no such
+    """Every file below `toolenv/response_examples/`. Raises `UnreadableData` if there is no such
     folder."""
     return _read_by_tool(ResponseExamples, folder, RESPONSES)
 
@@ -268,7 +268,7 @@ def part_folders(folder: Path, part: str) -> Iterator[Path]:
 
 
 def json_files(root: Path) -> list[Path]:
-    """Each JSON file below a folder, compressed ones too, sorted."""
+    """Each JSON file below a folder, including compressed ones, sorted."""
     names = tuple(f".json{suffix}" for suffix in SUFFIXES)
     return sorted(path for path in root.rglob("*.json*") if path.name.endswith(names))
 
@@ -361,8 +361,8 @@ def _with_observation(step: Step, content: str) -> Step:
 def _parse_finish(arguments: str | JsonObject, thought: str) -> tuple[bool, str | None]:
     """Whether it gave up, and the answer, from the arguments of `Finish`.
 
-    Broken JSON is read as α-UMi's data have it: the words of giving up anywhere, else what follows
-    `"final_answer":`, else the thought.
+    Broken JSON is read as in α-UMi's data: the words of giving up anywhere, otherwise the text
+    after `"final_answer":`, otherwise the thought.
     """
     try:
         read = parse(arguments) if isinstance(arguments, str) else arguments
@@ -381,7 +381,7 @@ def _parse_finish(arguments: str | JsonObject, thought: str) -> tuple[bool, str 
 
 
 def _observation(content: str) -> Observation:
-    """The response and the error; a message that was cut off keeps what its `response` holds."""
+    """The response and the error; a truncated message keeps the content of its `response`."""
     try:
         read = parse(content)
     except Unreadable:

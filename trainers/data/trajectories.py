@@ -1,7 +1,7 @@
-"""What training examples are made of: an instruction, its tools, and one way of solving it.
+"""The basis of training examples: an instruction, its tools, and one solution.
 
-Wherever a trajectory comes from, its turns are those that a run of `umi` with it would show: they
-are made by the functions of `loopline.agents.roles.umi.transcript` that the served roles use.
+Wherever a trajectory comes from, its turns are those of a run of `umi` with it: the functions of
+`loopline.agents.roles.umi.transcript`, which the served roles use, make them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class Step:
     rationale: str
     next: Next
     call: Action | None = None
-    """What was called; None for a step that calls nothing, or whose call can't be read."""
+    """The call; None for a step without a call, or whose call can't be read."""
     raw_call: str | None = None
-    """The caller's text, where it was refused or can't be read."""
+    """The caller's text, if it was refused or can't be read."""
     output: JsonValue = None
-    """What the tool answered, as a tool worker says it: `{"result": …}` or `{"error": …}`."""
+    """The tool's answer, in a tool worker's format: `{"result": …}` or `{"error": …}`."""
     answer: str | None = None
-    """Answer of a step that concludes; None when the trajectory holds none."""
+    """Answer of a step that concludes; None if the trajectory has none."""
     asked_again: str | None = None
-    """What the user said before this step."""
+    """The user's message before this step."""
 
     @property
     def caller_text(self) -> str:
@@ -47,7 +47,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One way through one instruction."""
+    """One solution of one instruction."""
 
     source: str
     id: str
@@ -69,8 +69,8 @@ class Trajectory:
 
 
 def require_writable(trajectory: Trajectory) -> None:
-    """Raise `Unreadable` for one with half a surrogate pair in a text: an escape of JSON can write
-    that, UTF-8 cannot, and so no file could hold a data set that includes it."""
+    """Raise `Unreadable` for a text with half a surrogate pair: a JSON escape can encode it, but
+    UTF-8 cannot, so no file could store a data set that includes it."""
     texts = [
         trajectory.instruction,
         [tool.model_dump() for tool in trajectory.tools],
@@ -114,5 +114,5 @@ def planner_turn(step: Step) -> Turn:
 
 
 def observation_turn(step: Step, observation_chars: int) -> Turn:
-    """What the tool answered, as the history shows it."""
+    """The tool's answer, as the history shows it."""
     return Turn("observation", observation_text(step.output, observation_chars))

@@ -1,14 +1,14 @@
-"""Instructions of the API simulator with their oracle's ways, as ToolBench's files.
+"""Instructions of the API simulator with their oracle's solutions, as ToolBench's files.
 
-| file | what it holds |
+| file | contents |
 |---|---|
-| `instruction/<split>_query.json` | each instruction with the APIs that it is offered |
-| `answer/<split>_answer/<number>_oracle.json` | the oracle's way through it |
-| `toolenv/tools/<category>/<tool>.json` | what each API is that an instruction is offered |
-| `test_query_ids/<split>_instruction.json` | the numbers of all, where the split is held out |
+| `instruction/<split>_query.json` | each instruction with its offered APIs |
+| `answer/<split>_answer/<number>_oracle.json` | the oracle's solution |
+| `toolenv/tools/<category>/<tool>.json` | description of each API that an instruction is offered |
+| `test_query_ids/<split>_instruction.json` | the numbers of all, if the split is held out |
 
-So anyone who reads ToolBench reads them, and who keeps its test queries out of training keeps out
-what the benchmarks ask.
+So a reader of ToolBench can read them, and excluding its test queries from training excludes the
+questions of the benchmarks.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def write_worlds(
     seed: int,
     on_progress: Callable[[int], None] = lambda count: None,
 ) -> int:
-    """Write `samples` different instructions into a folder that is not there yet, whole or not at
-    all; the number of those that have a way. Raises `UnreadableData` if the folder is there or the
+    """Write `samples` different instructions into a new folder, complete or not at all; returns the
+    number of instructions with a solution. Raises `UnreadableData` if the folder exists or the
     split is unknown, OSError if the disk refuses."""
     require_free(folder)
     queries: list[JsonObject] = []

@@ -1,2 +1,2 @@
-"""Distillation: what the ladder of a cascade refused and a better model put right is what the small
-model learns."""
+"""Distillation: the small model learns from answers that the ladder of a cascade refused and a
+better model corrected."""

@@ -1,4 +1,4 @@
-"""`train distill`: a small model learns what it could not answer."""
+"""`train distill`: trains a small model on questions that it could not answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def preview(options: DistillOptions) -> list[str]:
-    """What `--dry-run` says of a training."""
+    """The plan of a training, which `--dry-run` prints."""
     from loopline.trainers.glpft.pipeline import SETTINGS
     from loopline.trainers.glpft.report import REPORT
 
@@ -27,13 +27,13 @@ def preview(options: DistillOptions) -> list[str]:
 
 
 def distill(options: DistillOptions) -> None:
-    """Train a small model on what the big one put right.
+    """Train a small model on the big model's corrections.
 
     Each question whose small answer the ladder of `cascade` refused is an example: the big model's
-    answer, unless feedback calls it wrong.
+    answer, unless feedback marks it as wrong.
 
-    Audited runs, questions of a benchmark's held-out splits and what --hold-out names are left out.
-    Run it again to go on after a crash or Ctrl-C.
+    Audited runs, questions of a benchmark's held-out splits and the questions of --hold-out are
+    left out. After a crash or Ctrl-C, run it again to continue.
     """
     from loopline.trainers.sft.session_command import train_on_rows
 
@@ -57,7 +57,7 @@ def _read(options: DistillOptions, loaded: LoadedModel) -> RecordedRows:
     say_skipped(skipped)
     if not rows:
         raise UnreadableData(
-            f"no {what} in {options.from_store} can be learned from: serve questions by the "
-            "workflow cascade, with a ladder that refuses some answers and a recorder"
+            f"{options.from_store} has no {what} to learn from: serve questions with the workflow "
+            "cascade, a ladder that refuses some answers, and a recorder"
         )
     return RecordedRows(tuple(rows))

@@ -1,5 +1,4 @@
-"""One escalation: what the small model was asked and answered, and the answer that replaced its
-own."""
+"""One escalation: the small model's question and answer, and the answer that replaced it."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ def question_key(question: str) -> str:
 
 @dataclass(frozen=True)
 class Escalation:
-    """A question that the small model could not answer well enough: a run's in a cascade, a
+    """A question that the small model could not answer well enough: a run's in a cascade, or a
     sub-task's in a delegation."""
 
     run: Run
@@ -42,7 +41,7 @@ class Escalation:
 
     @property
     def question(self) -> str:
-        """What the small model was asked."""
+        """The question to the small model."""
         subtask = self._subtask
         return self.run.task.prompt if subtask is None else subtask.problem
 
@@ -52,7 +51,7 @@ class Escalation:
         return question_key(self.question)
 
     def opening(self) -> tuple[Sequence[Message], tuple[ToolSpec, ...]]:
-        """What the small model reads first, and the tools it is offered."""
+        """The small model's first messages, and the tools that it is offered."""
         subtask = self._subtask
         if subtask is None:
             messages, tools = question_opening(self.run)
@@ -63,30 +62,30 @@ class Escalation:
 
     @property
     def refused(self) -> Call | None:
-        """The small model's completion that held the answer; None where it gave none, or where the
-        big model wrote some of the steps before it."""
+        """The small model's completion with the answer; None if it gave none, or if the big model
+        wrote some of the previous steps."""
         mixed = "escalation" in self.small.observation
         return Answered(self.small, None).last if self.small.calls and not mixed else None
 
     @property
     def accepted(self) -> Call:
-        """The big model's completion that held the answer."""
+        """The big model's completion with the answer."""
         return self.big.calls[-1]
 
     @property
     def differs(self) -> bool:
-        """Whether there are two answers, so that one is to be preferred."""
+        """Whether there are two different answers, so that one can be preferred."""
         refused = self.refused
         return refused is not None and (
             comparable_answer(refused.said) != comparable_answer(self.accepted.said)
         )
 
     def accepted_turns(self) -> list[Message]:
-        """What was said after the opening, with the big model's answer. Raises `Unreadable`."""
+        """The turns after the opening, with the big model's answer. Raises `Unreadable`."""
         return conversation_after(self.big, self.big.calls)
 
     def refused_turns(self) -> list[Message]:
-        """What was said after the opening, with the small model's answer. Raises `Unreadable`."""
+        """The turns after the opening, with the small model's answer. Raises `Unreadable`."""
         refused = self.refused
         if refused is None:
             raise Unreadable(UNANSWERED)
@@ -96,7 +95,7 @@ class Escalation:
 
 @dataclass(frozen=True)
 class StepEscalation(Escalation):
-    """A single completion that the big model wrote in place of a doubtful one, within a step:
+    """A single completion that the big model wrote instead of a doubtful one, within a step:
     `small` and `big` are the same step."""
 
     place: int
@@ -137,9 +136,9 @@ class StepEscalation(Escalation):
 
 
 def conversation_after(step: Step, calls: Sequence[Call]) -> list[Message]:
-    """What was said after the question: these completions of the step, its first ones, each as a
-    turn that any chat template can write, and between them the answers of tools. Raises
-    `Unreadable` where one of these is missing."""
+    """The turns after the question: the step's first completions (`calls`), each as a turn that any
+    chat template can write, with the tools' answers between them. Raises `Unreadable` if one of
+    these is missing."""
     turns = step.observation.get("turns")
     entries = turns if isinstance(turns, list) else []
     messages: list[Message] = []
@@ -153,8 +152,7 @@ def conversation_after(step: Step, calls: Sequence[Call]) -> list[Message]:
 
 
 def _plain(message: Message) -> Message:
-    """The message without its raw text: another model's markup is not that of the model that
-    learns."""
+    """The message without its raw text, which has another model's markup."""
     return message.model_copy(update={"raw_text": None})
 
 

@@ -1,9 +1,9 @@
 """Escalations of a store: questions whose small answer the ladder refused, with the answer that
 replaced it.
 
-What is learned and what is measured are kept apart. An *audited* run belongs to a random sample
-that calibrates routers and compares versions, so it is not an example. Neither is a run of a task
-that is held out from training, nor any other run that asks the same question as one of these.
+Questions for learning and for measurement are kept apart. An *audited* run belongs to a random
+sample that calibrates routers and compares versions, so it is not an example. Neither is a run of a
+task that is held out from training, nor any other run with the same question as one of these.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from loopline.workers.router_watch import verdict_of
 from loopline.workers.store.rewards import read_rewards
 
 WORKFLOWS = ("cascade", "delegate")
-"""Workflows whose ladder escalates to a big model: a question, or a sub-task. Agents of other
+"""Workflows whose ladder escalates a question or a sub-task to a big model. Agents of other
 workflows may escalate single steps."""
 SMALL_AGENTS = ("first", "slm")
 KIND_TAG = "kind"
-"""Tag of a run that says which kind of question it asks."""
+"""Tag of a run with the kind of its question."""
 
 ACCEPTED = "run whose small answer the ladder accepted"
 AUDITED = "audited run: it measures"
@@ -43,7 +43,7 @@ ASKED_AGAIN = "question that was asked again later"
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What is kept away from training."""
+    """Questions that are held out from training."""
 
     kinds: frozenset[str] = frozenset()
     """Values of the tag `kind`."""
@@ -55,7 +55,7 @@ class HeldOut:
         return cls(frozenset(kinds), frozenset(map(question_key, questions)))
 
     def require_free(self, run: Run, question: str) -> None:
-        """Raise `Unreadable` where the question, or that of its run, is one of these."""
+        """Raise `Unreadable` if the question, or that of its run, is held out."""
         kind = run.tags.get(KIND_TAG)
         if kind in self.kinds:
             raise Unreadable(HELD_OUT_KIND, str(kind))
@@ -69,9 +69,9 @@ NOTHING = HeldOut()
 def read_escalations(
     store: Path, held_out: HeldOut = NOTHING, *, confirmed: bool = False
 ) -> Reading[Escalation]:
-    """One escalation of each question, the last one asked, in the order in which the runs were
-    admitted. What feedback calls wrong is left out; with `confirmed` all that it does not call
-    right. Raises `UnreadableData` if there is no store."""
+    """One escalation of each question, the latest one, in the order in which the runs were
+    admitted. Answers that feedback marks as wrong are left out; with `confirmed`, all that it does
+    not mark as right. Raises `UnreadableData` if there is no store."""
     posted = read_rewards(store)
     rewards = posted.of_target()
     skipped = list(posted.skipped)
@@ -148,8 +148,8 @@ ENDINGS = (".txt", *ROWS)
 
 
 def read_questions(path: Path) -> list[str]:
-    """The field `question` of rows, or of any other file its lines. Raises `UnreadableData`: what
-    can't be read here would be learned from."""
+    """The field `question` of rows, or the lines of any other file. Raises `UnreadableData`: a
+    question that can't be read here would be learned from."""
     if not path.name.endswith(ROWS):
         try:
             return [line for line in path.read_text().splitlines() if line]
@@ -163,8 +163,8 @@ def read_questions(path: Path) -> list[str]:
         first = reading.skipped[0]
         detail = f" ({first.detail})" if first.detail else ""
         raise UnreadableData(
-            f"--hold-out: {path.parent / first.where}: {first.reason}{detail}: fix or remove it, "
-            "else its question would be learned from"
+            f"--hold-out: {path.parent / first.where}: {first.reason}{detail}: fix or remove it; "
+            "otherwise the training would learn from its question"
         )
     return list(reading.records)
 

@@ -1,8 +1,8 @@
-"""Token ids of an escalation for the model that learns: the conversation that it is served with, in
-its own chat template and its own tokenizer, cut where its engine cuts.
+"""Token ids of an escalation for the trained model: the conversation as it is served, in its own
+chat template and its own tokenizer, split where its engine splits.
 
-The big model may have another tokenizer, so its answer is text here; no other text is tokenized for
-a training on recorded runs.
+The big model may have another tokenizer, so its answer is text here. A training on recorded runs
+tokenizes no other text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SAME = "escalation whose two answers are the same"
 def imitations(
     escalations: Iterable[Escalation], model: LoadedModel, skipped: list[Skipped]
 ) -> list[RecordedRow]:
-    """One row for each escalation: the accepted answer. Escalations that give none are added to
+    """One row for each escalation: the accepted answer. Escalations that yield none are added to
     `skipped`."""
     rows: list[RecordedRow] = []
     for escalation in escalations:
@@ -66,7 +66,7 @@ def preferences(
 
 
 def policy_of(escalation: Escalation) -> str:
-    """Policy that the small model was served as."""
+    """Policy as which the small model was served."""
     if not escalation.small.calls:
         return escalation.run.policies.get(escalation.small.agent, "slm")
     policy = escalation.small.calls[0].policy
@@ -96,7 +96,7 @@ def conversation_row(
     turns: Sequence[Message],
     model: LoadedModel,
 ) -> TokenRow:
-    """The whole conversation, of which the assistant's turns are learned, each with the token that
+    """The whole conversation, in which the assistant's turns are learned, each with the token that
     ends it. Raises `Unreadable` for a chat template that rewrites earlier turns."""
     end = end_of_turn(model)
     end_text = model.codec.decode([end])

@@ -23,43 +23,43 @@ _ON_POLICY = OnlyWith("--objective on-policy", _is_on_policy)
 
 
 class DistillOptions(RowOptions):
-    """A small model's training on what a cascade escalated."""
+    """A small model's training on a cascade's escalations."""
 
     panel: ClassVar[str] = "Escalations"
 
     from_store: Annotated[Path, Option(metavar="FOLDER")]
     """Store of recorded runs of the workflow cascade."""
     objective: Literal["sft", "dpo", "on-policy"] = "sft"
-    """Learn the accepted answers; to prefer them to the refused ones where both differ (dpo); or
-    to answer the same places as the model sees fit, each token judged by a teacher (on-policy). The
-    last two at about a tenth of --rate."""
+    """Learn the accepted answers (sft); prefer them to the refused ones if both differ (dpo); or
+    answer at the same places, with each token judged by a teacher (on-policy). The last two at
+    about a tenth of --rate."""
     beta: Annotated[
         float, OnlyWith("--objective dpo", lambda options: options.objective == "dpo")
     ] = Field(default=0.1, gt=0)
-    """How strongly dpo holds to the initial model (beta)."""
+    """How strongly dpo keeps to the initial model (beta)."""
     teacher: Annotated[str | None, Option(metavar="MODEL", default="none"), _ON_POLICY] = None
-    """Model whose log-probabilities judge what was written: a folder, a hub id or a micro model,
+    """Model whose log-probabilities judge the written tokens: a folder, a hub id or a micro model,
     with the same vocabulary."""
     teacher_url: Annotated[
         str | None, Option(metavar="URL", default="in this process"), _ON_POLICY
     ] = None
     """Running vLLM server of the teacher, as in http://localhost:8000/v1."""
     samples: Annotated[int, _ON_POLICY] = Field(default=1, ge=1, le=64)
-    """Answers that are drawn at each place."""
+    """Answers sampled at each place."""
     max_tokens: Annotated[int, _ON_POLICY] = Field(default=256, ge=1)
-    """Tokens of such an answer at most."""
+    """Maximum tokens of such an answer."""
     confirmed: bool = False
-    """Learn only answers that feedback calls right; else also those without feedback."""
+    """Learn only answers that feedback marks as right; otherwise also those without feedback."""
     hold_out_kind: Annotated[tuple[str, ...] | None, Option(metavar="KIND", default="none")] = None
     """Kind of question, by the tag `kind`, that is not learned from; may be repeated."""
     hold_out: Annotated[DataFile | None, Option(metavar="FILE", default="none")] = None
-    """File of questions that are not learned from, here or hf://OWNER/NAME/FILE: one on each line,
-    or rows with `question` of .jsonl or .parquet."""
+    """File of questions that are not learned from, local or hf://OWNER/NAME/FILE: one per line, or
+    rows with `question` of .jsonl or .parquet."""
 
     @model_validator(mode="after")
     def _has_a_teacher(self) -> Self:
         if self.objective == "on-policy" and self.teacher is None:
-            raise ValueError("--objective on-policy has no teacher: name a model by --teacher")
+            raise ValueError("--objective on-policy needs a teacher: name its model with --teacher")
         return self
 
     def objective_settings(self) -> dict[str, object]:

@@ -1,8 +1,8 @@
-"""Single steps that a small model was not sure of and the big one took in its place
+"""Single steps of which a small model was not sure, and which the big one took instead
 (`loopline.agents.roles.escalation`): each is an example, from the conversation before it.
 
-A journal holds what a model wrote. What it read is what today's roles ask for, when the step is
-taken again with its recorded answers.
+A journal contains only a model's output. Its input is reconstructed: the step is taken again with
+its recorded answers, and the present roles make the requests.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ CHANGED = "step that today's roles would take otherwise"
 
 
 def has_replaced_steps(trajectory: Trajectory) -> bool:
-    """Whether the big model took a step of the run in the small one's place."""
+    """Whether the big model took a step of the run instead of the small one."""
     return any(replacements(step) for step in trajectory.steps)
 
 
 def replaced_steps(trajectory: Trajectory) -> list[StepEscalation]:
-    """Raises `Unreadable` for a run whose steps cannot be taken again."""
+    """The replaced steps of a run. Raises `Unreadable` for a run whose steps cannot be taken
+    again."""
     return [
         escalation
         for at, step in enumerate(trajectory.steps)
@@ -61,7 +62,7 @@ def _of_step(trajectory: Trajectory, at: int, step: Step) -> list[StepEscalation
 
 
 def _finish(step: Coroutine[Any, Any, object]) -> None:
-    """A step with recorded answers waits for nothing, so it ends at once."""
+    """Run a step with recorded answers: it waits for nothing, so it ends at once."""
     try:
         step.send(None)
     except StopIteration:

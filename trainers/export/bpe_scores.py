@@ -1,15 +1,16 @@
-"""The merges of a BPE tokenizer as scores of its pieces, which is what llama.cpp goes by.
+"""Converts the merges of a BPE tokenizer to scores of its pieces, which llama.cpp uses.
 
-BPE (as in tokenizer.json) knows pairs: of the neighbours that some merge joins, those of the
-earliest merge are joined first, from left to right. llama.cpp's tokenizer of SentencePiece's style
-knows pieces: any neighbours that make a piece may be joined, and of those the piece with the
-highest score is, from left to right. With scores by each piece's earliest merge both do the same,
-if every two pieces that make a piece are a merge, if the merges that make one piece stand together,
-and if of two merges that want the same neighbour both prefer the same one.
+BPE (as in tokenizer.json) works with pairs: among the neighbours that some merge joins, those of
+the earliest merge are joined first, from left to right. llama.cpp's SentencePiece-style tokenizer
+works with pieces: any neighbours that form a piece may be joined, and the piece with the highest
+score is joined first, from left to right. With scores by each piece's earliest merge, both give
+equal results under three conditions: every two pieces that form a piece are a merge; the merges
+that form one piece are adjacent; and if two merges compete for a neighbour, both tokenizers prefer
+the same one.
 
-All this holds by construction for tokenizers that were converted from SentencePiece, but for runs
-of one character, such as blanks (`▁▁▁` is `▁` and `▁▁`, and the other way round): they may stand in
-any order, and so both ways are tried on the texts in question.
+All this is true by construction for tokenizers that were converted from SentencePiece, except for
+runs of one character, such as blanks (`▁▁▁` is `▁` and `▁▁`, and the other way round). Their merges
+may be in any order, so both tokenizers are tried on the texts in question.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ REPEATS = 3
 """Number of times that an ambiguous text is repeated when it is tried."""
 
 MAX_DISTANCE = 1000
-"""Largest distance between the first and the last merge that make one piece; it bounds the texts
+"""Largest distance between the first and the last merge that form one piece; it limits the texts
 that have to be tried."""
 
 Pair = tuple[str, str]
 
 
 def scores_of_merges(merges: Sequence[Pair], pieces: Sequence[str]) -> dict[str, int]:
-    """The score of each piece that merges make: the earlier, the higher.
+    """The score of each piece that merges form: the earlier, the higher.
 
-    `pieces` are the tokens that llama.cpp could make out of text, characters and bytes included.
-    Raises ValueError, which names the pieces, if llama.cpp would cut some text otherwise.
+    `pieces` are the tokens that llama.cpp could form from text, including characters and bytes.
+    Raises ValueError, which lists the pieces, if llama.cpp would split some text differently.
     """
     rank = {pair: place for place, pair in enumerate(merges)}
     order: dict[str, int] = {}
@@ -42,7 +43,7 @@ def scores_of_merges(merges: Sequence[Pair], pieces: Sequence[str]) -> dict[str,
         by_pair = _join(text, lambda left, right: rank.get((left, right)))
         by_score = _join(text, lambda left, right: order.get(left + right))
         if by_pair != by_score:
-            raise ValueError(f"llama.cpp would cut {text!r} into {by_score}, not {by_pair}")
+            raise ValueError(f"llama.cpp would split {text!r} into {by_score}, not {by_pair}")
     return {piece: -place for piece, place in order.items()}
 
 
@@ -51,7 +52,7 @@ def _refuse_ambiguous_merges(pieces: Sequence[str], rank: dict[Pair, int]) -> No
     for piece in pieces:
         for cut in range(1, len(piece)):
             left, right = piece[:cut], piece[cut:]
-            # A character that is not a piece is joined by llama.cpp, too.
+            # llama.cpp also joins a character that is not a piece.
             parts = (len(part) == 1 or part in piece_set for part in (left, right))
             if all(parts) and (left, right) not in rank:
                 raise ValueError(
@@ -60,7 +61,7 @@ def _refuse_ambiguous_merges(pieces: Sequence[str], rank: dict[Pair, int]) -> No
 
 
 def _ambiguous_texts(merges: Sequence[Pair]) -> set[str]:
-    """Texts in which two merges want the same neighbour: BPE prefers the earlier one, and
+    """Texts in which two merges compete for the same neighbour: BPE prefers the earlier one, and
     llama.cpp the other one, since its piece has an earlier merge or since it is further left."""
     first: dict[str, int] = {}
     texts: set[str] = set()
@@ -68,13 +69,13 @@ def _ambiguous_texts(merges: Sequence[Pair]) -> set[str]:
         piece = left + right
         start = first.setdefault(piece, place)
         if place - start > MAX_DISTANCE:
-            raise ValueError(f"the merges that make {piece!r} stand too far apart")
+            raise ValueError(f"the merges that form {piece!r} are too far apart")
         for other_left, other_right in merges[start:place]:
             other_piece = other_left + other_right
             if other_piece != piece and not (_is_run(piece) and _is_run(other_piece)):
                 raise ValueError(
-                    f"llama.cpp would cut some text with {piece!r} otherwise: between the merges "
-                    f"that make it stands the one that makes {other_piece!r}"
+                    f"llama.cpp would split some text with {piece!r} differently: the merge that "
+                    f"forms {other_piece!r} is between the merges that form it"
                 )
             begins = first[other_piece]
             if begins >= start and right == other_left:
@@ -89,7 +90,7 @@ def _is_run(piece: str) -> bool:
 
 
 def _join(text: str, rank: Callable[[str, str], int | None]) -> list[str]:
-    """The parts of a text after all joining: lowest rank first, then from left to right."""
+    """The parts of a text after all joins: lowest rank first, then from left to right."""
     parts = list(text)
     while True:
         possible = [

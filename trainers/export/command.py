@@ -1,4 +1,4 @@
-"""`train export`: a model or an adapter as one GGUF file."""
+"""`train export`: writes a model or an adapter as one GGUF file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def export(options: ExportOptions) -> None:
         raise TrainingError(f"--gguf {gguf} is a folder: name the file to write")
     if (folder / "adapter_config.json").is_file():
         if base_folder is None:
-            raise TrainingError(f"{folder} is an adapter: name its model by --base")
+            raise TrainingError(f"{folder} is an adapter: name its model with --base")
         export_gguf_adapter(folder, base_folder, gguf)
     else:
         export_gguf(folder, gguf, options.precision)

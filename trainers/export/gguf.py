@@ -1,9 +1,9 @@
 """A model of transformers as a GGUF file, with its tokenizer, for llama.cpp.
 
-Qwen2, Qwen3 and Llama architectures: all that this project trains, and TinyLlama's kind. What
-cannot be carried over exactly is refused.
+It supports Qwen2, Qwen3 and Llama architectures: all that this project trains, and models like
+TinyLlama. A model that cannot be converted exactly is refused.
 
-Tensor names and metadata keys: the GGUF specification, by the `gguf` package of llama.cpp.
+Tensor names and metadata keys follow the GGUF specification, with the `gguf` package of llama.cpp.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ _STORED = {
 
 
 def export_gguf(model: Path, output: Path, precision: Precision = Precision.F16) -> None:
-    """Write the model in folder `model` to the file `output`, whole or not at all.
+    """Write the model in folder `model` to the file `output`, complete or not at all.
 
-    Raises TrainingError for a model that is not there or cannot be carried over exactly, and for
+    Raises TrainingError for a model that does not exist or cannot be converted exactly, and for
     `q4_k_m` without llama-cpp-python, whose quantizer makes it.
     """
     config = read_json(model / "config.json")
     kind = str(config.get("model_type"))
     if kind not in ARCHITECTURES:
         raise TrainingError(
-            f"{model}: a model of type {kind!r} cannot be exported; those that can are: "
+            f"{model}: models of type {kind!r} cannot be exported; supported types: "
             f"{', '.join(ARCHITECTURES)}"
         )
     with _translate_engine_errors():
@@ -87,7 +87,8 @@ def export_gguf(model: Path, output: Path, precision: Precision = Precision.F16)
 def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
     """Write a LoRA in PEFT's format, trained on the model in folder `base`, to the file `output`.
 
-    Raises TrainingError for one that is missing, incomplete, not a plain LoRA, or of another model.
+    Raises TrainingError for an adapter that is missing, incomplete, not a plain LoRA, or of another
+    model.
     """
     config = read_json(base / "config.json")
     kind = str(config.get("model_type"))
@@ -122,8 +123,8 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
                 wanted = (rank, width) if part == "A.weight" else (height, rank)
                 if tuple(tensor.shape) != wanted:
                     raise TrainingError(
-                        f"{adapter}: its tensor {name!r} has the shape {tuple(tensor.shape)}, and "
-                        f"{base} wants {wanted}: it is of another model"
+                        f"{adapter}: its tensor {name!r} has the shape {tuple(tensor.shape)}, but "
+                        f"{base} needs {wanted}: it belongs to another model"
                     )
                 if not tensor.isfinite().all():
                     raise TrainingError(
@@ -186,7 +187,7 @@ def _write(
                 if tuple(tensor.shape) != wanted.pop(name):
                     raise TrainingError(
                         f"{path}: its tensor {name!r} has the shape {tuple(tensor.shape)}, which "
-                        "is another than config.json says"
+                        "contradicts config.json"
                     )
                 if kind == "llama":
                     tensor = _permute_heads(name, tensor, config)
@@ -195,12 +196,12 @@ def _write(
                 except ValueError as error:
                     raise TrainingError(f"{path}: its tensor {name!r} {error}") from error
     if tied:
-        # llama.cpp takes the embedding as the head, as transformers does. Where the files have a
-        # head all the same, both use that.
+        # llama.cpp uses the embedding as the head, as transformers does. If the files contain a
+        # head anyway, both use that.
         wanted.pop(_HEAD, None)
     if wanted:
         raise TrainingError(
-            f"{model}: {len(wanted)} tensors that config.json wants are missing, such as "
+            f"{model}: {len(wanted)} tensors that config.json requires are missing, such as "
             f"{next(iter(wanted))!r}; copy or download the model again"
         )
     writer.write_header_to_file()
@@ -227,7 +228,7 @@ def _wanted_shapes(model: Path, config: dict[str, Any]) -> dict[str, tuple[int, 
         with torch.device("meta"):
             empty_model = AutoModelForCausalLM.from_config(kind)
     except Exception as error:
-        raise TrainingError(f"{model}: config.json is not a model's: {error}") from error
+        raise TrainingError(f"{model}: config.json does not describe a model: {error}") from error
     return {name: tuple(tensor.shape) for name, tensor in empty_model.state_dict().items()}
 
 
@@ -309,8 +310,8 @@ def _quantize(source: Path, target: Path) -> None:
         from loopline.workers.engines.llama_cpp.context import begin_listening, last_error, llama
     except ImportError as error:
         raise TrainingError(
-            "q4_k_m is made by llama.cpp's quantizer, which is not installed; "
-            f"{install_hint('gguf')}; or choose q8_0"
+            f"q4_k_m needs llama.cpp's quantizer, which is not installed; {install_hint('gguf')}; "
+            "or choose q8_0"
         ) from error
     begin_listening()
     parameters = llama.llama_model_quantize_default_params()

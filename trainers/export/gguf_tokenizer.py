@@ -1,6 +1,8 @@
-"""A tokenizer.json as the tokenizer of a GGUF file: byte-level BPE, or of SentencePiece's style.
+"""Converts a tokenizer.json to the tokenizer of a GGUF file: byte-level BPE, or SentencePiece
+style.
 
-One that llama.cpp would split otherwise is refused: it would give wrong answers without an error.
+A tokenizer with which llama.cpp would split text differently is refused: it would give wrong
+answers without an error.
 """
 
 from __future__ import annotations
@@ -32,9 +34,10 @@ _BYTE = re.compile(r"^<0x[0-9A-F]{2}>$")
 
 
 def add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
-    """Write the tokenizer and the chat template in folder `model`, filled up to `width` tokens.
+    """Write the tokenizer and the chat template in folder `model`, padded to `width` tokens.
 
-    Raises TrainingError for one that is not there, or that llama.cpp has no equal for.
+    Raises TrainingError for a tokenizer that does not exist, or that has no equivalent in
+    llama.cpp.
     """
     saved = read_json(model / "tokenizer.json")
     bpe: dict[str, Any] = saved["model"]
@@ -43,7 +46,7 @@ def add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
     )
     if last >= width:
         raise TrainingError(
-            f"{model}: its tokenizer has ids up to {last}, and its embedding {width} rows "
+            f"{model}: its tokenizer has ids up to {last}, but its embedding has {width} rows "
             "(vocab_size in config.json); take the tokenizer.json that belongs to the weights"
         )
     named = {place: text for text, place in bpe["vocab"].items()}
@@ -83,8 +86,8 @@ def add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
 
 
 def _make_unique(named: dict[int, str], width: int) -> list[str]:
-    """The texts of all ids, those without one filled up. llama.cpp does not survive two ids of one
-    text. Raises ValueError."""
+    """The texts of all ids, with placeholders for ids without a text. Two ids with the same text
+    crash llama.cpp. Raises ValueError."""
     ids: dict[str, int] = {}
     for place, text in sorted(named.items()):
         if (previous_place := ids.setdefault(text, place)) != place:
@@ -104,17 +107,17 @@ def _add_byte_level(writer: gguf.GGUFWriter, saved: dict[str, Any]) -> None:
     normalized = saved.get("normalizer") is not None
     if bpe.get("type") != "BPE" or splitter is None:
         raise ValueError(
-            "it splits text in a way that llama.cpp has no name for; byte-level BPE like GPT-2's, "
-            "Qwen2's, Llama 3's or SmolLM's, and SentencePiece's style with byte fallback like "
-            "Llama 2's can be"
+            "llama.cpp does not support the way in which it splits text; supported are byte-level "
+            "BPE as in GPT-2, Qwen2, Llama 3 or SmolLM, and SentencePiece style with byte "
+            "fallback as in Llama 2"
         )
-    # Only for Llama 3's tokenizer llama.cpp takes a word that is a token as it is.
+    # llama.cpp uses a word that is a token as it is only for Llama 3's tokenizer.
     others = ("dropout", "continuing_subword_prefix", "end_of_word_suffix")
     used = [name for name in others if bpe.get(name)]
     if bool(bpe.get("ignore_merges")) != (splitter == "llama-bpe"):
         used.append("ignore_merges")
     if used:
-        raise ValueError(f"llama.cpp has no equal for its {' and '.join(used)}")
+        raise ValueError(f"llama.cpp has no equivalent for its {' and '.join(used)}")
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(splitter)
     writer.add_token_merges([" ".join(pair) for pair in _merges(bpe)])
@@ -149,7 +152,7 @@ def _add_sentencepiece(
     tokens: list[str],
     kinds: list[gguf.TokenType],
 ) -> None:
-    """Also sets the kinds of the tokens for bytes and for what is unknown."""
+    """Also sets the kinds of the tokens for bytes and for unknown text."""
     bpe: dict[str, Any] = saved["model"]
     everywhere, at_beginning = _blank_prefix_flags(saved)
     options = ("ignore_merges", "dropout", "continuing_subword_prefix", "end_of_word_suffix")
@@ -157,15 +160,15 @@ def _add_sentencepiece(
     if bpe.get("type") != "BPE" or used:
         raise ValueError(f"it is not plain BPE ({', '.join([str(bpe.get('type')), *used])})")
     if {part["type"] for part in _parts(saved, "decoder", "decoders")} - _DECODERS:
-        raise ValueError("its decoder does more than to replace '▁' and to join bytes")
-    # A normalizer puts its blank before such tokens are looked for, if they are normalized.
+        raise ValueError("its decoder does more than replace '▁' and join bytes")
+    # If such tokens are normalized, a normalizer adds its blank before they are searched.
     _require_plain(saved["added_tokens"], normalized=everywhere)
     for added in saved["added_tokens"]:
         if added["content"] == bpe.get("unk_token"):
             kinds[added["id"]] = gguf.TokenType.UNKNOWN
     bytes_ = [place for place, text in enumerate(tokens) if _BYTE.match(text)]
     if len(bytes_) != 256:
-        raise ValueError(f"of the 256 tokens of bytes it has {len(bytes_)}")
+        raise ValueError(f"it has {len(bytes_)} of the 256 byte tokens")
     for place in bytes_:
         kinds[place] = gguf.TokenType.BYTE
     found_first = (gguf.TokenType.CONTROL, gguf.TokenType.UNKNOWN, gguf.TokenType.USER_DEFINED)
@@ -174,7 +177,7 @@ def _add_sentencepiece(
     scores = scores_of_merges(merges, pieces)
     writer.add_tokenizer_model("llama")
     writer.add_tokenizer_pre("default")
-    # What no merge makes is never made, whatever its score.
+    # A text that no merge forms never occurs, regardless of its score.
     writer.add_token_scores([float(scores.get(text, -len(merges))) for text in tokens])
     writer.add_add_space_prefix(everywhere)
     if at_beginning:
@@ -184,12 +187,13 @@ def _add_sentencepiece(
 
 
 def _require_plain(added_tokens: list[dict[str, Any]], *, normalized: bool) -> None:
-    """Raise ValueError for an added token that llama.cpp would look for in another way: with the
-    blanks around it, only as a whole word, or (where the text is `normalized`) after that."""
+    """Raise ValueError for an added token that llama.cpp would match differently: with the
+    surrounding blanks, only as a whole word, or (if the text is `normalized`) after
+    normalization."""
     options = ("lstrip", "rstrip", "single_word") + (("normalized",) if normalized else ())
     for added in added_tokens:
         if used := [name for name in options if added.get(name)]:
-            raise ValueError(f"its token {added['content']!r} is {' and '.join(used)}")
+            raise ValueError(f"its token {added['content']!r} sets {' and '.join(used)}")
 
 
 def _blank_prefix_flags(saved: dict[str, Any]) -> tuple[bool, bool]:
@@ -207,8 +211,8 @@ def _blank_prefix_flags(saved: dict[str, Any]) -> tuple[bool, bool]:
             return False, scheme == "first"
         case _:
             raise ValueError(
-                "of SentencePiece's style those can be that put a blank before each text "
-                "(Prepend and Replace) or before the first (Metaspace, not split)"
+                "in SentencePiece style, it must put a blank before each text (Prepend and "
+                "Replace) or before the first one (Metaspace, not split)"
             )
 
 
@@ -219,7 +223,7 @@ def _parts(saved: dict[str, Any], name: str, plural: str) -> list[dict[str, Any]
 
 
 def _merges(bpe: dict[str, Any]) -> list[tuple[str, str]]:
-    """Older files join the two parts of a merge by a blank."""
+    """The merges as pairs. Older files join the two parts of a merge by a blank."""
     pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in bpe["merges"])
     return [(left, right) for left, right in pairs]
 

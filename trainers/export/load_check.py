@@ -1,8 +1,8 @@
-"""Whether llama.cpp survives a file that was just written.
+"""Checks that llama.cpp can load a new file without crashing.
 
-Where llama.cpp meets what it did not expect, an assertion ends its whole process: of a worker, with
-everything that it had in hand. So a file is loaded and asked for one token in a process of its own
-before it gets its name.
+On unexpected content, an assertion in llama.cpp ends its whole process: in a worker, with all of
+its current work. So a file is loaded, and one token computed, in a separate process before the file
+gets its name.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from loopline.trainers.errors import TrainingError
 from loopline.workers.isolated_python import OWN_PYTHON
 
 _WORDS = 400
-"""Characters of llama.cpp's last words that are passed on."""
+"""Characters kept from llama.cpp's last output."""
 
 
 def require_loadable(file: Path) -> None:
-    """Raise TrainingError for a file that llama.cpp refuses or does not survive. Without
+    """Raise TrainingError for a file that llama.cpp refuses or that crashes it. Without
     llama-cpp-python nothing is tried."""
     if find_spec("llama_cpp") is None:
         return
@@ -33,12 +33,12 @@ def require_loadable(file: Path) -> None:
     if result.returncode == 0:
         return
     message = " ".join(result.stderr.decode(errors="replace").split())[-_WORDS:]
-    how = "refuses" if result.returncode > 0 else "does not survive"
-    raise TrainingError(f"llama.cpp {how} what would be written ({message}); nothing was written")
+    how = "refuses" if result.returncode > 0 else "crashes on"
+    raise TrainingError(f"llama.cpp {how} the converted file ({message}); nothing was written")
 
 
 def main() -> int:
-    """Load the file named on the command line and compute one token."""
+    """Load the file given on the command line and compute one token."""
     from loopline.workers.engines.llama_cpp.context import (
         Feed,
         LlamaContext,

@@ -1,4 +1,4 @@
-"""Options of `train export`, separate from the making of GGUF files, which imports torch."""
+"""Options of `train export`, separate from the writing of GGUF files, which imports torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Precision(StrEnum):
 
 
 class ExportOptions(Options):
-    """A model or an adapter, and the file that it becomes."""
+    """A model or an adapter, and the output file."""
 
     model: Annotated[str, Argument()]
     """Folder of a model or a LoRA adapter, micro:llm or micro:slm."""

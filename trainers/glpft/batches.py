@@ -1,14 +1,14 @@
-"""Batches as a pure function of the rows, the seed and the step's number: resuming needs no state
-but that number.
+"""Batches as a pure function of the rows, the seed and the step's number: resuming needs only that
+number.
 
 Rows are shuffled again in every epoch. Steps are made in groups: the rows of a group are sorted by
-length before they are cut into batches, so that little is padded; then the order of the batches is
-shuffled. A batch is cut into micro-batches that go through the model one after the other; several
+length before they are split into batches, which reduces padding; then the order of the batches is
+shuffled. A batch is split into micro-batches that go through the model one by one; several
 processes share the rows of each micro-batch.
 
-Rows are not packed into one sequence: sorted so, a tenth of the tokens of planner rows is padding
-(48 rows per step), which is the most that packing could save. `bench training` compares with a
-trainer that packs.
+Rows are not packed into one sequence: with this sorting, a tenth of the tokens of planner rows is
+padding (48 rows per step), which is the most that packing could save. `bench training` compares
+with a trainer that packs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from loopline.trainers.data.token_rows import TokenRow
 GROUP = 8
 """Steps per group."""
 LENGTH_STEP = 16
-"""Lengths are rounded up to this: fewer shapes, so that freed memory fits the next micro-batch."""
+"""Lengths are rounded up to a multiple of this: fewer shapes, so that freed memory fits the next
+micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class MicroBatch:
 
     @property
     def tokens(self) -> int:
-        """Padding included."""
+        """Number of tokens, padding included."""
         return len(self.ids) * len(self.ids[0])
 
 
@@ -47,20 +48,20 @@ class Batch:
 
     micro_batches: tuple[MicroBatch, ...]
     padding: int
-    """Tokens of it."""
+    """Padding tokens."""
     learned: int
-    """Tokens that the loss is a mean of."""
+    """Tokens over which the loss is averaged."""
 
     @property
     def tokens(self) -> int:
-        """Padding included."""
+        """Number of tokens, padding included."""
         return sum(micro_batch.tokens for micro_batch in self.micro_batches)
 
 
 def batches(
     rows: Sequence[TokenRow], size: int, micro_batch_tokens: int, seed: int, *, start: int
 ) -> Iterator[Batch]:
-    """The batch of step `start` and of each step after it, without end."""
+    """Yield the batch of step `start` and of each later step, endlessly."""
     group = start // GROUP
     while True:
         selected_rows = _rows_between(rows, seed, group * GROUP * size, GROUP * size)
@@ -92,11 +93,12 @@ def batch_of(rows: Sequence[TokenRow], micro_batch_tokens: int) -> Batch:
 
 
 def share_of(batch: Batch, index: int, count: int) -> tuple[MicroBatch, ...]:
-    """What process `index` of `count` puts through its model: every `count`th row of each
+    """The share that process `index` of `count` puts through its model: every `count`th row of each
     micro-batch.
 
-    All have as many micro-batches, since they may need each other's part of the weights for each.
-    Where a micro-batch has fewer rows, one goes through again, of which nothing is learned.
+    All processes have the same number of micro-batches, since each may need the others' parts of
+    the weights. If a micro-batch has too few rows, a row is repeated, from which nothing is
+    learned.
     """
     if count == 1:
         return batch.micro_batches
@@ -113,7 +115,7 @@ def share_of(batch: Batch, index: int, count: int) -> tuple[MicroBatch, ...]:
 
 
 def _rows_between(rows: Sequence[TokenRow], seed: int, begin: int, count: int) -> list[TokenRow]:
-    """Rows `begin` to `begin + count` of all epochs, one after the other."""
+    """Rows `begin` to `begin + count` of all epochs, in sequence."""
     drawn: list[TokenRow] = []
     while len(drawn) < count:
         epoch, at = divmod(begin + len(drawn), len(rows))
@@ -135,7 +137,7 @@ def _padded_length(row: TokenRow) -> int:
 
 def _micro_batch(rows: Sequence[TokenRow]) -> MicroBatch:
     length = _padded_length(rows[-1])
-    # Padding is never seen: attention is causal, and nothing of it is learned.
+    # Padding is never seen: attention is causal, and padding is not learned.
     return MicroBatch(
         ids=[[*row.ids, *[0] * (length - len(row.ids))] for row in rows],
         learned=[[*row.learned, *[False] * (length - len(row.learned))] for row in rows],

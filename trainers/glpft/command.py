@@ -1,4 +1,5 @@
-"""`train glpft`: the backbone and the three roles of α-UMi, or a baseline, at stated compute."""
+"""`train glpft`: trains the backbone and the three roles of α-UMi, or a baseline, with a given
+compute."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def preview(options: GlpftOptions) -> list[str]:
-    """What `--dry-run` says."""
+    """The plan that `--dry-run` prints."""
     from loopline.trainers.glpft.pipeline import SETTINGS
     from loopline.trainers.glpft.report import REPORT
 
@@ -40,10 +41,10 @@ def preview(options: GlpftOptions) -> list[str]:
 
 def glpft(options: GlpftOptions) -> None:
     """Train a backbone, then planner, caller and summarizer from it. The backbone learns the global
-    set. With --agent the roles are a team's own agents, as they were recorded.
+    set. With --agent, the roles are a team's own recorded agents.
 
-    Run it again to go on after a crash or Ctrl-C; what is finished is not done again. The other
-    methods are baselines at the same compute. On several GPUs: `accelerate launch --multi_gpu
+    After a crash or Ctrl-C, run it again to continue; finished work is not repeated. The other
+    methods are baselines with the same compute. On several GPUs: `accelerate launch --multi_gpu
     --module loopline.trainers.cli glpft ...`, or with --use_fsdp --fsdp_version 2.
     """
     from loopline.trainers.core.output_folder import lock_output
@@ -99,7 +100,7 @@ def _data_set(options: GlpftOptions, *, restart: bool) -> TrainingData:
     if options.data is not None:
         return read(options.data)
     assert options.from_store is not None
-    # Runs that are recorded later belong to another training: this one must be resumable.
+    # Later runs belong to another training: this one must be resumable.
     output = options.output
     begun = (output / SETTINGS).exists() and (output / DATA).is_dir()
     if begun and not restart:
@@ -161,7 +162,7 @@ def table(report: Report) -> Table:
 
 
 def show_report(report: Report, output: Path) -> None:
-    """The table, and where everything is."""
+    """The table, and the paths of all results."""
     from rich.console import Console
 
     from loopline.trainers.glpft.page import PAGE

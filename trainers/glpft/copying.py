@@ -1,9 +1,9 @@
-"""What a model with random weights learns first: to repeat what its prompt holds.
+"""The first skill that a model with random weights learns: copying from its prompt.
 
-A call's arguments and an answer's facts are copied out of the question and the observations. The
-attention heads for that (Olsson et al. 2022, arXiv:2209.11895) come late, and from a task's own
-rows later still: only a few of their tokens are names and digits. So a model begins with heads
-that look at the tokens just before, and with short rows that are nothing but copies.
+A call's arguments and an answer's facts are copied from the question and the observations. The
+attention heads for that (Olsson et al. 2022, arXiv:2209.11895) form late, and even later on a
+task's own rows, in which only a few tokens are names and digits. So a model starts with heads that
+attend to the tokens just before, and with short rows that are only copies.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from loopline.trainers.glpft.stages import Stage, is_validation
 from loopline.workers.engines.torch.loading import LoadedModel
 
 LOOKS_BACK = 3
-"""Heads of the first layer that begin by looking 1, 2 and 3 tokens back; one stays free."""
+"""Heads of the first layer that initially attend 1, 2 and 3 tokens back; one stays free."""
 SHARPNESS = 5.0
-"""Scale of that look: nine tenths of the attention fall on the one token."""
+"""Scale of these scores: nine tenths of the attention fall on the one token."""
 
 TEXT = (24, 64)
-"""Tokens of the text that is copied from."""
+"""Tokens of the text that is copied."""
 COPIES = 4
 COPY = (6, 16)
-"""Tokens of one copy. The first two tell where it begins, and are not learned."""
+"""Tokens of one copy. The first two show where it starts, and are not learned."""
 ROW_TOKENS = 85
 """Mean tokens of a row, roughly."""
 VALIDATION_ROWS = 256
@@ -37,9 +37,9 @@ VALIDATION_ROWS = 256
 def set_lookback_biases(network: Any) -> None:
     """Set the first layer's attention biases of a Qwen2 with random weights.
 
-    Rotary positions turn query and key by angles m f and n f for each frequency f. With constant
-    ones that differ by the angle d f, the score is the sum of cos((m - n - d) f): greatest where
-    the key stands d tokens before the query.
+    Rotary positions rotate query and key by angles m f and n f for each frequency f. For a constant
+    query and key that differ by the angle d f, the score is the sum of cos((m - n - d) f), with its
+    maximum where the key is d tokens before the query.
     """
     import torch
 
@@ -59,8 +59,8 @@ def set_lookback_biases(network: Any) -> None:
 def copying_rows(
     data: DataSet, stage: Stage, model: LoadedModel, settings: GlpftSettings, budget: int
 ) -> StageRows:
-    """Rows for that many tokens: a part of one of the data set's own rows, then pieces of that part
-    again, of which all but the beginning is learned. Raises `TrainingError` without any."""
+    """Rows for `budget` tokens: a part of one of the data set's own rows, then pieces of that part
+    again, of which all but the start is learned. Raises `TrainingError` if there are no rows."""
     examples = [example for name in stage.sets for example in data.sets[name]]
     rng = random.Random(f"{settings.seed}:copying")
     rng.shuffle(examples)
@@ -68,8 +68,8 @@ def copying_rows(
     others = [e for e in examples if not is_validation(e.instruction_id, settings.validation)]
     if not others:
         raise TrainingError(
-            f"stage {stage.name}: no row to learn from is left; the sets {', '.join(stage.sets)} "
-            "are empty"
+            f"stage {stage.name}: no rows are left to learn from; the sets "
+            f"{', '.join(stage.sets)} are empty"
         )
     wanted = max(1, budget // ROW_TOKENS)
     return StageRows(

@@ -1,4 +1,4 @@
-"""A micro model with random weights and a tokenizer learned from the data set's own texts."""
+"""A micro model with random weights, and a tokenizer learned from the data set's own texts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from loopline.workers.atomic_files import atomic_folder
 
 TOKENIZER_ROWS = 8_000
 WORDS_WITH_BLANK = 160
-"""Tokens for frequent words together with the blank before them. Only such words that seldom stand
-without one: a name is the same token in a sentence and in the JSON of a call, so that it can be
+"""Tokens for frequent words together with the preceding blank. Only words that seldom occur without
+a blank get one: a name is the same token in a sentence and in the JSON of a call, so that it can be
 copied from one into the other."""
 UMI_MARKUP = (
     "<|im_start|>system\ntools: none<|im_end|>\n<|im_start|>user\n",
@@ -44,17 +44,16 @@ UMI_MARKUP = (
 )
 """Frequent pieces of the roles' texts, one token each."""
 JSON_GLUE = re.compile(r'"?[\]}]*(?:, ?)?[\[{]*"[a-z_]+": ?[\[{]*"?')
-"""Text between two values of a JSON object: the end of the one, a name, the beginning of the
-other."""
+"""Text between two values of a JSON object: the end of one value, a name, the start of the next."""
 GLUES = 128
-"""Tokens for the most frequent of these. So the value that belongs to another one stands two tokens
-behind it, where heads of the first layer look (`copying.set_lookback_biases`). No more than these:
-rarer ones are data, such as the dishes of a menu, whose names must stay what they are in a
+"""Number of tokens for the most frequent of these texts. With them, the value before is two tokens
+back, where heads of the first layer attend (`copying.set_lookback_biases`). No more than these:
+rarer ones are data, such as the dishes of a menu, whose names must be the same tokens as in a
 sentence."""
 
 
 def write_new_model(data: DataSet, size: Size, seed: int, folder: Path) -> None:
-    """Write a model folder with weights from that seed, whole or not at all."""
+    """Write a model folder with weights from that seed, complete or not at all."""
     import torch
 
     with atomic_folder(folder) as partial:
@@ -70,14 +69,14 @@ def write_new_model(data: DataSet, size: Size, seed: int, folder: Path) -> None:
 
 
 def frequent_json_separators(texts: Sequence[str]) -> list[str]:
-    """The most frequent ones, the most frequent first."""
+    """The most frequent separators, the most frequent first."""
     counts = Counter(glue for text in texts for glue in JSON_GLUE.findall(text))
     glues = sorted(counts, key=lambda glue: (-counts[glue], glue))
     return [glue for glue in glues if glue not in UMI_MARKUP][:GLUES]
 
 
 def _texts(data: DataSet) -> Iterator[str]:
-    """Rows of all sets, evenly picked."""
+    """Rows of all sets, evenly sampled."""
     rows = [row for name in SETS for row in data.sets[name]]
     for row in rows[:: max(1, len(rows) // TOKENIZER_ROWS)]:
         yield row.input

@@ -1,18 +1,17 @@
 """On-policy distillation (Agarwal et al. 2024, arXiv:2306.13649, with the reverse divergence and
 only the student's own samples; Lu & Thinking Machines Lab 2025, "On-Policy Distillation"): the
-student answers, and learns from how much likelier each token that it wrote is to itself than to its
+student answers, and learns from how much more probable each of its tokens is to itself than to its
 teacher.
 
     loss = E over the student's own tokens of  log p(token) - log q(token)
 
 p is the student, q the teacher: the reverse divergence KL(p || q) of each token's distribution,
-estimated by the token that was drawn. What a token does to the tokens after it is not counted
-(a discount of 0). The teacher gives log-probabilities of tokens that are there, and generates
-nothing.
+estimated by the sampled token. The effect of a token on later tokens is not counted (a discount of
+0). The teacher computes log-probabilities of existing tokens, and generates nothing.
 
-Rows are those of supervised training: recorded conversations. Each turn of an assistant in them is
-a place where the student is asked; what was recorded there is not learned. So the student sees the
-states that its teacher came to, and answers them by itself.
+Rows are those of supervised training: recorded conversations. At each assistant turn the student
+writes its own answer; the recorded answer is not learned. So the student sees the states that its
+teacher reached, and answers them itself.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ if TYPE_CHECKING:
     import torch
 
 _SEEDS = 1_000_003
-"""Distance between seeds, so that no two steps of two seeds draw alike."""
+"""Distance between seeds, so that no two steps of two seeds draw the same samples."""
 
 
 def reverse_kl_losses(logprobs: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
-    """Loss of each token [n] that the student drew: log p - log q, in nats, whose mean is KL(p ||
-    q).
+    """Loss of each token [n] that the student sampled: log p - log q, in nats, whose mean is KL(p
+    || q).
 
     Its gradient is (log p - log q) times that of log p, with the bracket held fixed. That is an
-    unbiased estimate of the divergence's gradient: the term that is left out, the gradient of log p
-    alone, is 0 on average over what p draws.
+    unbiased estimate of the divergence's gradient: the omitted term, the gradient of log p, has
+    mean 0 over samples of p.
     """
     apart = (logprobs - teacher).detach()
     return apart + apart * (logprobs - logprobs.detach())
@@ -56,19 +55,19 @@ def prompts_of(ids: Sequence[int], learned: Sequence[bool]) -> list[list[int]]:
 
 @dataclass
 class OnPolicyTraining(StageTraining):
-    """Stage whose loss is the mean over the tokens that the student wrote, in nats. The validation
-    loss is too; its samples are drawn alike before and after training."""
+    """Stage whose loss is the mean over the tokens that the student wrote, in nats. So is the
+    validation loss; its samples use the same random numbers before and after training."""
 
-    by_one_process: ClassVar[str] = "on-policy distillation is done"
+    by_one_process: ClassVar[str] = "on-policy distillation runs"
     _teacher: Teacher = field(init=False)
 
     @contextmanager
     def _prepared(self) -> Generator[None]:
-        """Raises `TrainingError` for a teacher that is not there or has another vocabulary."""
+        """Raises `TrainingError` for a teacher that does not exist or has another vocabulary."""
         if self.settings.teacher is None:
-            raise TrainingError("on-policy distillation has no teacher: name one by --teacher")
+            raise TrainingError("on-policy distillation needs a teacher: name one with --teacher")
         teacher = Teacher(self.settings.teacher, self.settings.teacher_url)
-        # Before weights are read: it takes a moment, and they may take minutes.
+        # Check before weights are read: it takes a moment, and they may take minutes.
         teacher.require_vocabulary_of(self.network.loaded)
         with teacher as self._teacher:
             yield
@@ -76,9 +75,9 @@ class OnPolicyTraining(StageTraining):
     def _losses(
         self, batch: Batch, prompts: float = 0.0
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Losses weighted so that they average over the written tokens: `StageTraining`
-        divides by the learned tokens of the recorded batch, so each written token gets an equal
-        share of these."""
+        """Losses weighted so that they average over the written tokens: `StageTraining` divides by
+        the learned tokens of the recorded batch, so each written token gets an equal share of
+        these."""
         import torch
 
         rows = sorted(self._answers(batch), key=lambda row: len(row.ids))
@@ -100,8 +99,9 @@ class OnPolicyTraining(StageTraining):
             yield losses.sum() * share, losses.sum() * 0.0
 
     def _answers(self, batch: Batch) -> list[TokenRow]:
-        """The student's present answers at every place of the batch. They follow from the weights,
-        the seed and the step's number; answers that only measure are drawn alike each time."""
+        """The student's present answers at every place of the batch. They depend only on the
+        weights, the seed and the step's number; validation answers use the same random numbers each
+        time."""
         import torch
 
         network, settings = self.network, self.settings
@@ -137,7 +137,7 @@ class OnPolicyTraining(StageTraining):
             ]
         network.whole.train(trains)
         if not rows:
-            raise TrainingError("these rows have no turn of an assistant that could be asked for")
+            raise TrainingError("these rows have no assistant turn to sample")
         return rows
 
     def _logprobs(self, part: MicroBatch) -> torch.Tensor:

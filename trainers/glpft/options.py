@@ -29,7 +29,7 @@ RESERVED = frozenset(
     {"backbone", "single", "multitask", "copying", "initial", "data", "curves", "checkpoints"}
     | {"published", "report.html", "report.json", "settings.json", "options.toml"}
 )
-"""Other contents of a training's folder."""
+"""Names of other contents of a training's folder."""
 
 
 def _begins_at_random(options: Any) -> bool:
@@ -50,13 +50,13 @@ class GlpftOptions(
         Option(metavar="NAME", default="planner, caller and summarizer of umi"),
         OnlyWith("--from-store", lambda options: options.from_store is not None),
     ] = None
-    """Agent of recorded sessions, by the tag `agent`, that is a role of its own; repeat it for each
-    agent of a team."""
+    """Agent of recorded sessions, by the tag `agent`, that gets a role of its own; repeat it for
+    each agent of a team."""
     workflow: Annotated[str, OnlyWith("--agent", lambda options: bool(options.agent))] = "chat"
-    """Workflow whose runs hold what the agents read and wrote: `chat` of those that run through the
-    gateway, `team` of an app."""
+    """Workflow whose runs recorded the agents: `chat` for agents that run through the gateway,
+    `team` for those of an app."""
     base: Annotated[str | None, Option(default="random weights")] = None
-    """Folder or hub id of the model to begin with."""
+    """Folder or hub id of the model to start from."""
     size: Annotated[str, OnlyWith("random weights, not with --base", _begins_at_random)] = (
         "micro-0.8m"
     )
@@ -74,12 +74,12 @@ class GlpftOptions(
         Option(panel="Deployment"),
         OnlyWith("--publish", lambda options: options.publish),
     ] = "umi"
-    """Pool of the deployment whose adapters are published to."""
+    """Pool of the deployment to whose adapters the roles are published."""
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
         if (self.data is None) == (self.from_store is None):
-            raise ValueError("give one of --data FOLDER (by `train data`) and --from-store FOLDER")
+            raise ValueError("give either --data FOLDER (from `train data`) or --from-store FOLDER")
         return self
 
     @model_validator(mode="after")
@@ -87,20 +87,21 @@ class GlpftOptions(
         for name in self.agent or ():
             if not _AGENT.fullmatch(name) or name in RESERVED:
                 raise ValueError(
-                    f"--agent {name[:80]}: an agent's folder is called as it is: a name has up to "
-                    "64 letters, digits and -_. and is none of " + ", ".join(sorted(RESERVED))
+                    f"--agent {name[:80]}: an agent's name is also the name of its folder: up to "
+                    "64 letters, digits and -_. and none of " + ", ".join(sorted(RESERVED))
                 )
         if self.agent and len(set(self.agent)) < len(self.agent):
-            raise ValueError("--agent: an agent is named twice")
+            raise ValueError("--agent: an agent is given twice")
         if self.agent and self.base is None:
             raise ValueError(
-                "--agent: recorded ids are of a tokenizer: name the model that has it by --base"
+                "--agent: recorded ids depend on a tokenizer: name the model that has it with "
+                "--base"
             )
         return self
 
     def settings(self, data_sha256: str) -> GlpftSettings:
-        """Settings of the training, with hashes of what the options name. Raises `TrainingError`
-        for a missing model or size."""
+        """Settings of the training, with hashes of the files that the options refer to. Raises
+        `TrainingError` for a missing model or size."""
         from loopline.trainers.core.network import base_folder
         from loopline.workers.engines.local.adapter_base import weights_sha256
 

@@ -50,7 +50,7 @@ def render(report: Report) -> str:
 
 
 def _losses(stage: StageFacts) -> list[tuple[int, float]]:
-    """Losses of each stretch with the step at which it ended."""
+    """Losses of each interval, with the step at its end."""
     return [
         (min(stage.steps, at * REPORT_EVERY), loss) for at, loss in enumerate(stage.losses, start=1)
     ]

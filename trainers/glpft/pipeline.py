@@ -1,15 +1,15 @@
-"""All stages of a method, one after the other.
+"""Trains all stages of a method, one after the other.
 
-    OUTPUT/settings.json          what determines everything
-    OUTPUT/data/                  the data set, if it was made for this training alone
+    OUTPUT/settings.json          everything that determines the result
+    OUTPUT/data/                  the data set, if it was made only for this training
     OUTPUT/initial/               random weights and their tokenizer, without a base
     OUTPUT/<stage>/               the finished stage: a model or an adapter, and training.json
-    OUTPUT/checkpoints/<stage>/   of the stage in training
-    OUTPUT/curves/<stage>/        for TensorBoard
+    OUTPUT/checkpoints/<stage>/   checkpoints of the stage in training
+    OUTPUT/curves/<stage>/        curves for TensorBoard
     OUTPUT/report.json            compute and losses of all stages
     OUTPUT/report.html            the same as curves
 
-What is finished is not done again; a stage's folder appears whole or not at all.
+Finished stages are not repeated; a stage's folder appears complete or not at all.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ SETTINGS = "settings.json"
 INITIAL = "initial"
 CHECKPOINTS = "checkpoints"
 DATA = "data"
-"""Subfolder of a data set that was made for this training alone."""
+"""Subfolder of a data set that was made only for this training."""
 _NAMES = (BACKBONE, "single", "multitask", *ROLES, COPYING)
 """Names of all stages, except those of agents."""
 TRAININGS: dict[str, type[StageTraining]] = {
@@ -102,8 +102,9 @@ def train(
 ) -> Report:
     """Train the stages of the method that are not finished in `output`, resuming the current one.
 
-    Of several processes, which must all see the same `output`, the first one writes and reports.
-    Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`s.
+    With several processes, all must see the same `output`; the first one writes and reports. After
+    Ctrl-C the training finishes the step, saves a checkpoint and raises KeyboardInterrupt. Raises
+    `TrainingError`s.
     """
     processes = processes or Processes()
     watch = watch if watch is not None and processes.is_first else StageListener()
@@ -155,8 +156,8 @@ def train(
 
 
 def require_trainable(data: TrainingData) -> None:
-    """Raise `TrainingError` for a data set with instructions that a benchmark asks; rows read from
-    recorded runs have none of them."""
+    """Raise `TrainingError` for a data set with instructions of a benchmark; rows read from
+    recorded runs have none."""
     if isinstance(data, RecordedRows):
         return
     for source in data.card.sources:
@@ -164,8 +165,8 @@ def require_trainable(data: TrainingData) -> None:
         if split != Split.TRAIN.value:
             raise TrainingError(
                 f"the data set has instructions of the held-out split {split!r} ({source.name}): "
-                "a model that was trained on them could not be measured; make one with "
-                "`train data --worlds train`"
+                "a model trained on them could not be evaluated; create one with `train data "
+                "--worlds train`"
             )
 
 
@@ -193,7 +194,7 @@ class _Pipeline:
         base = self.first if before is None or (adapter and same_kind) else before
         loaded = load_base(str(base), template_options=settings.template_options)
         rows = self._rows(stage, loaded, budget)
-        # Roles of one backbone begin with different random numbers, whatever ran before them.
+        # Roles of one backbone start with different random numbers, regardless of earlier stages.
         names = (*_NAMES, *settings.agents)
         torch.manual_seed(settings.seed + 1 + names.index(stage.name))
         network = network_of(
@@ -281,8 +282,8 @@ def claim(
     keep_data: bool = False,
     restart: bool = False,
 ) -> None:
-    """Mark the folder as this training's; `keep_data` for data that exist nowhere else. Raises
-    `TrainingError`, with the folder unchanged, if it belongs to another one."""
+    """Mark the folder as belonging to this training; `keep_data` for data that exist nowhere else.
+    Raises `TrainingError`, with the folder unchanged, if it belongs to another one."""
     path = output / SETTINGS
     existing_settings = claimed_settings(path, GlpftSettings) if path.exists() else None
     if existing_settings is not None and not restart:
@@ -306,18 +307,18 @@ def claim(
 
 
 def require_possible(settings: GlpftSettings, data: TrainingData, processes: Processes) -> None:
-    """Raise `TrainingError` for data that must not be learned from, for weights that the method has
-    nothing to train on, and for weights that can't be sharded."""
+    """Raise `TrainingError` for data that must not be learned from, for weights that the method
+    cannot train, and for weights that can't be sharded."""
     require_trainable(data)
     if processes.sharded and settings.is_micro:
         raise TrainingError(
             "models trained by micro schedules are small and need their matrices whole (Muon): "
-            "launch them without FSDP, or name a larger model by --base"
+            "launch them without FSDP, or name a larger model with --base"
         )
     has_backbone = settings.method in ("glpft", "no-reuse")
     if settings.weights == "lora" and settings.base is None:
         raise TrainingError(
-            "an adapter of random weights learns nothing: name a model by --base, or train the "
+            "an adapter of random weights learns nothing: name a model with --base, or train the "
             "backbone whole with --weights lora-roles"
         )
     if settings.weights == "lora-roles" and not has_backbone:
@@ -330,11 +331,11 @@ def require_possible(settings: GlpftSettings, data: TrainingData, processes: Pro
 def _budget(
     settings: GlpftSettings, data: TrainingData, first: Path
 ) -> tuple[int, Mapping[str, float]]:
-    """Tokens for all stages, and the weight of each against the others."""
+    """Tokens for all stages, and the relative weight of each."""
     if settings.tokens is not None:
         return settings.tokens, even_shares(settings.agents)
-    # What GLPFT needs for its epochs, so that every method has the same; for recorded rows that
-    # train a single model, what that model needs.
+    # The tokens that GLPFT needs for its epochs, so that every method has the same number; for
+    # recorded rows that train a single model, the tokens that this model needs.
     is_single = isinstance(data, RecordedRows) and not settings.agents
     method = "single" if is_single else "glpft"
     loaded = load_base(str(first), template_options=settings.template_options)

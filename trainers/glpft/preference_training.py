@@ -4,9 +4,9 @@ whose rows are pairs of answers to one question.
     loss = -log sigmoid(beta (m(preferred) - m(rejected)))
     m(answer) = log p(answer) - log r(answer)
 
-p is the model that is trained, r the one that it begins as; the log-probability of an answer is the
-sum over its learned tokens. A pair travels as one row, so that batches, checkpoints and resuming
-are those of every stage: the preferred row, `BETWEEN`, the rejected row.
+p is the trained model, r its initial version; the log-probability of an answer is the sum over its
+learned tokens. A pair is stored as one row (the preferred row, `BETWEEN`, the rejected row), so
+that batches, checkpoints and resuming work as in every stage.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     import torch
 
 BETWEEN = -1
-"""Separator between both rows of a pair: not the id of any token."""
+"""Separator between the two rows of a pair: not the id of any token."""
 
 
 def pair_row(preferred: TokenRow, rejected: TokenRow) -> TokenRow:
-    """Both as one row."""
+    """Both rows as one."""
     return TokenRow(
         (*preferred.ids, BETWEEN, *rejected.ids), (*preferred.learned, False, *rejected.learned)
     )
 
 
 def pair_of(ids: Sequence[int], learned: Sequence[bool]) -> tuple[TokenRow, TokenRow]:
-    """Split a row into its pair. Raises `TrainingError` for a row that isn't one."""
+    """Split a row into its pair. Raises `TrainingError` for a row that is not a pair."""
     if BETWEEN not in ids:
         raise TrainingError("these rows are not pairs of answers: --restart reads the store again")
     cut = list(ids).index(BETWEEN)
@@ -62,18 +62,18 @@ def preference_loss(
 
 @dataclass
 class PreferenceTraining(StageTraining):
-    """Stage whose loss is the mean over pairs. It begins at log 2, where both models are the
-    same."""
+    """Stage whose loss is the mean over pairs. It starts at log 2, since both models are equal
+    then."""
 
     by_one_process: ClassVar[str] = "preferences are learned"
     _references: dict[tuple[int, ...], float] = field(
         default_factory=dict[tuple[int, ...], float], init=False
     )
-    """Log-probability of each row, by its ids, under the model that the stage begins with."""
+    """Log-probability of each row, by its ids, under the initial model of the stage."""
 
     @contextmanager
     def _prepared(self) -> Generator[None]:
-        """The log-probabilities by the model that the stage begins as."""
+        """Compute the log-probabilities under the initial model of the stage."""
         import torch
 
         self.network.whole.eval()
@@ -88,8 +88,8 @@ class PreferenceTraining(StageTraining):
     def _losses(
         self, batch: Batch, prompts: float = 0.0
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Losses weighted so that they average over pairs: `StageTraining` divides by
-        the learned tokens of the batch, so each pair gets an equal share of these."""
+        """Losses weighted so that they average over pairs: `StageTraining` divides by the learned
+        tokens of the batch, so each pair gets an equal share of these."""
         import torch
 
         micro_batches = share_of(batch, self.processes.index, self.processes.count)

@@ -12,24 +12,24 @@ from loopline.trainers.glpft.stages import ROLES
 
 
 def require_publishable(settings: GlpftSettings) -> None:
-    """Raise `TrainingError` for results that the policies of one pool can't be served by. Called
-    before the training, which takes long."""
+    """Raise `TrainingError` for results that the policies of one pool can't serve. Called before
+    the training, which takes long."""
     if settings.method == "single" and not settings.agents:
         raise TrainingError(
             "--publish: a single model writes no turns of a planner, a caller or a summarizer; "
-            "the workflow umi could not read it"
+            "the workflow umi could not use it"
         )
     if settings.weights == "full" and settings.base is None:
         raise TrainingError(
-            "--publish: a training from random weights has a tokenizer of its own, and no pool "
-            "serves its beginning: name the pool's model by --base, or serve the folders as pools "
-            "of their own"
+            "--publish: a training from random weights has its own tokenizer, and no pool serves "
+            "its initial model: name the pool's model with --base, or serve each folder in its "
+            "own pool"
         )
 
 
 def publications(report: Report, output: Path, pool: str) -> tuple[Publication, ...]:
-    """The policies of the roles, or of the agents; one model for all of them is published as each
-    policy's adapter."""
+    """The policies of the roles, or of the agents; a single model for all of them is published as
+    each policy's adapter."""
     settings = report.settings
     by_stage = {facts.stage: facts for facts in report.stages}
     return tuple(
@@ -37,7 +37,7 @@ def publications(report: Report, output: Path, pool: str) -> tuple[Publication, 
             f"{pool}/{role}",
             output / stage,
             by_stage[stage].base_sha256,
-            # Prompts that came from recorded ids were not rendered by a template here.
+            # Prompts from recorded ids were not rendered by a template here.
             None if settings.agents else settings.template_options,
         )
         for role in settings.agents or ROLES

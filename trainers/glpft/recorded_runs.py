@@ -1,5 +1,5 @@
-"""What GLPFT learns of a deployment's recorded runs: examples of umi, in the texts that those runs
-met, or the recorded rows of a team's own agents."""
+"""GLPFT's data from a deployment's recorded runs: examples of umi, with the texts of those runs, or
+the recorded rows of a team's own agents."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 def data_of_runs(store: Path, threshold: RewardThreshold | None = None) -> DataSet:
-    """Examples of the runs of `umi` that were solved, or that are worth enough by a threshold of
-    posted rewards. Raises `UnreadableData`, also if the runs did not all
-    read their texts in one form: a role that learns several is served with one of them."""
+    """Examples of the runs of `umi` that were solved, or whose posted rewards reach a threshold.
+    Raises `UnreadableData`, also if the runs read their texts in several forms: a role that learns
+    several is served with one of them."""
     reading = read_trajectories(store, "umi")
     forms = {
         options_of(trajectory.run).model_dump_json(include=set(FORMING_OPTIONS))
@@ -38,15 +38,15 @@ def data_of_runs(store: Path, threshold: RewardThreshold | None = None) -> DataS
     if len(forms) > 1:
         raise UnreadableData(
             f"the runs in {store} had different options ({'; '.join(sorted(forms))}): choose one "
-            "form by `train data --store`, and give its folder by --data"
+            "form with `train data --store`, and pass its folder with --data"
         )
     options = UmiOptions.model_validate_json(forms.pop()) if forms else UmiOptions()
     return build([from_recorded(reading, threshold)], options)
 
 
 def read_agents(options: GlpftOptions, store: Path, agents: Sequence[str]) -> RecordedRows:
-    """The conversations of these agents, in the ids that they read and wrote; says what was left
-    out. Raises `UnreadableData` for an agent that has none."""
+    """The conversations of these agents, with the ids that they read and wrote; reports what was
+    left out. Raises `UnreadableData` for an agent that has none."""
     assert options.base is not None
     loaded = load_base(str(base_folder(options.base)), template_options=options.template_options)
     belongs = same_tokenizer(loaded.codec, loaded.vocabulary, loaded.end_ids)

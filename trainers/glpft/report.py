@@ -1,5 +1,4 @@
-"""Facts of a finished stage, in its folder, and results of a training, as its report.json keeps
-them."""
+"""Facts of a finished stage, in its folder, and the results of a training in its report.json."""
 
 from __future__ import annotations
 
@@ -12,40 +11,40 @@ from loopline.workers.engines.local.adapter_base import FACTS
 
 
 class StageFacts(Record):
-    """How a stage's model came about."""
+    """How a stage's model was trained."""
 
     settings: GlpftSettings
     stage: str
     adapter: bool
     base_sha256: str
-    """SHA-256 of the weights that it was loaded from; an adapter fits no others, and workers that
-    serve others refuse it."""
+    """SHA-256 of the weights that it started from. An adapter fits only these; workers that serve
+    other weights refuse it."""
     parameters: int
     trained_parameters: int
     rows: int
     too_long: int
     steps: int
     tokens: int
-    """Tokens that went through the model, padding included."""
+    """Tokens that passed through the model, padding included."""
     budget: int
-    """Tokens that were to go through it; the stage ends with the step that comes nearest."""
+    """Target number of tokens; the stage ends with the step that comes closest."""
     padding: int
     learned: int
     """Tokens on which the loss is computed."""
     seconds: float
     losses: tuple[float, ...]
-    """Mean loss of each reported stretch, in nats per learned token."""
+    """Mean loss of each reported interval, in nats per learned token."""
     validation_before: float | None
     validation_after: float | None
     """Nats per learned token on the held-out instructions; None if there are none."""
     peak_memory_mb: float
-    """Most memory that the process had held by the stage's end, in earlier stages too."""
+    """Peak memory of the process up to the end of the stage, including earlier stages."""
     torch: str
     transformers: str
 
 
 def read_facts(folder: Path) -> StageFacts | None:
-    """Facts of a finished stage; None if it is not finished. Raises `UnreadableModel`."""
+    """Facts of a finished stage; None for an unfinished one. Raises `UnreadableModel`."""
     return find_record(folder / FACTS, StageFacts, "remove it to train again")
 
 
@@ -53,7 +52,7 @@ REPORT = "report.json"
 
 
 class Report(Record):
-    """What was trained, and with how much compute."""
+    """The result of a training, and its compute."""
 
     settings: GlpftSettings
     budget: int
@@ -66,5 +65,5 @@ class Report(Record):
 
 
 def read_report(output: Path) -> Report | None:
-    """Report of a folder; None before the training has ended. Raises `UnreadableModel`."""
+    """Report of a folder; None before the training has finished. Raises `UnreadableModel`."""
     return find_record(output / REPORT, Report, "remove it to train again")

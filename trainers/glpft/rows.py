@@ -18,7 +18,7 @@ from loopline.workers.engines.torch.loading import LoadedModel
 
 @dataclass(frozen=True)
 class StageRows:
-    """Rows that a stage learns from, and rows that its loss is measured on."""
+    """Rows that a stage learns from, and rows on which its loss is measured."""
 
     training: tuple[TokenRow, ...]
     validation: tuple[TokenRow, ...]
@@ -61,8 +61,8 @@ def rows_of(
         on_row()
     if not training:
         raise TrainingError(
-            f"stage {stage.name}: no row to learn from is left; {too_long:,} are longer than the "
-            f"model's context of {model.max_context:,} tokens. Give more data, shorter ones "
+            f"stage {stage.name}: no rows are left to learn from; {too_long:,} are longer than "
+            f"the model's context of {model.max_context:,} tokens. Use more data, shorter rows "
             "(`train data --tool-style signatures`), or a model with a longer context"
         )
     return StageRows(tuple(training), tuple(kept_out), too_long)
@@ -71,8 +71,8 @@ def rows_of(
 def token_row(example: Example, model: LoadedModel) -> TokenRow:
     """The prompt, the target, and the token that ends a turn.
 
-    Text is split where an engine splits it: after the prompt, and around what the model does not
-    write itself.
+    Text is split where an engine splits it: after the prompt, and around text that the model does
+    not write itself.
     """
     messages = (
         Message(role="system", content=example.system),
@@ -82,7 +82,7 @@ def token_row(example: Example, model: LoadedModel) -> TokenRow:
     learned = [False] * len(ids)
     for span in example.target:
         if span.text:
-            # A data set's text may hold a control token, which nobody meant as one.
+            # A data set's text may contain a control token that is meant as plain text.
             text = as_plain_text(span.text, model.control_tokens)
             piece = model.codec.encode(text, ids[-1])
             ids += piece
@@ -94,12 +94,12 @@ def end_of_turn(model: LoadedModel) -> int:
     """The id that ends a completion of this model. Raises `TrainingError` if it has none."""
     eos_id = model.tokenizer.eos_token_id
     if eos_id is None or int(eos_id) not in model.end_ids:
-        raise TrainingError(f"the tokenizer of {model.base} names no eos_token, which ends a turn")
+        raise TrainingError(f"the tokenizer of {model.base} has no eos_token to end a turn with")
     return int(eos_id)
 
 
 def _examples(data: TrainingData, stage: Stage) -> Iterable[tuple[str, Example | TokenRow]]:
-    """Examples, each with the id of its instruction. Of recorded rows a stage reads those of its
+    """Examples, each with the id of its instruction. From recorded rows, a stage reads those of its
     agent, or all of them."""
     if isinstance(data, RecordedRows):
         for recorded in data.rows:

@@ -1,6 +1,6 @@
-"""One stage's loop: every step is a pure function of the settings, the step's number and the
-tensors before it, so that a run that was killed and resumed has the same weights and the same
-curve, bit for bit, as one that was not."""
+"""The training loop of one stage. Every step is a pure function of the settings, the step's number
+and the previous tensors, so that a run that was killed and resumed has the same weights and the
+same curve, bit for bit, as one that was not."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 REPORT_EVERY = 20
 """Steps per reported mean loss."""
 VALIDATION_ROWS = 256
-"""Most held-out rows that the loss is measured on."""
+"""Most held-out rows on which the loss is measured."""
 AUTOCAST_FROM = 500_000
-"""Parameters from which bf16 is faster than fp32 on a CPU: at 0.1 M it is slower, at 0.9 M 1.3
-times as fast, at 2.8 M twice."""
+"""Number of parameters from which bf16 is faster than fp32 on a CPU: at 0.1 M it is slower, at 0.9
+M 1.3 times as fast, at 2.8 M twice."""
 _RANDOM_STATE = "random_state"
 
 
 class StageState(CheckpointState):
-    """State that a checkpoint holds besides its tensors."""
+    """State in a checkpoint besides its tensors."""
 
     settings: GlpftSettings
     stage: str
@@ -52,34 +52,36 @@ class StageState(CheckpointState):
     learned: int = 0
     seconds: float = 0.0
     losses: tuple[float, ...] = ()
-    """Mean loss of each reported stretch."""
+    """Mean loss of each reported interval."""
     stretch: tuple[float, ...] = ()
-    """Losses of the steps since the last stretch."""
+    """Losses of the steps since the last interval."""
     validation_before: float | None = None
     ended: bool = False
-    """Whether another step would overshoot the budget by more than this one falls short of it."""
+    """Whether another step would overshoot the budget by more than the present one falls short of
+    it."""
 
 
 @dataclass(frozen=True)
 class StageProgress:
-    """What is shown while a stage is training."""
+    """The progress that is shown while a stage is training."""
 
     stage: str
     step: int
     tokens: int
     budget: int
     loss: float
-    """Mean over the last stretch, in nats per learned token."""
+    """Mean over the last interval, in nats per learned token."""
     learning_rate: float
     tokens_per_second: float
 
 
 @dataclass
 class StageTraining:
-    """One stage, begun or resumed in `work`, its own folder for checkpoints."""
+    """One stage, started or resumed in `work`, its own folder for checkpoints."""
 
     by_one_process: ClassVar[str] = ""
-    """What one process alone can do, and in which way; empty: several may train together."""
+    """The work that only one process can do, and how; empty: several processes may train
+    together."""
 
     settings: GlpftSettings
     stage: str
@@ -106,19 +108,22 @@ class StageTraining:
     ) -> float | None:
         """Train to the budget; returns the loss on the validation rows.
 
-        Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt, in all processes if
-        one of them receives it. Raises `TrainingError`s; a step whose loss or gradient is not a
-        number raises one before it changes weights.
+        After Ctrl-C in any process, all processes finish the step, save a checkpoint and raise
+        KeyboardInterrupt. Raises `TrainingError`s; a step whose loss or gradient is not finite
+        raises one before it changes weights.
         """
         if self.by_one_process and self.processes.count > 1:
-            raise TrainingError(f"{self.by_one_process} by one process: leave the launcher out")
+            raise TrainingError(
+                f"{self.by_one_process} in one process: start it without the launcher"
+            )
         with self._prepared():
             return self._train(checkpoint_every, on_progress, on_checkpoint)
 
     @contextmanager
     def _prepared(self) -> Generator[None]:
-        """What a kind of stage needs as long as it goes on: entered before a checkpoint is loaded,
-        while the model is still the one that the stage begins as. Raises `TrainingError`s."""
+        """Prepare the resources that a kind of stage needs while it runs. Entered before a
+        checkpoint is loaded, while the model is still the stage's initial one. Raises
+        `TrainingError`s."""
         yield
 
     def _train(
@@ -157,7 +162,7 @@ class StageTraining:
                 if self.state.ended:
                     break
                 self._step(batch, optimizers, curves, on_progress)
-                is_interrupted = self.processes.sum_of(interruption.asked) > 0
+                is_interrupted = self.processes.sum_of(interruption.requested) > 0
                 if self.state.ended or is_interrupted or self.state.step % checkpoint_every == 0:
                     self._save(optimizers)
                     on_checkpoint(self.stage, self.state.step)
@@ -203,7 +208,7 @@ class StageTraining:
         rate = self.schedule.learning_rate * factor
         self.network.whole.train()
         loss = 0.0
-        # Sharded gradients come back as means over the processes.
+        # Sharded gradients are averaged over the processes.
         learned = batch.learned / self.processes.count if self.processes.sharded else batch.learned
         for targets, prompts in self._losses(batch, self.schedule.prompts):
             ((targets + prompts) / learned).backward()
@@ -254,12 +259,13 @@ class StageTraining:
         )
 
     def _require_number(self, what: str, value: float, rate: float) -> None:
-        """Raise `TrainingError` for a value that is not a number, before weights are changed; the
+        """Raise `TrainingError` for a value that is not finite, before weights are changed; the
         same in all processes."""
         if not math.isfinite(value):
             raise TrainingError(
-                f"{self.stage}: the {what} is {value} at step {self.state.step + 1}, which is not "
-                f"taken; the rate {rate:.1e} is too high: train again with a lower one"
+                f"{self.stage}: the {what} is {value} at step {self.state.step + 1}, which was "
+                f"not applied; the learning rate {rate:.1e} is too high: train again with a lower "
+                "one"
             )
 
     def _losses(
@@ -278,7 +284,7 @@ class StageTraining:
             if prompts:
                 lengths = torch.tensor(micro_batch.lengths, device=device)
                 mask = torch.arange(1, ids.shape[1], device=device) < lengths[:, None]
-            # Padding is on the right, so that causal attention alone hides it.
+            # Padding is on the right, so that causal attention alone masks it.
             with torch.autocast(device.type, torch.bfloat16, enabled=self._autocast()):
                 logits = self.network.learned_logits(ids, mask)
             lost = functional.cross_entropy(logits.float(), ids[:, 1:][mask], reduction="none")
@@ -286,8 +292,8 @@ class StageTraining:
             yield lost[target].sum(), prompts * lost[~target].sum()
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
-        """The optimizers. Each group of parameters holds its full rate as `initial_lr`. Raises
-        `TrainingError` where the optimizer can't be offloaded."""
+        """The optimizers. Each group of parameters has its full rate as `initial_lr`. Raises
+        `TrainingError` if the optimizer can't be offloaded."""
         import torch
 
         from loopline.trainers.core.offloaded_adamw import OffloadedAdamW
@@ -296,7 +302,7 @@ class StageTraining:
             muon = self.schedule.matrix_learning_rate is not None
             if muon or self.processes.sharded:
                 raise TrainingError(
-                    "--offload-optimizer is of AdamW on whole weights: leave it out with "
+                    "--offload-optimizer needs AdamW on whole weights: leave it out with "
                     + ("micro schedules, whose matrices learn by Muon" if muon else "FSDP")
                 )
         schedule, trained = self.schedule, self.network.trained()
@@ -354,15 +360,15 @@ class StageTraining:
         )
         torch.set_rng_state(checkpoint.tensors[_RANDOM_STATE])
         of_cuda = checkpoint.tensors.get(f"{_RANDOM_STATE}.cuda")
-        # The stage may resume on another device than it was begun on.
+        # The stage may resume on another device than the one it was started on.
         if of_cuda is not None and self.network.device.type == "cuda":
             torch.cuda.set_rng_state(of_cuda)
         self.state = checkpoint.state
 
 
 def rate_factor(progress: float, warmup: float, lowest: float = 0.0) -> float:
-    """Factor of the learning rate when that share of the stage is done: a linear rise, then half
-    a cosine down to the lowest (Loshchilov & Hutter 2017, arXiv:1608.03983)."""
+    """Factor of the learning rate after a share `progress` of the stage: a linear rise, then half a
+    cosine down to the lowest (Loshchilov & Hutter 2017, arXiv:1608.03983)."""
     if progress < warmup:
         return progress / warmup
     falling = 1 + math.cos(math.pi * min((progress - warmup) / max(1 - warmup, 1e-9), 1.0))
@@ -372,7 +378,7 @@ def rate_factor(progress: float, warmup: float, lowest: float = 0.0) -> float:
 def _weight_decay_groups(
     trained: Sequence[tuple[str, torch.nn.Parameter]], schedule: Schedule
 ) -> list[dict[str, object]]:
-    """Matrices are decayed, biases and norms are not."""
+    """Groups with weight decay for matrices, and without for biases and norms."""
     matrices = [parameter for _, parameter in trained if parameter.dim() >= 2]
     others = [parameter for _, parameter in trained if parameter.dim() < 2]
     groups: list[dict[str, object]] = [{"params": matrices, "weight_decay": schedule.weight_decay}]

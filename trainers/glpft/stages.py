@@ -1,4 +1,4 @@
-"""The models that a method trains: in which order, on what, and for which share of the compute.
+"""The models that a method trains: their order, their data, and their shares of the compute.
 
 | method | models | trained on |
 |---|---|---|
@@ -8,10 +8,10 @@
 | `multitask` | one | the three local sets, mixed |
 | `single` | one | the global set |
 
-For recorded rows of a team's own agents, a role is an agent, its local set what that agent read and
-wrote, and the global set the rows of all of them.
+For recorded rows of a team's own agents, each agent is a role: its local set is the text that it
+read and wrote, and the global set is the rows of all agents.
 
-Where weights begin at random, all of them begin with learning to copy: see `copying`.
+Models with random weights first learn to copy: see `copying`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from loopline.trainers.data.examples import SetName
 Method = Literal["glpft", "no-reuse", "one-stage", "multitask", "single"]
 METHODS: tuple[Method, ...] = ("glpft", "no-reuse", "one-stage", "multitask", "single")
 GlobalSet = Literal["global_steps", "global_trajectories"]
-"""What a backbone or a single model is trained on: step by step, or each way as a whole."""
+"""Data of a backbone or a single model: single steps, or each solution as a whole."""
 Role = Literal["planner", "caller", "summarizer"]
 ROLES: tuple[Role, ...] = ("planner", "caller", "summarizer")
 Part = Literal["all", "first", "second"]
@@ -49,19 +49,19 @@ class Stage:
     share: float
     """Share of the method's whole compute; the shares of all stages add up to 1."""
     begins_from: str | None = None
-    """The stage whose weights it begins with; None is the base."""
+    """The stage whose weights it starts from; None: the base."""
     part: Part = "all"
     agent: str | None = None
-    """Agent whose recorded rows are learned; None: those of all."""
+    """Agent whose recorded rows are learned; None: those of all agents."""
 
     @property
     def is_first(self) -> bool:
-        """Whether its model has learned nothing of its task before."""
+        """Whether its model has not yet learned anything of its task."""
         return self.begins_from in (None, COPYING)
 
 
 def even_shares(agents: Sequence[str]) -> Mapping[str, float]:
-    """`EVEN_SHARES` for these agents in place of the roles."""
+    """`EVEN_SHARES` with these agents in place of the roles."""
     if not agents:
         return EVEN_SHARES
     return {BACKBONE: 1 / 2, **dict.fromkeys(agents, 1 / (2 * len(agents)))}
@@ -75,10 +75,9 @@ def stages_of(
     copying: float = 0.0,
     agents: Sequence[str] = (),
 ) -> tuple[Stage, ...]:
-    """The stages of a method, in order. `shares` weighs backbone and roles against each other;
-    those that the method does not train are left out and the others get their compute, all but what
-    is spent on `copying`, a share of the whole. `agents`: those of recorded rows, in place of the
-    roles."""
+    """The stages of a method, in order. `shares` are the relative weights of backbone and roles;
+    those that the method does not train are left out, and the others get their compute, except for
+    `copying`, a share of the whole. `agents`: those of recorded rows, in place of the roles."""
     stages = _stages_of(method, shares, global_set, agents)
     if copying == 0.0:
         return stages
@@ -131,13 +130,12 @@ def _stages_of(
 
 
 def is_in_part(instruction_id: str, part: Part) -> bool:
-    """Whether an instruction is in that half; the halves follow from the ids alone."""
+    """Whether an instruction is in that half; the halves depend only on the ids."""
     return part == "all" or (_uniform("half", instruction_id) < 0.5) == (part == "first")
 
 
 def is_validation(instruction_id: str, share: float) -> bool:
-    """Whether an instruction is held out from every stage of every method, to measure the loss
-    on."""
+    """Whether an instruction is held out from every stage of every method, to measure the loss."""
     return _uniform("validation", instruction_id) < share
 
 

@@ -1,5 +1,5 @@
-"""A model that judges, token by token, what another one has written: run by an engine in this
-process, or by a vLLM server, which gives the log-probabilities of prompts."""
+"""A model that judges, token by token, what another model has written. It is run by an engine in
+this process, or by a vLLM server, which returns the log-probabilities of prompts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings, VllmSettings
 
 WAIT_SECONDS = 30.0
-"""Seconds until a server must answer for the first time."""
+"""Seconds that a server has for its first answer."""
 
 
 class Teacher:
-    """Context within which the teacher's engine runs, in its own event loop."""
+    """Context manager within which the teacher's engine runs, in its own event loop."""
 
     def __init__(self, model: str, url: str | None = None) -> None:
         """`model`: a folder, a hub id or a micro model; with `url` it is served there, and only its
@@ -68,7 +68,7 @@ class Teacher:
         require_same_vocabulary(student, text)
 
     def score(self, rows: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Natural log-probability of each id of a row, from the second on, given those before it.
+        """Natural log-probability of each id of a row, from the second on, given the ids before it.
         Raises `TrainingError`."""
 
         async def score_all() -> list[list[float]]:
@@ -77,7 +77,7 @@ class Teacher:
         try:
             return self._loop.run(score_all())
         except EngineError as error:
-            raise TrainingError(f"the teacher gave no log-probabilities: {error}") from error
+            raise TrainingError(f"the teacher returned no log-probabilities: {error}") from error
 
 
 def require_same_vocabulary(student: ModelText, teacher: ModelText) -> None:
@@ -95,13 +95,12 @@ def require_same_vocabulary(student: ModelText, teacher: ModelText) -> None:
             f"{student.base} and its teacher {teacher.base} have different vocabularies: "
             f"{len(apart):,} of {len(student_ids):,} tokens, such as {token!r}, which is "
             f"{student_ids[token]} here and {'not there' if there is None else there} there. A "
-            "teacher judges the very "
-            "tokens that the student wrote: take one of the same model family, or learn its "
-            "answers as text by --objective sft"
+            "teacher scores the exact tokens that the student wrote: choose one of the same model "
+            "family, or learn its answers as text with --objective sft"
         )
     if student.vocabulary > teacher.vocabulary:
         raise TrainingError(
-            f"{student.base} can write ids up to {student.vocabulary - 1:,}, its teacher "
-            f"{teacher.base} knows those up to {teacher.vocabulary - 1:,}: take a teacher with as "
-            "many rows in its embedding"
+            f"{student.base} can write ids up to {student.vocabulary - 1:,}, but its teacher "
+            f"{teacher.base} only knows ids up to {teacher.vocabulary - 1:,}: choose a teacher "
+            "whose embedding has as many rows"
         )

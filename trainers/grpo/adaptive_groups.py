@@ -1,8 +1,9 @@
-"""Groups of observations that were sampled until they had shown enough: Reinforce-Ada (Xiong et al.
-2025, arXiv:2510.04996; `loopline.agents.roles.pair.adaptive_sampling` draws them).
+"""Groups whose observations were sampled adaptively, until there was enough to learn from:
+Reinforce-Ada (Xiong et al. 2025, arXiv:2510.04996; `loopline.agents.roles.pair.adaptive_sampling`
+draws the samples).
 
-K of the samples are learned from, as evenly mixed as they allow; baseline and deviation are those
-of everything that was sampled, so that the selection does not bias them.
+The trainer learns from K of the samples, with successes and failures as balanced as possible.
+Baseline and deviation are computed over all samples, so that the selection does not bias them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ BAD_OPTIONS = "run whose adaptive sampling can't be read"
 
 
 def adaptive_of(run: AnyRunFacts) -> AdaptiveSampling | None:
-    """How a recorded run was sampled; None for one whose steps have K samples each. Raises
+    """The rule by which a recorded run was sampled; None if each of its steps has K samples. Raises
     `Unreadable`."""
     option = run.options.get("adaptive")
     if option is None:
@@ -41,8 +42,8 @@ def succeeds(parts: Mapping[str, float], adaptive: AdaptiveSampling) -> bool:
 
 
 def select_samples(successes: Sequence[bool], size: int, seed: str) -> tuple[int, ...]:
-    """The K samples to train on: half of them successes and half of them not, or, where one kind
-    has fewer, all of that kind. Indices in order; the same for the same seed."""
+    """The K samples to train on: half successes and half failures, or all samples of the rarer kind
+    if it has fewer. Indices in order; the same for the same seed."""
     rng = random.Random(seed)
     kinds = (
         [at for at, good in enumerate(successes) if good],

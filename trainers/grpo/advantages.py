@@ -1,8 +1,8 @@
-"""How much better than its group a sample is: pure functions of the rewards of one group.
+"""How much better a sample is than its group: pure functions of the rewards of one group.
 
-A group whose rewards are all the same says nothing: every function gives it zeros, and `has_signal`
-says so, that it can be dropped, counted, and sampled again (dynamic sampling of DAPO, Yu et al.
-2025, arXiv:2503.14476, §3.2).
+A group whose rewards are all equal carries no signal. Every function returns zeros for it, and
+`has_signal` is false, so that the caller can drop it, count it, and sample it again (dynamic
+sampling of DAPO, Yu et al. 2025, arXiv:2503.14476, §3.2).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Literal
 Baseline = Literal["standardised", "centred", "leave-one-out", "best"]
 
 SMALLEST_SPREAD = 1e-9
-"""Rewards that differ by less, in parts of the largest, are the same: what is left of sums that
-were added up in another order would else be divided by itself and weigh as much as a success."""
+"""Rewards that differ by less than this fraction of the largest are equal. Otherwise, the rounding
+error of sums in different order would be divided by itself and weigh as much as a success."""
 
 
 def has_signal(rewards: Sequence[float]) -> bool:
@@ -51,7 +51,7 @@ def leave_one_out(rewards: Sequence[float]) -> list[float]:
     """A_i = R_i − mean of the others' = K / (K − 1) · (R_i − mean R).
 
     RLOO (Kool et al. 2019; Ahmadian et al. 2024, arXiv:2402.14740, §2.3): a sample is not part of
-    its own baseline, which leaves the gradient without bias.
+    its own baseline, which keeps the gradient unbiased.
     """
     if not has_signal(rewards):
         return [0.0] * len(rewards)
@@ -70,8 +70,8 @@ def best_only(rewards: Sequence[float]) -> list[float]:
 
 
 def discounted_returns(rewards: Sequence[float | None], discount: float) -> list[float | None]:
-    """G_t = Σ_{k ≥ t} γ^(k − t) · r_k of each turn; a turn without a reward adds 0. None where
-    neither a turn nor one after it has a reward."""
+    """G_t = Σ_{k ≥ t} γ^(k − t) · r_k of each turn; a turn without a reward adds 0. None for a turn
+    if neither it nor a later one has a reward."""
     returns: list[float | None] = []
     later: float | None = None
     for reward in reversed(rewards):
@@ -86,9 +86,9 @@ def turn_advantages(
     advantage: Callable[[Sequence[float]], list[float]],
     discount: float,
 ) -> list[list[float]]:
-    """A^turn_{i,t} of each member's t-th turn, from its members' rewards by turn: `advantage` over
-    the returns of all members that have a t-th turn with one. 0 where fewer than two have (MT-GRPO,
-    Zeng et al. 2025, arXiv:2505.11821, §4.2, with discounted returns in place of one intermediate
+    """A^turn_{i,t} of each member's t-th turn, from the members' rewards by turn: `advantage` over
+    the returns of all members whose t-th turn has one. 0 if fewer than two have one (MT-GRPO, Zeng
+    et al. 2025, arXiv:2505.11821, §4.2, with discounted returns in place of one intermediate
     reward)."""
     returns = [discounted_returns(rewards, discount) for rewards in members]
     advantages = [[0.0] * len(rewards) for rewards in members]

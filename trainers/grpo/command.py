@@ -1,5 +1,5 @@
-"""`train grpo`: the next versions of a deployment's policies, from the runs that it recorded, or in
-a loop with it."""
+"""`train grpo`: trains new versions of a deployment's policies, on recorded runs or in a loop with
+it."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def register(app: typer.Typer) -> None:
 
 
 def preview(options: OfflineOptions) -> list[str]:
-    """What `--dry-run` says of a training."""
+    """The plan of a training, which `--dry-run` prints."""
     from loopline.trainers.grpo.pipeline import CHECKPOINTS, SETTINGS
     from loopline.trainers.grpo.report import REPORT
 
-    publishes = "the deployment answers with what was trained" if options.publish else "no"
+    publishes = "the deployment serves the trained policies" if options.publish else "no"
     return [
         f"learns from the runs in {options.from_store}",
         state_of_folder(options.output, SETTINGS, CHECKPOINTS, REPORT, restart=options.restart),
@@ -58,9 +58,9 @@ def preview(options: OfflineOptions) -> list[str]:
 def offline(options: OfflineOptions) -> None:
     """Train policies on recorded runs. AT-GRPO compares candidates for one state, GRPO whole runs.
 
-    Groups are learned from version by version, in the order in which the deployment recorded them.
-    Run it again to go on after a crash or Ctrl-C; what is finished is not done again. On several
-    GPUs: `accelerate launch --multi_gpu --module loopline.trainers.cli grpo offline ...`.
+    The training takes groups version by version, in the order in which the deployment recorded
+    them. After a crash or Ctrl-C, run it again to continue; finished work is not repeated. On
+    several GPUs: `accelerate launch --multi_gpu --module loopline.trainers.cli grpo offline ...`.
     """
     from loopline.trainers.core.network import base_folder, load_base
     from loopline.trainers.core.output_folder import lock_output
@@ -82,17 +82,18 @@ def offline(options: OfflineOptions) -> None:
     )
 
     output, workflow = options.output, options.workflow
-    # What is not there is named before the model and the store are read.
+    # Report missing paths before reading the model and the store.
     settings = options.settings()
     folder = base_folder(options.base)
     deployed = target_settings(options.redis_url, options.profile) if options.publish else None
     with exit_on_interrupt(), join_processes() as processes, ExitStack() as stack:
         loaded = load_base(str(folder), settings.base_precision)
-        # Runs may be recorded while the first process reads: the others take those it took.
+        # Runs may be recorded while the first process reads: the other processes take the same
+        # ones.
         with processes.in_turn():
-            begin_anew = options.restart and processes.is_first
-            previous_runs = None if begin_anew else known_runs(output)
-            rewards = None if begin_anew else known_rewards(output)
+            starts_over = options.restart and processes.is_first
+            previous_runs = None if starts_over else known_runs(output)
+            rewards = None if starts_over else known_rewards(output)
             feedback = options.feedback(options.from_store, rewards)
             data = read_data(
                 options.from_store, workflow, sealing_of(settings, loaded), previous_runs, feedback
@@ -109,7 +110,7 @@ def offline(options: OfflineOptions) -> None:
                 require_publishable(settings, policy_names, output / POLICIES, deployed)
             if processes.is_first:
                 stack.enter_context(lock_output(output))
-                claim(output, settings, data, restart=begin_anew)
+                claim(output, settings, data, restart=starts_over)
                 options.record()
         if processes.is_first:
             if feedback is not None:
@@ -147,12 +148,11 @@ def _say_skipped(data: GrpoData) -> None:
     if len(set(data.oldest.values())) > 1:
         listed = ", ".join(f"{name} {version:,}" for name, version in data.oldest.items())
         typer.echo(
-            "warning: the groups begin at different versions of their policies "
-            f"({listed}), and a training counts the versions of all of them as one. If the "
-            "policies began at different numbers, samples of the higher one pass for newer than "
-            "they are, and this is not a replay of the loop that recorded them: train the agents "
-            "of "
-            "one policy at a time (--agent), each with its own --base-version",
+            f"warning: the groups start at different versions of their policies ({listed}), but a "
+            "training counts the versions of all policies together. If the policies started at "
+            "different numbers, samples of the higher one look newer than they are, and this is "
+            "not a replay of the loop that recorded them: train the agents of one policy at a "
+            "time (--agent), each with its own --base-version",
             err=True,
         )
     if len(data.bases) > 1:
@@ -160,9 +160,9 @@ def _say_skipped(data: GrpoData) -> None:
             f"{format_count(n, 'group')} of {base}" for base, n in data.bases.items()
         )
         typer.echo(
-            f"warning: the groups were sampled by several base models ({listed}). All are learned "
-            "from as if --base had sampled them; for the runs of one alone, record those of each "
-            "into a store of its own",
+            f"warning: the groups were sampled by several base models ({listed}). The training "
+            "treats all of them as if --base had sampled them; to learn from the runs of one "
+            "only, record each into its own store",
             err=True,
         )
 
@@ -189,7 +189,7 @@ class _Shown(ShownProgress):
 
 
 def table(report: Report) -> Table:
-    """A column for each policy, a line for each figure: narrow enough for 80 columns."""
+    """A column for each policy and a line for each figure: narrow enough for 80 columns."""
     from loopline.runtime.terminal.tables import new_table
     from loopline.trainers.grpo.page import policy_table
     from loopline.trainers.grpo.report import summaries
@@ -208,14 +208,14 @@ def _show(report: Report, output: Path) -> None:
     from loopline.trainers.grpo.page import PAGE
 
     Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(table(report))
-    cut = f"{report.truncated:,} with nothing but cut completions, " if report.truncated else ""
+    cut = f"{report.truncated:,} with only truncated completions, " if report.truncated else ""
     typer.echo(
         f"version {report.settings.base_version} → {report.version}; "
         f"{format_count(report.groups, 'group')} of {format_count(report.runs, 'run')}, "
-        f"{report.zero_variance:,} with all rewards the same, {cut}{report.stale:,} too old; "
+        f"{report.zero_variance:,} with equal rewards, {cut}{report.stale:,} too old; "
         f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
-        f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes; "
-        f"policies in {output / 'policies'}, curves in {output / PAGE}"
+        f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes; policies in "
+        f"{output / 'policies'}, curves in {output / PAGE}"
     )
 
 

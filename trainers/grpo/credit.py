@@ -1,10 +1,11 @@
-"""What of a run each of its turns is paid for. Grouping says which samples compete; credit says how
-the advantage of a member spreads over what its agent wrote. Each can be changed without the other.
+"""Credit assignment: which part of a run's reward each turn gets. Grouping decides which samples
+compete; credit decides how a member's advantage is spread over the turns of its agent. Each can be
+changed without the other.
 
     A_{i,t} = w_outcome · A^outcome_i + α · A^turn_{i,t}
 
-A^outcome compares whole runs by their rewards, A^turn the discounted returns of the t-th turns of
-one agent (`advantages.turn_advantages`).
+A^outcome compares whole runs by their rewards; A^turn compares the discounted returns of the t-th
+turns of one agent (`advantages.turn_advantages`).
 """
 
 from __future__ import annotations
@@ -30,19 +31,20 @@ _WHOLE_RUNS = OnlyWith("--grouping trajectory or single", _compares_runs)
 
 
 class Credit(Options):
-    """How the advantage of a whole run becomes that of its turns."""
+    """How the advantage of a whole run is spread over its turns."""
 
     panel: ClassVar[str] = "Groups and rewards"
 
     outcome_weight: Annotated[float, _WHOLE_RUNS] = Field(default=1.0, ge=0, le=100)
-    """Weight of the advantage of the whole run in that of each of its turns."""
+    """Weight of the whole run's advantage in the advantage of each of its turns."""
     turn_weight: Annotated[float, _WHOLE_RUNS] = Field(default=0.0, ge=0, le=100)
-    """Weight of a turn's own advantage (α): its discounted return against those of the same agent's
-    turns of the same number in the other runs of the group."""
+    """Weight of a turn's own advantage (α), which compares its discounted return with those of the
+    same agent's turn of the same number in the other runs of the group."""
     discount: Annotated[float, OnlyWith("--turn-weight", _pays_turns)] = Field(
         default=1.0, ge=0, le=1
     )
-    """Discount of the rewards of later turns (γ) in a turn's return; 0 pays a turn for itself."""
+    """Discount of the rewards of later turns (γ) in a turn's return; at 0 only the turn's own
+    reward counts."""
 
 
 def spread(
@@ -51,8 +53,8 @@ def spread(
     baseline: Baseline,
     credit: Credit,
 ) -> list[list[float]]:
-    """The advantage of each member's turns: `outcome` are those of the members, `turn_rewards` what
-    each of their turns earned by itself."""
+    """The advantage of each member's turns. `outcome` are the members' advantages, `turn_rewards`
+    the rewards that each of their turns earned by itself."""
     if credit.turn_weight == 0:
         weighted = [credit.outcome_weight * value for value in outcome]
         return [[value] * len(turns) for value, turns in zip(weighted, turn_rewards, strict=True)]

@@ -1,5 +1,5 @@
-"""The sealed groups of a store, and the runs that belong to a running training. What is recorded
-later belongs to the next training: otherwise this one could not be resumed exactly."""
+"""The sealed groups of a store, and the runs that belong to a running training. Later runs belong
+to the next training; otherwise this one could not be resumed exactly."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ RUNS = "runs.json"
 
 
 class RecordedRuns(Record):
-    """Record written next to a training: its runs, by their ids, and the rewards that had been
-    posted when it began."""
+    """Record written next to a training: the ids of its runs, and the rewards that had been posted
+    when it started."""
 
     runs: tuple[str, ...]
     rewards: tuple[str, ...] | None = None
-    """Entries of the posted rewards; None where it learns from recorded rewards."""
+    """Entries of the posted rewards; None if it learns from recorded rewards."""
 
 
 @dataclass(frozen=True)
 class GrpoData:
-    """What a training learns from."""
+    """The data of a training."""
 
     groups: tuple[Group, ...]
     runs: tuple[str, ...]
     left_out: tuple[Skipped, ...]
-    """What could not be learned from: where it is, and why."""
+    """The omitted runs and samples: where each is, and why it can't be learned from."""
     rewards: tuple[str, ...] | None = None
-    """Entries of the posted rewards; None where it learns from recorded ones."""
+    """Entries of the posted rewards; None if it learns from recorded ones."""
 
     @property
     def skipped(self) -> dict[str, int]:
@@ -57,7 +57,7 @@ class GrpoData:
         return dict(Counter(entry.reason for entry in self.left_out).most_common())
 
     def example(self, reason: str) -> str:
-        """The first one that was left out for that reason."""
+        """The first entry that was left out for that reason."""
         entry = next(entry for entry in self.left_out if entry.reason == reason)
         return f"{entry.where} ({entry.detail})" if entry.detail else entry.where
 
@@ -91,8 +91,9 @@ class GrpoData:
     @property
     def oldest(self) -> dict[str, int]:
         """The first version of each policy that sampled any of the groups. A deployment counts the
-        versions of each policy separately, a training all of them as one. In a pool whose adapters
-        sampled too, version 0 is theirs: it answered until they were published."""
+        versions of each policy separately; a training counts one version for all. In a pool whose
+        adapters also sampled, version 0 is ignored: it answered until the adapters were
+        published."""
         adapted = {group.policy.name for group in self.groups if group.policy.adapter}
         versions: dict[str, int] = {}
         for group in self.groups:
@@ -104,8 +105,8 @@ class GrpoData:
 
     @property
     def bases(self) -> dict[str, int]:
-        """Groups by the name of the model that sampled them, or whose adapter did, the most
-        first."""
+        """Groups by the name of the base model that sampled them, directly or with an adapter; the
+        most frequent first."""
         return dict(Counter(group.policy.base for group in self.groups).most_common())
 
     @property
@@ -120,14 +121,12 @@ def read_data(
     run_ids: Sequence[str] | None = None,
     feedback: PostedFeedback | None = None,
 ) -> GrpoData:
-    """The groups of a store; only of the runs `run_ids`, where those are given. With `feedback`
-    they have the posted rewards, and runs without one are left out.
-
-    Raises `UnreadableData` for a store without runs, without a complete group, or without those
-    runs, and `TrainingError` where no group has anything to learn from.
-    """
-    # Posted rewards are joined to whole records; a user's reward function and costs need those,
-    # too.
+    """The groups of a store, or only of the runs `run_ids`. With `feedback` they have the posted
+    rewards, and runs without one are left out. Raises `UnreadableData` for a store without runs,
+    without a complete group, or without those runs, and `TrainingError` if no group has anything to
+    learn from."""
+    # Posted rewards are joined to whole records; a user's reward function and costs also need
+    # those.
     needs_whole = feedback is not None or sealing.reward.needs_whole_runs
     reading = _whole(store, workflow) if needs_whole else read_samples(store, workflow)
     trajectories = {trajectory.run.id: trajectory for trajectory in reading.records}
@@ -135,14 +134,14 @@ def read_data(
         gone = [run for run in run_ids if run not in trajectories]
         if gone:
             raise UnreadableData(
-                f"{store} lacks {len(gone):,} runs that this training was begun with, such as "
-                f"{gone[0]}: give the store that has them, or --restart with this one"
+                f"{store} lacks {len(gone):,} runs that this training was started with, such as "
+                f"{gone[0]}: pass the store that has them, or --restart with this one"
             )
         trajectories = {run: trajectories[run] for run in run_ids}
     of_workflow = "" if workflow is None else f" of the workflow {workflow!r}"
     if not trajectories:
         why = _join_reasons(Counter(entry.reason for entry in reading.skipped))
-        raise UnreadableData(f"{store} holds no run{of_workflow} that can be read{why}")
+        raise UnreadableData(f"{store} has no readable run{of_workflow}{why}")
     samples = samples_of(
         trajectories.values(), lambda agent: sealing.fit_of(agent).belongs, feedback
     )
@@ -157,10 +156,9 @@ def read_data(
     if not sealed.records:
         raise UnreadableData(
             f"the {len(trajectories):,} runs{of_workflow} in {store} have no complete group of "
-            f"{sealing.size} ({sealing.grouping}){_join_reasons(data.skipped)}. Give their "
-            "--group-size "
-            "and --grouping, and roll out with temperature 1, without top_p, top_k and JSON "
-            "schemas, and with constrain_tools = false"
+            f"{sealing.size} ({sealing.grouping}){_join_reasons(data.skipped)}. Pass their "
+            "--group-size and --grouping, and roll out with temperature 1, without top_p, top_k "
+            "and JSON schemas, and with constrain_tools = false"
         )
     if not any(has_signal(group.rewards) for group in sealed.records):
         raise TrainingError(
@@ -177,14 +175,14 @@ def _whole(store: Path, workflow: str | None) -> Reading[AnyRun]:
 
 
 def _require_agents(runs: Iterable[AnyRun], sealing: Sealing, store: Path) -> None:
-    """Raise `UnreadableData` where one of the required agents has not acted."""
+    """Raise `UnreadableData` if one of the required agents has not acted."""
     if sealing.agents is not None:
         acted = {step.agent for run in runs for step in run.steps if step.calls}
         unknown = sorted(sealing.agents - acted)
         if acted and unknown:
             raise UnreadableData(
-                f"--agent {', '.join(unknown)}: nobody of that name acted in the runs of {store}; "
-                f"who did: {', '.join(sorted(acted))}"
+                f"--agent {', '.join(unknown)}: no such agent acted in the runs of {store}; "
+                f"agents: {', '.join(sorted(acted))}"
             )
 
 
@@ -216,14 +214,15 @@ def _fit_of(model: str) -> BaseFit:
 
 
 def known_runs(output: Path) -> tuple[str, ...] | None:
-    """The runs of the training in `output`; None if there is none. Raises `UnreadableModel`."""
+    """The runs of the training in `output`; None if there is no training. Raises
+    `UnreadableModel`."""
     record = find_record(output / RUNS, RecordedRuns)
     return None if record is None else record.runs
 
 
 def known_rewards(output: Path) -> tuple[str, ...] | None:
-    """The posted rewards of the training in `output`; None if there is none, and also if it learns
-    from recorded ones. Raises `UnreadableModel`."""
+    """The posted rewards of the training in `output`; None if there is no training, or if it learns
+    from recorded rewards. Raises `UnreadableModel`."""
     record = find_record(output / RUNS, RecordedRuns)
     return None if record is None else record.rewards
 

@@ -1,4 +1,5 @@
-"""Facts written next to a trained policy: the engines read from them which base an adapter fits."""
+"""Facts written next to a trained policy, from which the engines read the base that an adapter
+fits."""
 
 from __future__ import annotations
 
@@ -12,20 +13,20 @@ from loopline.trainers.grpo.settings import GrpoSettings
 
 
 class PolicyFacts(Record):
-    """How a policy came about."""
+    """How a policy was trained."""
 
     settings: GrpoSettings
     policy: str
     adapter: bool
     base_sha256: str
-    """SHA-256 of the weights that it was loaded from; an adapter fits no others, and workers that
-    serve others refuse it."""
+    """SHA-256 of the weights that it started from. An adapter fits only these; workers that serve
+    other weights refuse it."""
     version: int
     steps: int
     """Steps in which it learned something."""
     groups: int
     tokens: int
-    """Tokens that went through the model, padding included."""
+    """Tokens that passed through the model, padding included."""
     learned: int
     losses: tuple[float, ...]
     rewards: tuple[float, ...]
@@ -37,7 +38,7 @@ class PolicyFacts(Record):
     def of(
         cls, policy: str, settings: GrpoSettings, version: int, steps: Sequence[StepFacts]
     ) -> Self:
-        """Facts of one policy of a training, after these steps."""
+        """Facts about one policy of a training after these steps."""
         policy_steps = [step.policies[policy] for step in steps if policy in step.policies]
         return cls(
             settings=settings,

@@ -1,5 +1,5 @@
-"""Recorded runs as groups are made of them: single calls of a client become conversations, and
-posted rewards replace recorded ones on request."""
+"""Prepares recorded runs for grouping: single calls of a client become conversations, and posted
+rewards replace recorded ones on request."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def samples_of(
     belongs_to: Callable[[str], Belongs],
     feedback: PostedFeedback | None,
 ) -> Reading[AnyRun]:
-    """What competes: runs, and conversations in place of the calls that they are made of.
-    `belongs_to` says by agent which calls its model can learn from. With `feedback`, those that a
-    posted reward reaches, with the posted rewards and no others."""
+    """The samples that compete: runs, and conversations in place of the calls that they consist of.
+    `belongs_to` returns, for an agent, which calls its model can learn from. With `feedback`, only
+    samples with a posted reward are returned, with only the posted rewards."""
     skipped: list[Skipped] = []
     samples: list[AnyRun] = []
     calls: list[ChatCall] = []
@@ -52,8 +52,8 @@ def samples_of(
 def _usable_calls(
     trajectory: Trajectory, belongs_to: Callable[[str], Belongs], skipped: list[Skipped]
 ) -> list[ChatCall]:
-    """The calls of a run that can be learned from: in a conversation that continues, another one is
-    only read."""
+    """The calls of a run that can be learned from; in a conversation that continues, other calls
+    are only context."""
     usable: list[ChatCall] = []
     try:
         require_usable(trajectory, whole=True)

@@ -1,33 +1,33 @@
 """Groups of samples that compete with each other, from recorded runs.
 
-| grouping | one group holds | rewards are of |
+| grouping | members of a group | rewards are of |
 |---|---|---|
 | `at-grpo` | K candidates for one (task instance, agent, turn, state) | the candidate |
 | `trajectory` | K whole runs, for one (task instance, agent): the paper's MAS + GRPO | the run |
 | `single` | K whole runs of one task instance by one agent: single agent + GRPO | the run |
 
-A whole run is worth what its whole team did: runs in which another agent had other weights, or with
-other prompts, do not compete. Where a publication falls into a wave, its runs may be of several
-such groups, none of which is complete. An agent that had nothing to do in a run fits any weights.
+The reward of a whole run depends on its whole team: runs in which another agent had other weights,
+or that had other prompts, do not compete. If a publication falls into a wave, its runs may belong
+to several such groups, none of them complete. An agent that did not act in a run is compatible with
+any weights.
 
-Where runs compete, `rewards` says what one is worth, whatever its workflow and however many agents
-it has, and `credit` how that spreads over an agent's turns. A run without a reward is left out,
-counted and named.
+When runs compete, `rewards` computes the reward of each, for any workflow and any number of agents,
+and `credit` spreads it over an agent's turns. A run without a reward is left out, counted and
+reported.
 
-A run's id is in no key: a group of one run's samples has no spread to learn from (rllm#776). Nor
-does it matter whether the K candidates are in one step or in K runs of one instance: the same state
-is the same group. A group is sealed when all K members of one policy version are there; the rest is
-counted and named, and never trained on. A step that was sampled adaptively is its own group, of K
-of its candidates (`adaptive_groups`).
+No key contains a run's id: a group of one run's samples has no spread to learn from (rllm#776). The
+K candidates may be in one step or in K runs of one instance: the same state is the same group. A
+group is sealed when all K members of one policy version have arrived; incomplete groups are counted
+and reported, and never trained on. A step that was sampled adaptively is its own group, with K of
+its candidates (`adaptive_groups`).
 
-Nothing is learned from runs that `require_usable` refuses, and nothing twice from the same
-completion: a fork's journal begins with its parent's. A fork does not count as a whole run, since
-it shares its beginning with its parent. Nor does a run in which a step was chosen among several
-candidates by their rewards: it is not a plain sample of its policy. Play whole runs with one
-candidate each.
+Runs that `require_usable` refuses are not used, and no completion is used twice: a fork's journal
+starts with a copy of its parent's. A fork does not count as a whole run, since it shares its
+beginning with its parent. Neither does a run in which a step was selected among several candidates
+by their rewards: it is not a plain sample of its policy. Play whole runs with one candidate each.
 
-(The arm of `bench grpo` that is called single agent + GRPO groups by `at-grpo`: candidates of one
-agent alone compete in one state.)
+(The arm of `bench grpo` named single agent + GRPO groups by `at-grpo`: its candidates are those of
+a single agent in one state.)
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Grouping = Literal["at-grpo", "trajectory", "single"]
 
 
 LOOP_TAG, ROUND_TAG = "loop", "round"
-"""Tags of a run that a loop has played: its id, and the number of the round."""
+"""Tags of a run that a loop has played: the loop's id and the number of the round."""
 
 MIXED = "mixed policy versions"
 MIXED_TEAMS = "mixed versions of team-mates, or prompts"
@@ -75,7 +75,7 @@ CHOSEN = "whole run with a step that was chosen among several candidates"
 
 @dataclass(frozen=True)
 class GroupKey:
-    """What the members of a group have in common."""
+    """The properties that all members of a group share."""
 
     instance: str
     """Hash of the task and of how it is played: workflow and options."""
@@ -99,19 +99,19 @@ class Member:
     reward: float
     sequences: tuple[TokenSequence, ...]
     turns: tuple[int, ...] = ()
-    """Number of the agent's turn, from 0, to which each sequence of a whole run belongs. Empty: one
-    turn."""
+    """For each sequence of a whole run, the number of the agent's turn that it belongs to, from 0.
+    Empty: one turn."""
     turn_rewards: tuple[float | None, ...] = ()
     """Own reward of each of the agent's turns in a whole run; None for a turn without one."""
 
 
 @dataclass(frozen=True)
 class GroupSamples:
-    """All samples of a group that keeps only a part of them."""
+    """All samples of a group of which only some are members."""
 
     rewards: tuple[float, ...]
     members: tuple[int, ...]
-    """Places of the group's members in it."""
+    """Indices of the group's members among the samples."""
 
 
 class Round(NamedTuple):
@@ -127,16 +127,16 @@ class Group:
 
     key: GroupKey
     policy: PolicyRef
-    """Policy that sampled all of it."""
+    """Policy that sampled all members."""
     members: tuple[Member, ...]
     sampled: GroupSamples | None = None
-    """All samples; None: nothing but the members."""
+    """All samples; None: there are only the members."""
     round: Round | None = None
-    """Round that it was played in; None: not in a loop's round, or not recorded."""
+    """Round in which it was played; None: not in a loop's round, or not recorded."""
 
     @property
     def id(self) -> str:
-        """Hash of its contents: the same wherever it was sealed."""
+        """Hash of its contents: the same in every process that seals it."""
         return _digest([str(self.key), *(member.origin for member in self.members)])
 
     @property
@@ -145,11 +145,11 @@ class Group:
 
     @property
     def sampled_rewards(self) -> tuple[float, ...]:
-        """Rewards of everything that was sampled."""
+        """Rewards of all samples, members or not."""
         return self.rewards if self.sampled is None else self.sampled.rewards
 
     def advantages(self, baseline: Baseline) -> list[float]:
-        """Advantages of the members, relative to everything that was sampled."""
+        """Advantages of the members, relative to all samples."""
         values = ADVANTAGES[baseline](self.sampled_rewards)
         return values if self.sampled is None else [values[at] for at in self.sampled.members]
 
@@ -164,7 +164,7 @@ class Group:
         ]
 
     def has_signal(self, credit: Credit) -> bool:
-        """Whether some sample is better than another, by what `credit` rewards."""
+        """Whether some sample is better than another, by the rewards that `credit` uses."""
         if credit.outcome_weight > 0 and has_signal(self.rewards):
             return True
         if credit.turn_weight == 0:
@@ -173,8 +173,8 @@ class Group:
 
 
 class BaseFit(NamedTuple):
-    """Completions that a base can learn from: whether their ids belong to it, and how long they
-    may be."""
+    """Which completions a base can learn from: the check that their ids belong to it, and their
+    maximum length."""
 
     belongs: Belongs
     max_context: int
@@ -195,10 +195,11 @@ class Sealing:
     split: str = TRAIN
     """A generator's split that may be learned from in addition to the training split."""
     fits: Callable[[str], BaseFit] | None = None
-    """What an agent's base can learn from, where policies have several; None: all have one base."""
+    """The completions that each agent's base can learn from, if policies have several bases; None:
+    all have one base."""
 
     def fit_of(self, agent: str) -> BaseFit:
-        """What the base of an agent's policy can learn from."""
+        """The completions that the base of an agent's policy can learn from."""
         return BaseFit(self.belongs, self.max_context) if self.fits is None else self.fits(agent)
 
 
@@ -211,8 +212,8 @@ class _Sample:
     """Ids of its completions."""
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
     """Parts of a candidate's reward."""
-    beside: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What a whole run shares with those that it competes with: the weights of each other agent
+    influences: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Properties that a whole run must share with its competitors: the weights of each other agent
     that acted, and the hash of its prompts."""
 
 
@@ -220,34 +221,34 @@ class _Sample:
 class _Open:
     """Members of one policy version, in a group that is not complete."""
 
-    beside: dict[str, str] = field(default_factory=dict[str, str])
-    """What all members share with the others they compete with, as in `_Sample`."""
+    influences: dict[str, str] = field(default_factory=dict[str, str])
+    """Properties that all members share with their competitors, as in `_Sample`."""
     members: list[Member] = field(default_factory=list[Member])
     round: Round | None = None
 
     def fits(self, sample: _Sample) -> bool:
-        return all(self.beside.get(name, by) == by for name, by in sample.beside.items())
+        return all(self.influences.get(name, by) == by for name, by in sample.influences.items())
 
     def add(self, sample: _Sample) -> None:
-        self.beside.update(sample.beside)
+        self.influences.update(sample.influences)
         self.members.append(sample.member)
 
     @property
-    def told(self) -> str:
-        return ", ".join(f"{name} {by}" for name, by in sorted(self.beside.items()))
+    def description(self) -> str:
+        return ", ".join(f"{name} {by}" for name, by in sorted(self.influences.items()))
 
 
 class Sealer:
-    """Seals groups of runs that arrive one after the other, as they end."""
+    """Seals groups of runs that arrive one by one, as they finish."""
 
     def __init__(self, sealing: Sealing) -> None:
         self.sealing = sealing
         self.skipped: list[Skipped] = []
-        """What was left out so far, and why."""
+        """The omitted runs and samples so far, and why."""
         self._open: dict[GroupKey, dict[PolicyRef, list[_Open]]] = {}
         self._known: set[str] = set()
         self._sampled: set[str] = set()
-        """Ids of the completions that are in members."""
+        """Ids of the members' completions."""
 
     def add(self, trajectory: AnyRun) -> list[Group]:
         """The groups that this run completes. A run that is added twice counts once."""
@@ -269,7 +270,8 @@ class Sealer:
         played = _round(trajectory.run)
         for sample in self._new_samples(trajectory):
             opened = self._open.setdefault(sample.key, {}).setdefault(sample.policy, [])
-            # A loop seals each round separately, also where a late worker played alike in two.
+            # A loop seals each round separately, even if a late worker played two rounds with the
+            # same weights.
             round_groups = (candidate for candidate in opened if candidate.round == played)
             group = next((candidate for candidate in round_groups if candidate.fits(sample)), None)
             if group is None:
@@ -282,7 +284,7 @@ class Sealer:
         return sealed
 
     def _steps(self, trajectory: AnyRun, adaptive: AdaptiveSampling) -> list[Group]:
-        """The groups of a run whose steps were each sampled until they had shown enough."""
+        """The groups of a run whose steps were sampled adaptively."""
         size, sealed = self.sealing.size, list[Group]()
         groups_by_key: dict[GroupKey, dict[PolicyRef, _Open]] = {}
         good: dict[str, bool] = {}
@@ -311,7 +313,7 @@ class Sealer:
         return sealed
 
     def _new_samples(self, trajectory: AnyRun) -> Iterator[_Sample]:
-        """Samples whose completions are in no member yet."""
+        """Samples whose completions are not yet in any member."""
         whole = self.sealing.grouping != "at-grpo"
         samples = (_whole_runs if whole else _candidates)(trajectory, self.sealing, self.skipped)
         for sample in samples:
@@ -324,7 +326,7 @@ class Sealer:
                 )
 
     def incomplete_groups(self) -> list[Skipped]:
-        """The groups that are not complete, once no more runs arrive."""
+        """The groups that are incomplete when no more runs arrive."""
         return [
             omission
             for key, by_policy in self._open.items()
@@ -341,15 +343,17 @@ class Sealer:
     def _incomplete(
         self, key: GroupKey, remaining: Sequence[tuple[PolicyRef, _Open]]
     ) -> Iterator[Skipped]:
-        """Entries for members that are in no group; none where there are none."""
+        """Entries for members that are not in any group; empty if there are none."""
         if not remaining:
             return
         size, count = self.sealing.size, sum(len(open_group.members) for _, open_group in remaining)
         mixed = any(policy != remaining[0][0] for policy, _ in remaining)
-        teams = any(open_group.told != remaining[0][1].told for _, open_group in remaining)
+        teams = any(
+            open_group.description != remaining[0][1].description for _, open_group in remaining
+        )
         versions = ", ".join(
             f"{len(open_group.members)} of version {policy.version}"
-            + (f" alongside {open_group.told}" if teams else "")
+            + (f" alongside {open_group.description}" if teams else "")
             for policy, open_group in remaining
         )
         reason = INCOMPLETE
@@ -359,13 +363,14 @@ class Sealer:
 
 
 def seal(trajectories: Iterable[AnyRun], sealing: Sealing) -> Reading[Group]:
-    """Every complete group, and what was left out and why. The order of the trajectories does not
-    matter; groups are sorted by policy version, then by the run that completed them."""
+    """Every complete group, and the samples that were left out, with the reasons. The order of the
+    trajectories does not matter; groups are sorted by policy version, then by the run that
+    completed them."""
     sealer = Sealer(sealing)
     sealed: list[Group] = []
     for trajectory in sorted(trajectories, key=lambda entry: entry.run.id):
         sealed += sealer.add(trajectory)
-    # Stable: within a version in the order in which they were completed.
+    # Stable: within a version, groups stay in the order in which they were completed.
     sealed.sort(key=lambda group: group.policy.version)
     return Reading(tuple(sealed), (*sealer.skipped, *sealer.incomplete_groups()))
 
@@ -409,18 +414,18 @@ def _whole_runs(trajectory: AnyRun, sealing: Sealing, skipped: list[Skipped]) ->
             reward += length_penalty(agent_steps, sealing.reward)
             policy, sequences, turns = _learnable(agent_steps, sealing.fit_of(agent))
             earned = tuple(turn_reward(step.reward_parts, sealing.reward) for step in agent_steps)
-            beside = _other_influences(trajectory, agent)
+            influences = _other_influences(trajectory, agent)
         except Unreadable as error:
             skipped.append(Skipped(origin, error.reason, error.detail))
             continue
         key = GroupKey(_instance(trajectory), agent, None, None)
         member = Member(origin, reward, sequences, turns, earned)
-        yield _Sample(key, policy, member, _ids(agent_steps), beside=beside)
+        yield _Sample(key, policy, member, _ids(agent_steps), influences=influences)
 
 
 def _only_candidate(step: AnyStep) -> AnyCandidate:
-    """The completion of a step as a plain sample of its policy. Raises `Unreadable` for one that
-    was chosen among several by their rewards."""
+    """The completion of a step as a plain sample of its policy. Raises `Unreadable` for a step that
+    was selected among several candidates by their rewards."""
     if len(step.candidates) > 1:
         raise Unreadable(CHOSEN, f"turn {step.turn} of {step.agent}: {len(step.candidates)}")
     return executed_candidate(step)
@@ -453,7 +458,7 @@ def _is_wanted(agent: str, sealing: Sealing) -> bool:
 
 
 def _round(run: AnyRunFacts) -> Round | None:
-    # A fork has its parent's tags, but belongs to no round.
+    # A fork has its parent's tags, but does not belong to a round.
     if run.parent is not None or LOOP_TAG not in run.tags:
         return None
     try:
@@ -468,7 +473,7 @@ def _instance(trajectory: AnyRun) -> str:
 
 
 def _other_influences(trajectory: AnyRun, agent: str) -> dict[str, str]:
-    """What else decided how a run ended. Raises `Unreadable`."""
+    """Other influences on the end of a run. Raises `Unreadable`."""
     weights: dict[str, set[str]] = {}
     for step in trajectory.steps:
         if step.agent != agent and step.calls:

@@ -54,13 +54,14 @@ def _adapter(network: Network, folder: Path, settings: GrpoSettings) -> dict[str
     wanted = (settings.rank, 2 * settings.rank)
     if (config.r, config.lora_alpha) != wanted:
         raise TrainingError(
-            f"{folder} has rank {config.r} and alpha {config.lora_alpha:g}, but rank "
-            f"{wanted[0]} and alpha {wanted[1]} are asked for: give its --rank"
+            f"{folder} has rank {config.r} and alpha {config.lora_alpha:g}, but rank {wanted[0]} "
+            f"and alpha {wanted[1]} are required: pass the --rank of the adapter"
         )
     if config.use_rslora:
         raise TrainingError(
             f"{folder}/adapter_config.json sets use_rslora: its weights are scaled by alpha / "
-            "sqrt(rank), but are trained here at alpha / rank; begin with an adapter without it"
+            "sqrt(rank), but this training scales them by alpha / rank; start from an adapter "
+            "without it"
         )
     return {name.replace(".weight", ".default.weight"): tensor for name, tensor in stored.items()}
 

@@ -1,9 +1,9 @@
 """A record of importance ratios, token by token, for readers: see
 `loopline.runtime.observe.learned_tokens`.
 
-Of each step and policy the first groups are kept that fit into a bound, always whole, so that the
-candidates which competed can be seen alongside each other. A step that is taken again after a
-resume writes the same file again.
+It keeps the first groups of each step and policy that fit within a limit. Groups are kept whole, so
+that competing candidates can be compared. A step that is repeated after a resume writes the same
+file again.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class KeptRatios:
-    """Collects one step after the other, of one process. With `limit` 0 it keeps nothing."""
+    """Collects the steps of one process, one at a time. With `limit` 0 it keeps nothing."""
 
     def __init__(self, training: Path, limit: int, process: int = 0) -> None:
-        """`limit`: tokens of a step and policy, prompts included."""
+        """`limit`: tokens per step and policy, prompts included."""
         self._folder = training / LEARNED_TOKENS
         self._limit = limit
         self._process = process
@@ -52,8 +52,8 @@ class KeptRatios:
         self._wanted = frozenset(origins)
 
     def add(self, rows: Sequence[Row], tokens: Tokens, objective: Objective) -> None:
-        """Keep what is wanted of a micro-batch; `rows[tokens.sequence[n]]` is the row of token
-        n."""
+        """Keep the tokens of the chosen groups in a micro-batch; `rows[tokens.sequence[n]]` is the
+        row of token n."""
         wanted = [
             number
             for number in tokens.sequence.unique().tolist()
@@ -94,12 +94,11 @@ class KeptRatios:
         except OSError as error:
             raise NotEnoughDisk(
                 f"{path} can't be written ({error.strerror or error}): free some space, or leave "
-                "--keep-ratios out; then go on with the same command"
+                "out --keep-ratios; then resume with the same command"
             ) from error
 
     def forget_after(self, step: int) -> None:
-        """Remove what was written of later steps: they are taken again, maybe by fewer
-        processes."""
+        """Remove the records of later steps: these are repeated, possibly by fewer processes."""
         for path in self._folder.glob("*.parquet"):
             if int(path.name.partition("-")[0]) > step:
                 path.unlink()

@@ -1,12 +1,12 @@
-"""What a sealed group is good for. A training from a store and a loop ask the same, or one would
-not be the other's replay.
+"""Decides whether a sealed group can be learned from. A training from a store and a loop use the
+same rules; otherwise one would not be a replay of the other.
 
-How old samples may be: by how many versions the policy that sampled them lies behind the one that
-learns from them. Two rules bound it (AReaL, Fu et al. 2025, arXiv:2505.24298, §5.1). A loop keeps
-to the first one, counted in rounds: it begins no rollouts of a round that is more than η after the
-current one (`LoopSettings.rounds_ahead`), so that what is begun now is trained on at most η
-versions later. What is older all the same is left out as a batch is made: of a loop's own groups by
-`loop.round_groups`, of a store's, which may have been recorded without a bound, by `stream`.
+The age of a sample is the number of versions by which the policy that sampled it is behind the one
+that learns from it. Two rules limit it (AReaL, Fu et al. 2025, arXiv:2505.24298, §5.1). First, a
+loop does not start rollouts of a round that is more than η after the current one
+(`LoopSettings.rounds_ahead`), so that its runs are trained on at most η versions later. Second,
+samples that are too old nevertheless are left out when a batch is made: by `loop.round_groups` for
+a loop's own groups, by `stream` for a store's, which may have been recorded without a limit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TRUNCATED = "group whose completions all ran into their limit"
 
 
 def group_worth(group: Group, settings: GrpoSettings) -> Worth:
-    """What a step makes of a group that is not too old."""
+    """How a step treats a group that is not too old."""
     if not group.has_signal(settings.credit):
         return "zero_variance"
     sequences = (sequence for member in group.members for sequence in member.sequences)
@@ -37,13 +37,13 @@ def group_worth(group: Group, settings: GrpoSettings) -> Worth:
 
 
 def is_in_loss(sequence: TokenSequence, settings: GrpoSettings) -> bool:
-    """Whether a sequence is learned from."""
+    """Whether the trainer learns from a sequence."""
     return settings.truncated == "keep" or not sequence.truncated
 
 
 def is_too_old(group: Group, version: int, limit: int | None) -> bool:
-    """Whether the weights of `version`, and so all later ones, don't learn from a group: they learn
-    from nothing that is more than `limit` versions older (η; None: any number)."""
+    """Whether the weights of `version`, and so all later ones, skip a group: they learn only from
+    samples that are at most `limit` versions older (η; None: any number)."""
     return limit is not None and version - group.policy.version > limit
 
 

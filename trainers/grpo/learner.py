@@ -1,8 +1,8 @@
-"""One step: takes a batch of groups to the policies' next version. A pure function of the settings,
-the batch and the tensors before it, wherever the batch came from.
+"""One step: computes the policies' next version from a batch of groups.
 
-Several processes share the rows of each update and make the same step; it equals that of a single
-process except for the order in which gradients are added up.
+It is a pure function of the settings, the batch and the previous tensors, independent of where the
+batch came from. Several processes share the rows of each update and make the same step; it equals
+that of a single process except for the order in which gradients are summed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Scores(NamedTuple):
 
 
 class _Minibatch(NamedTuple):
-    """What an update is made of."""
+    """The inputs of an update."""
 
     rows: Sequence[Row]
     """Rows of all processes."""
@@ -69,9 +69,9 @@ class _Minibatch(NamedTuple):
     micro_batches: Sequence[MicroBatch]
     """Micro-batches of this process's rows."""
     echoes: Sequence[MicroBatch] = ()
-    """Passes that other processes need this one for: see `echoes_of`."""
+    """Passes that this process makes only because others need it to: see `echoes_of`."""
     pairs: Sequence[tuple[str, str]] = ()
-    """Origins of a better and of a worse sample, where pairs are learned from."""
+    """Origins of a better and of a worse sample, if the loss compares pairs."""
 
 
 @dataclass
@@ -86,7 +86,7 @@ class _Sums:
     tokens: int = 0
     norms: list[float] = field(default_factory=list[float])
     bad: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
-    """Samples of this process whose loss is not a number, with it."""
+    """Samples of this process whose loss is not finite, with the loss."""
     log_ratios: list[torch.Tensor] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
     """log π_prox − log π_behav of each token."""
 
@@ -95,15 +95,15 @@ class Learner:
     """Trains the policies, batch by batch."""
 
     def __init__(self, policies: Policies, ratios: KeptRatios | None = None) -> None:
-        """`ratios`: what is to be recorded of importance ratios."""
+        """`ratios`: the record of importance ratios to write."""
         self.policies = policies
         self.ratios = ratios
         self._holds = False
         """Whether gradients are put aside until those of all policies are computed."""
         if self.settings.objective.prefers and self.processes.count > 1:
             raise TrainingError(
-                f"--loss {self.settings.objective.loss} compares samples with each other, which "
-                "one process must have together: launch it without accelerate"
+                f"--loss {self.settings.objective.loss} compares samples with each other, so one "
+                "process must have all of them: start it without accelerate"
             )
 
     @property
@@ -119,7 +119,7 @@ class Learner:
         returns the results by policy.
 
         Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is
-        not a number.
+        not finite.
         """
         if self.ratios is not None:
             self.ratios.begin_step()
@@ -131,8 +131,8 @@ class Learner:
             by_policy[self.settings.policy_of(group.key.agent)].append(group)
         zero_variance = self._zero_variance_counts(batch)
         learning = {name: groups for name, groups in by_policy.items() if groups}
-        # With a single update, the gradients are all computed before any weight changes: a step
-        # that is refused has changed nothing, and nothing has to be copied for it.
+        # If each policy has a single update, all gradients are computed before any weight changes:
+        # a refused step has changed nothing, so no copy is needed to undo it.
         self._holds = len(learning) > 1 and self._updates(learning.values()) == len(learning)
         several = self._updates(learning.values()) > 1 and not self._holds
         before = self.policies.copied() if several else None
@@ -165,7 +165,7 @@ class Learner:
         return Counter(self.settings.policy_of(group.key.agent) for group in batch.zero_variance)
 
     def _updates(self, groups_of_policies: Iterable[Sequence[Group]]) -> int:
-        """Most updates of the weights in a step."""
+        """Upper bound of the number of weight updates in a step, over all policies."""
         size = self.settings.minibatch
         return sum(
             math.ceil(len(groups) / size) if size else min(1, len(groups))
@@ -173,7 +173,8 @@ class Learner:
         )
 
     def logprobs(self, micro_batch: MicroBatch) -> torch.Tensor:
-        """log π_θ of a micro-batch's learned tokens [n], by the policy that is in the network."""
+        """log π_θ of a micro-batch's learned tokens [n], under the policy that is active in the
+        network."""
         return self._scores_of(_Minibatch((), (), [micro_batch]))[0].logprobs
 
     def _policy_step(
@@ -188,7 +189,7 @@ class Learner:
         size = self.settings.minibatch or len(groups)
         parts = [groups[at : at + size] for at in range(0, len(groups), size)]
         minibatches = [self._minibatch(part) for part in parts]
-        # In a single update the present weights are the proximal ones, which saves a pass.
+        # With a single update the present weights are the proximal ones, which saves a pass.
         proximal = None if len(parts) == 1 else [self._scores_of(entry) for entry in minibatches]
         sums = _Sums()
         for number, minibatch in enumerate(minibatches):
@@ -231,13 +232,13 @@ class Learner:
         preferences = None
         if references is not None and objective.prefers:
             preferences = self._preferences(minibatch, references, places)
-        # What a refused update may have left.
+        # Drop gradients that a refused update may have left.
         optimizer.zero_grad()
         loss, processes = 0.0, self.processes
         for number, micro_batch in enumerate(micro_batches):
             scores = self._scores(micro_batch)
             old = scores.logprobs.detach() if proximal is None else proximal[number].logprobs
-            # The row's index among those of all processes.
+            # Index of each token's row among the rows of all processes.
             number_of = places[micro_batch.sequence + micro_batch.first]
             advantages = micro_batch.advantages if preferences is None else preferences[number_of]
             tokens = Tokens(
@@ -258,11 +259,11 @@ class Learner:
                 number_of, counts, objective.normalisation, objective.completion_limit
             )
             if preferences is not None:
-                # A mean over pairs, in which the tokens of a sample are added up.
+                # The loss is a mean over pairs; the tokens of a sample are summed.
                 token_shares = torch.full_like(token_shares, 1.0 / max(len(pairs), 1))
             whole = (losses * token_shares).sum()
             self._note_bad(sums, losses, rows, number_of)
-            # Sharded gradients come back as means over the processes.
+            # Sharded gradients are averaged over the processes.
             (whole * processes.count if processes.sharded else whole).backward()
             loss += float(whole.detach())
             self._add(sums, tokens, scores, micro_batch, divergence)
@@ -272,7 +273,7 @@ class Learner:
                 )
         for echo in echoes:
             (self._scores(echo).logprobs.sum() * 0.0).backward()
-        # All processes stop, or none: the others would wait for this one's gradients.
+        # Either all processes stop or none: the others would wait for this one's gradients.
         if processes.sum_of(len(sums.bad)):
             raise NotFinite(_not_finite_message("loss", sums.bad, where))
         norm = self._clipped_norm()
@@ -319,7 +320,7 @@ class Learner:
     def _preferences(
         self, minibatch: _Minibatch, references: Sequence[torch.Tensor], places: torch.Tensor
     ) -> torch.Tensor:
-        """Weight of each row [rows]: that of the sample to which it belongs."""
+        """Weight of each row [rows]: the weight of the sample that it belongs to."""
         import torch
 
         origins = {row.origin: at for at, row in enumerate(minibatch.rows)}
@@ -371,7 +372,7 @@ class Learner:
 
         logits = logits.float() / temperatures[:, None]
         logprobs = -functional.cross_entropy(logits, targets, reduction="none")
-        # A mean over a large vocabulary: kept out of the graph where nobody asks for its gradient.
+        # A mean over a large vocabulary: kept out of the graph unless its gradient is needed.
         entropy = self.settings.objective.entropy > 0
         with torch.set_grad_enabled(entropy and torch.is_grad_enabled()):
             whole = logits.log_softmax(-1)
@@ -449,7 +450,7 @@ class Learner:
 def _pairs_of(
     groups: Sequence[Group], rows: Sequence[Row], settings: GrpoSettings
 ) -> list[tuple[str, str]]:
-    """Pairs of members that are in the loss."""
+    """Pairs of samples that are in the loss."""
     in_loss = {row.origin for row in rows}
     objective, pairs = settings.objective, list[tuple[str, str]]()
     for group in groups:
@@ -468,7 +469,7 @@ def _pairs_of(
 
 
 def _not_finite_message(what: str, bad_values: Sequence[tuple[str, float]], where: str) -> str:
-    """The fact alone: the caller of the step knows what can be done about it."""
+    """Only the fact: the caller of the step knows what can be done about it."""
     if not bad_values:
         return f"the {what} is not a number in another process, at {where}"
     named = list(dict.fromkeys(origin for origin, _ in bad_values))

@@ -1,11 +1,11 @@
 """The objective of GRPO and its relatives, token by token.
 
-Three policies meet in it: π_θ, which is trained; π_prox, the weights at the step's beginning, whose
-log-probabilities the trainer has recomputed; and π_behav, which sampled the tokens and may be older
-or numerically another program. All tensors are flat: [n], one entry for each *learned* token of a
-minibatch. Prompts, observations and completions that are masked out are not among them, so that
-they are neither in the loss nor in its denominator. `sequence` [n] says which sequence a token
-belongs to. clip(ρ) stands for −min(ρ·A, clip(ρ, 1 − ε_l, 1 + ε_h)·A).
+It involves three policies: π_θ, which is trained; π_prox, the weights at the start of the step,
+whose log-probabilities the trainer has recomputed; and π_behav, which sampled the tokens and may be
+older, or computed by another program with other rounding. All tensors are flat: [n], one entry for
+each *learned* token of a minibatch. They exclude prompts, observations and masked completions,
+which are therefore neither in the loss nor in its denominator. `sequence` [n] is the index of the
+sequence that a token belongs to. clip(ρ) stands for −min(ρ·A, clip(ρ, 1 − ε_l, 1 + ε_h)·A).
 
 | correction | loss of a token | source |
 |---|---|---|
@@ -15,12 +15,12 @@ belongs to. clip(ρ) stands for −min(ρ·A, clip(ρ, 1 − ε_l, 1 + ε_h)·A)
 | `token` | min(π_prox/π_behav, C) · clip(π_θ/π_prox) | decoupled; verl's token truncation |
 | `sequence` | w · clip(π_θ/π_prox), w = Π π_prox/π_behav, 0 above C | decoupled; TRL's mask |
 
-These are GRPO's (`loss = "grpo"`). Others are chosen by name, or are a function of the user's by
-where it is: `gspo` takes one ratio for a whole sequence, `rft` imitates each group's best samples,
-`dpo` and `rso` compare pairs of them (`preferences`).
+These losses are GRPO's (`loss = "grpo"`). Others are chosen by name, or by the import path of a
+user's function: `gspo` computes one ratio for a whole sequence, `rft` imitates each group's best
+samples, `dpo` and `rso` compare pairs of samples (`preferences`).
 
-Ratios correct for which actions were taken, not for which states were reached: where the best of K
-candidates was executed, later states come from a better policy than any of the three.
+Ratios correct the distribution of actions, not that of states: if the best of K candidates was
+executed, later states come from a better policy than any of the three.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _compares_pairs(options: Any) -> bool:
     return options.objective.loss in PREFERENCES
 
 
-_CLIPPED = OnlyWith("every --correction but truncated", _clips_ratios)
+_CLIPPED = OnlyWith("every --correction except truncated", _clips_ratios)
 
 
 class Objective(Options):
@@ -74,12 +74,12 @@ class Objective(Options):
     loss: Annotated[str, Option(metavar="NAME|MODULE:FUNCTION")] = "grpo"
     """Loss: grpo; gspo (one ratio per sequence; its authors average by --normalisation sequence);
     rft (expert iteration: imitates the best samples of each group); dpo (pairs of a better and a
-    worse sample); rso (the same of samples that rejection sampling has accepted); or a function of
-    yours, from the learned tokens and the objective to a loss for each token."""
+    worse sample); rso (dpo on the samples that rejection sampling has accepted); or your own
+    function, which maps the learned tokens and the objective to a loss for each token."""
     beta: Annotated[float, OnlyWith("--loss dpo or rso", _compares_pairs)] = Field(
         default=0.1, gt=0, le=100
     )
-    """How strongly dpo and rso hold to the weights that the training began with (β)."""
+    """How strongly dpo and rso keep to the weights that the training started with (β)."""
     correction: Correction = "token"
     """Off-policy correction: none, clip (PPO's ratio to the sampler), truncated (TIS/CISPO), or
     decoupled PPO with an importance weight per token or per sequence."""
@@ -89,25 +89,24 @@ class Objective(Options):
     """Largest importance weight (C). Published: 2 per token (verl), 3 per sequence (TRL), 5 per
     token (AReaL)."""
     clip_low: Annotated[float, _CLIPPED] = Field(default=0.2, ge=0, lt=1)
-    """PPO's clipping of the policy ratio below one."""
+    """PPO's clipping bound of the policy ratio below one."""
     clip_high: Annotated[float, _CLIPPED] = Field(default=0.28, ge=0)
-    """PPO's clipping of the policy ratio above one: higher than the lower one, so that unlikely
-    tokens can rise (DAPO's clip-higher)."""
+    """PPO's clipping bound of the policy ratio above one: higher than the lower one, so that
+    unlikely tokens can rise (DAPO's clip-higher)."""
     dual_clip: Annotated[float | None, _CLIPPED, Option(default="off")] = Field(default=None, gt=1)
-    """Dual clip: largest ratio of samples with a negative advantage. PettingLLMs' settings have
-    3."""
+    """Dual clip: largest ratio of samples with a negative advantage. PettingLLMs sets it to 3."""
     normalisation: Normalisation = "token"
-    """What the loss is averaged over: all tokens, a constant number of them (Dr.GRPO), or each
-    sequence first."""
+    """How the loss is averaged: over all tokens, a constant number of them (Dr.GRPO), or within
+    each sequence first."""
     completion_limit: Annotated[int, OnlyWith("--normalisation constant", _divides_by_constant)] = (
         Field(default=512, ge=1)
     )
     """Tokens per completion that the constant normalisation divides by (Dr.GRPO's constant)."""
     kl: float = Field(default=0.0, ge=0)
-    """Weight of the divergence from the weights that the training began with."""
+    """Weight of the divergence from the weights that the training started with."""
     entropy: float = Field(default=0.0, ge=0)
-    """Weight of the entropy bonus: a token's entropy in nats, so weighted, is taken from its loss,
-    and normalised with it."""
+    """Weight of the entropy bonus: each token's entropy in nats times this weight is subtracted
+    from its loss before normalisation."""
 
     @field_validator("loss")
     @classmethod
@@ -131,18 +130,18 @@ class Objective(Options):
 
     @property
     def needs_reference(self) -> bool:
-        """Whether the loss uses the weights that the training began with."""
+        """Whether the loss uses the weights that the training started with."""
         return self.kl > 0 or self.prefers
 
     @property
     def imitates(self) -> bool:
-        """Whether samples without an advantage are not part of the loss."""
+        """Whether samples without an advantage are excluded from the loss."""
         return self.loss == "rft"
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The learned tokens of a minibatch, or of a part of one; all [n]."""
+    """The learned tokens of a minibatch, or of a part of it; all [n]."""
 
     logprobs: torch.Tensor
     """log π_θ, with its gradient."""
@@ -166,7 +165,7 @@ def loss_function(path: str) -> LossFunction:
 
 
 def policy_losses(tokens: Tokens, objective: Objective) -> torch.Tensor:
-    """The loss of each token [n], before it is normalised, by the table above."""
+    """The loss of each token [n] before normalisation, by the table above."""
     if ":" in objective.loss:
         return loss_function(objective.loss)(tokens, objective)
     if objective.loss == "rft" or objective.prefers:
@@ -187,7 +186,7 @@ def policy_losses(tokens: Tokens, objective: Objective) -> torch.Tensor:
 
 
 def _old_logprobs(tokens: Tokens, objective: Objective) -> torch.Tensor:
-    """log π [n] of the policy that ratios are taken against."""
+    """log π [n] of the denominator of the ratios."""
     by_sampler = objective.correction in ("clip", "truncated")
     return tokens.behaviour if by_sampler else tokens.proximal
 
@@ -204,8 +203,8 @@ def behaviour_weights(tokens: Tokens, objective: Objective) -> torch.Tensor:
 
 
 def importance_weights(tokens: Tokens, objective: Objective) -> torch.Tensor:
-    """Factor [n] by which any objective corrects a token's loss for its sampler, detached: that of
-    `behaviour_weights`, and min(π_θ/π_behav, C) for `truncated`."""
+    """Factor [n] by which an objective corrects a token's loss for its sampler, detached: that of
+    `behaviour_weights`, or min(π_θ/π_behav, C) for `truncated`."""
     if objective.correction == "truncated":
         return token_weights(tokens.logprobs, tokens.behaviour, objective.cap)
     return behaviour_weights(tokens, objective)
@@ -213,8 +212,8 @@ def importance_weights(tokens: Tokens, objective: Objective) -> torch.Tensor:
 
 def has_no_gradient(tokens: Tokens, objective: Objective) -> torch.Tensor:
     """Whether a token's loss is flat [n]: its ratio is out of bounds on the side to which its
-    advantage pushes, or its weight is 0. `truncated`, `rft` and a user's function are assumed to
-    have no such tokens."""
+    advantage pushes, or its weight is 0. For `truncated`, `rft` and a user's function, no token is
+    assumed to be flat."""
     import torch
 
     if objective.correction == "truncated" or objective.loss not in ("grpo", "gspo"):
@@ -243,7 +242,7 @@ def clipped_losses(
 
     PPO (Schulman et al. 2017, arXiv:1707.06347, eq. 7) with the two bounds of DAPO
     (arXiv:2503.14476, §3.1). With `dual` = c it is at most −c·A where A < 0 (Ye et al. 2020,
-    arXiv:1912.09729, eq. 5): a ratio that has run away can't rule the step.
+    arXiv:1912.09729, eq. 5), so that an exploding ratio can't dominate the step.
     """
     import torch
 
@@ -258,8 +257,8 @@ def clipped_losses(
 
 def sequence_clipped_losses(tokens: Tokens, objective: Objective) -> torch.Tensor:
     """−min(s·A, clip(s, 1 − ε_l, 1 + ε_h)·A) of each token [n], with s = (Π π_θ/π_old)^(1/|y|) over
-    the token's sequence (GSPO, Zheng et al. 2025, arXiv:2507.18071, eq. 5–7); weighted as the
-    correction says. Their mean over a sequence is that sequence's loss."""
+    the token's sequence (GSPO, Zheng et al. 2025, arXiv:2507.18071, eq. 5–7); weighted by the
+    correction. Their mean over a sequence is that sequence's loss."""
     import torch
 
     return behaviour_weights(tokens, objective) * clipped_losses(
@@ -273,7 +272,7 @@ def sequence_clipped_losses(tokens: Tokens, objective: Objective) -> torch.Tenso
 
 
 def sequence_log_ratios(tokens: Tokens, objective: Objective) -> torch.Tensor:
-    """log s [n] of `sequence_clipped_losses`, with the gradient of all tokens of the sequence."""
+    """log s [n] of `sequence_clipped_losses`; its gradient goes to all tokens of the sequence."""
     import torch
 
     apart = tokens.logprobs - _old_logprobs(tokens, objective)
@@ -284,8 +283,8 @@ def sequence_log_ratios(tokens: Tokens, objective: Objective) -> torch.Tensor:
 
 
 def imitation_losses(logprobs: torch.Tensor, advantages: torch.Tensor) -> torch.Tensor:
-    """−A·log π_θ of each token [n]; with A = 1 for the best samples, and no others in the batch,
-    supervised learning from them."""
+    """−A·log π_θ of each token [n]. If A = 1 for the best samples and the batch has no others, this
+    is supervised learning from them."""
     return -advantages * logprobs
 
 
@@ -294,7 +293,7 @@ def truncated_losses(
 ) -> torch.Tensor:
     """−min(π_θ/π_behav, C)·A·log π_θ, the weight detached: the policy gradient with truncated
     importance weights (Ionides 2008; as a loss: CISPO, MiniMax 2025, arXiv:2506.13585, eq. 4).
-    No token is without a gradient, as clipped ones are."""
+    Every token has a gradient, unlike with clipping."""
     return -token_weights(logprobs, behaviour, cap) * advantages * logprobs
 
 
@@ -309,8 +308,8 @@ def token_weights(proximal: torch.Tensor, behaviour: torch.Tensor, cap: float) -
 def sequence_weights(
     proximal: torch.Tensor, behaviour: torch.Tensor, sequence: torch.Tensor, cap: float
 ) -> torch.Tensor:
-    """Π π_prox/π_behav over a token's sequence, and 0 where that is above C [n], detached: a
-    sequence that the trainer's policy would write so much more often than the sampler's is left out
+    """Π π_prox/π_behav over a token's sequence, or 0 if that is above C [n], detached: a sequence
+    that is this much more probable under the trainer's policy than under the sampler's is left out
     as a whole (TRL's `sequence_mask`)."""
     import torch
 
@@ -331,8 +330,8 @@ def k3(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
 
 
 def divergences(tokens: Tokens, reference: torch.Tensor, objective: Objective) -> torch.Tensor:
-    """w · ρ · k3 of each token [n], for samples that are not of π_θ: ρ is π_θ over the policy that
-    the correction calls old and keeps its gradient, w the correction's weight (DeepSeek-V3.2,
+    """w · ρ · k3 of each token [n], for samples that π_θ did not draw. ρ is the ratio of π_θ to the
+    correction's old policy and keeps its gradient; w is the correction's weight (DeepSeek-V3.2,
     arXiv:2512.02556, §3.1; TRL's `use_bias_correction_kl`)."""
     import torch
 
@@ -344,11 +343,11 @@ def shares(
     sequence: torch.Tensor, counts: torch.Tensor, normalisation: Normalisation, limit: int
 ) -> torch.Tensor:
     """Factor of each token's loss [n], so that the sum is the loss of the whole minibatch; `counts`
-    [sequences] are the learned tokens of all its sequences, those of other parts as well.
+    [sequences] are the numbers of learned tokens of all its sequences, including other parts.
 
-    `token`: 1/Σ counts, every token alike (DAPO, §3.3). `constant`: 1/(sequences · limit), without
-    a length in it (Dr.GRPO, §3.2). `sequence`: 1/(sequences · own count), GRPO as published, in
-    which a token of a long answer weighs less than one of a short one.
+    `token`: 1/Σ counts, every token alike (DAPO, §3.3). `constant`: 1/(sequences · limit),
+    independent of length (Dr.GRPO, §3.2). `sequence`: 1/(sequences · own count), GRPO as published,
+    in which a token of a long answer weighs less than one of a short one.
     """
     import torch
 

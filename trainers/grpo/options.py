@@ -1,4 +1,4 @@
-"""Options of `train grpo offline`, and those that it shares with `train grpo loop`."""
+"""Options of `train grpo offline`, and the options that it shares with `train grpo loop`."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class GrpoOptions(TrainingOptions, PublishingOptions, TrackingOptions, JsonOptio
     panel: ClassVar[str] = "Policies"
 
     base: str
-    """Folder or hub id of the model that policies begin with, or are adapters of."""
+    """Folder or hub id of the model that policies start from, or are adapters of."""
     init_from: Annotated[
         dict[str, str], Option(metavar="POLICY=FOLDER", example="coder=out/policies/coder")
     ] = Field(default_factory=dict)
-    """Earlier version that a policy goes on from; may be repeated. Other policies begin with the
+    """Earlier version that a policy continues from; may be repeated. Other policies start from the
     base."""
     policy_base: Annotated[
         dict[str, str], Option(metavar="POLICY=MODEL", example="coder=micro:llm")
     ] = Field(default_factory=dict)
-    """Model that a policy begins with, or is an adapter of, in place of --base; may be repeated."""
+    """Model that a policy starts from, or is an adapter of, instead of --base; may be repeated."""
     policy_rate: Annotated[
         dict[str, float], Option(metavar="POLICY=RATE", example="coder=1e-5")
     ] = Field(default_factory=dict)
-    """Highest learning rate of a policy, in place of --learning-rate; may be repeated."""
+    """Highest learning rate of a policy, instead of --learning-rate; may be repeated."""
     learning_rate: Annotated[
         float | None, Option(default=f"{LEARNING_RATE:g}; {LEARNING_RATE * LORA_RATE:g} with lora")
     ] = Field(default=None, gt=0)
@@ -57,10 +57,10 @@ class GrpoOptions(TrainingOptions, PublishingOptions, TrackingOptions, JsonOptio
     show`."""
     pool: Annotated[
         str | None,
-        Option(default="as the deployment's [policies] say", panel="Deployment"),
+        Option(default="from the deployment's [policies]", panel="Deployment"),
         OnlyWith("--publish", _published),
     ] = None
-    """Pool of the deployment whose adapters are published to, by the agents' names."""
+    """Pool of the deployment to whose adapters the policies are published, by agent name."""
 
     def settings(self, **more: object) -> GrpoSettings:
         """Settings of the training, with hashes of the weights that the options name. Raises
@@ -100,29 +100,29 @@ class OfflineOptions(FeedbackOptions, GrpoOptions):
     from_store: Path
     """Folder of recorded runs."""
     workflow: Annotated[str | None, Option(default="every workflow")] = None
-    """Workflow whose runs are learned from."""
+    """Workflow whose runs to learn from."""
     epochs: int = Field(default=1, ge=1)
     """Passes over the groups."""
     steps: Annotated[int | None, Option(default="until the groups are used up")] = Field(
         default=None, ge=1
     )
-    """Most steps, each of which makes one version of the policies."""
+    """Maximum number of steps, each of which makes one version of the policies."""
     staleness: Annotated[int | None, Option(default="any number")] = Field(default=None, ge=0)
     """Most versions between the policy that sampled and the one that learns."""
     base_version: Annotated[int | None, Option(default="the oldest in the store")] = Field(
         default=None, ge=0
     )
-    """Version of the policies that the base is."""
+    """Version of the policies that the base corresponds to."""
     checkpoint_every: Annotated[int, Option(panel=DEFAULT_PANEL)] = Field(default=10, ge=1)
     """Steps between checkpoints."""
     publish: Annotated[bool, Option(panel="Deployment")] = False
-    """Let a running deployment answer with what was trained."""
+    """Let a running deployment answer with the trained policies."""
 
     @model_validator(mode="after")
     def _has_one_kind_of_rewards(self) -> Self:
         if self.reward_from == "feedback" and self.reward != RewardChoice():
             raise ValueError(
-                "--scheme and --alpha are about recorded rewards: leave them out, or "
+                "--scheme and --alpha only apply to recorded rewards: leave out either them or "
                 "--reward-from feedback"
             )
         return self

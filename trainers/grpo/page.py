@@ -18,7 +18,7 @@ _LOW, _MIDDLE, _HIGH = 1, 2, 3
 
 
 def base_names(settings: GrpoSettings, policies: Iterable[str]) -> str:
-    """Names of these policies' models, in words."""
+    """Names of these policies' models, as prose."""
     names = dict.fromkeys(model_name(settings.base_of(policy).model) for policy in policies)
     return " and ".join(names) or model_name(settings.base)
 
@@ -31,10 +31,9 @@ def render(report: Report) -> str:
     about = (
         f"{names}: version {report.settings.base_version} → {report.version} of "
         f"{base_names(report.settings, policy_summaries)} in "
-        f"{format_count(len(report.steps), 'step')}; "
-        f"{format_count(report.groups, 'group')} of {format_count(report.runs, 'run')}, "
-        f"{report.zero_variance:,} with all rewards the same; {report.trained_parameters:,} of "
-        f"{report.parameters:,} parameters, "
+        f"{format_count(len(report.steps), 'step')}; {format_count(report.groups, 'group')} of "
+        f"{format_count(report.runs, 'run')}, {report.zero_variance:,} with equal rewards; "
+        f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes"
     )
     return training_page(
@@ -54,13 +53,13 @@ def step_plots(steps: Sequence[StepFacts], clip: float) -> list[Plot]:
         Plot(
             "Reward",
             "Mean over all samples that were drawn for the groups that were learned from. Groups "
-            "whose rewards are all the same are not among them.",
+            "whose rewards are all equal are excluded.",
             _by_policy(steps, lambda step: step.reward),
         ),
         Plot("Loss", "Mean over the updates of a step.", _by_policy(steps, lambda s: s.loss)),
         Plot(
             "Zero-variance groups",
-            "Share of the groups whose rewards are all the same: nothing can be learned from them.",
+            "Share of the groups whose rewards are all equal, from which nothing can be learned.",
             _zero_variance(steps),
             share, 0.0,
         ),
@@ -85,27 +84,28 @@ def step_plots(steps: Sequence[StepFacts], clip: float) -> list[Plot]:
         ),
         Plot(
             "KL of sampler to trainer",
-            "KL(π_behav ‖ π_prox), nats per token: 0 on policy, but for the rounding of two "
-            "programs.",
+            "KL(π_behav ‖ π_prox), nats per token: 0 on policy, except for rounding differences "
+            "between the two programs.",
             _by_policy(steps, lambda step: step.kl_to_sampler),
             least=0.0,
         ),
         Plot(
             "KL to the reference",
-            "From the weights that the training began with, nats per token.",
+            "From the weights that the training started from, nats per token.",
             _by_policy(steps, lambda step: step.divergence),
             least=0.0,
         ),
         Plot(
             "Staleness",
-            "Versions by which the groups are behind: the mean, and in the band the youngest and "
+            "Versions by which the groups are behind: the mean, with a band from the youngest to "
             "the oldest.",
             _ages(steps),
             least=0.0,
         ),
         Plot(
             "Groups too old",
-            "Left out of a step because they are staler than allowed, of all policies.",
+            "Groups of all policies that are left out of a step because they are staler than "
+            "allowed.",
             [step_curve("all", [(at, step.stale) for at, step in enumerate(steps, 1)])]
             if any(step.stale for step in steps)
             else [],
@@ -120,13 +120,13 @@ def step_plots(steps: Sequence[StepFacts], clip: float) -> list[Plot]:
         ),
         Plot(
             "Truncated sequences",
-            "Share of the sequences that ran into their limit of tokens.",
+            "Share of the sequences that reached their token limit.",
             _by_policy(steps, lambda step: step.truncated),
             share, 0.0,
         ),
         Plot(
             "Tokens per second",
-            "That went through the model, padding included.",
+            "Tokens that went through the model, padding included.",
             _by_policy(steps, lambda step: step.tokens / max(step.seconds, 1e-9)),
             least=0.0,
         ),
@@ -155,7 +155,7 @@ def _by_policy(
 
 
 def _zero_variance(steps: Sequence[StepFacts]) -> list[Curve]:
-    """Shares of groups without variance, also at steps in which a policy learned nothing."""
+    """Shares of groups without variance, including steps in which a policy learned nothing."""
     points_by_policy: dict[str, list[tuple[int, float]]] = {name: [] for name in _own_steps(steps)}
     for at, step in enumerate(steps, start=1):
         for name, value in step.zero_variance_shares.items():
@@ -220,12 +220,12 @@ def policy_table(policies: Mapping[str, PolicySummary]) -> tuple[list[str], list
 
 
 def left_out_table(counts: Mapping[str, int]) -> tuple[list[str], list[list[str]]]:
-    """What was not learned from, by reason, as a heading and rows."""
+    """Number of samples left out, by reason, as a heading and rows."""
     return ["why", "times"], [[why, f"{count:,}"] for why, count in counts.items()]
 
 
 def _seconds(report: Report) -> dict[str, float]:
-    """Seconds of each policy's learning, and of the time between steps."""
+    """Seconds that each policy spent learning, and seconds between steps."""
     seconds_by_part = {
         f"learning of {name}": sum(step.seconds for _, step in steps)
         for name, steps in _own_steps(report.steps).items()

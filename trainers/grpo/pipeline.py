@@ -1,17 +1,17 @@
 """A whole training from existing groups.
 
-    OUTPUT/settings.json          what determines everything
+    OUTPUT/settings.json          everything that determines the result
     OUTPUT/options.toml           the command's options, a file for --config
     OUTPUT/runs.json              the recorded runs that it learns from
-    OUTPUT/checkpoints/           of the running training
-    OUTPUT/curves/<policy>/       for TensorBoard
+    OUTPUT/checkpoints/           checkpoints of the running training
+    OUTPUT/curves/<policy>/       curves for TensorBoard
     OUTPUT/policies/<policy>/     the finished policy: a model or an adapter, and training.json
-    OUTPUT/last-good/<policy>/    the same of the last good version, where a loss was not a number
-    OUTPUT/learned-tokens/        importance ratios, where they are kept
+    OUTPUT/last-good/<policy>/    the same of the last good version, if a loss was not finite
+    OUTPUT/learned-tokens/        importance ratios, if they are kept
     OUTPUT/report.json            every step
     OUTPUT/report.html            the same as curves
 
-A folder of policies appears whole or not at all, and a finished training is not done again.
+A folder of policies appears complete or not at all, and a finished training is not repeated.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ SETTINGS = "settings.json"
 CHECKPOINTS = "checkpoints"
 POLICIES = "policies"
 LAST_GOOD = "last-good"
-_LONGER = "roll out with a higher limit (--max-tokens), or learn from them by --truncated keep"
+_LONGER = "roll out with a higher limit (--max-tokens), or learn from them with --truncated keep"
 
 
 class GrpoState(CheckpointState):
-    """State that a checkpoint holds besides its tensors."""
+    """State in a checkpoint besides its tensors."""
 
     settings: GrpoSettings
     version: int
@@ -81,7 +81,7 @@ class GrpoState(CheckpointState):
 
 @dataclass(frozen=True)
 class Progress:
-    """What is shown after a step."""
+    """The progress that is shown after a step."""
 
     step: int
     steps: int
@@ -110,12 +110,14 @@ def train(
     watch: StepListener | None = None,
     processes: Processes | None = None,
 ) -> Report:
-    """Train the policies in `output` on the data, resuming from a checkpoint where there is one;
-    `loaded` is the base, whose weights are changed. `keep_ratios` are tokens: see `KeptRatios`.
+    """Train the policies in `output` on the data, resuming from a checkpoint if there is one;
+    `loaded` is the base, whose weights are changed. `keep_ratios` is a number of tokens: see
+    `KeptRatios`.
 
-    Of several `processes`, which must all see the same `output`, the first one writes and reports.
-    Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. A loss that is not a
-    number raises `NotFinite` and keeps the last good version. Raises `TrainingError`s.
+    With several `processes`, all must see the same `output`; the first one writes and reports.
+    After Ctrl-C the training finishes the step, saves a checkpoint and raises KeyboardInterrupt. A
+    loss that is not finite raises `NotFinite`, and the last good version is kept. Raises
+    `TrainingError`s.
     """
     processes = processes or Processes()
     watch = watch if watch is not None and processes.is_first else StepListener()
@@ -151,8 +153,8 @@ def initial_policies(
     loaded: LoadedModel,
     processes: Processes | None = None,
 ) -> Policies:
-    """The policies as they begin: with what the settings name, else with their base's weights or,
-    for adapters, random A of the settings' seed and zero B. `loaded` is the model `settings.base`;
+    """The initial policies: those that the settings name, otherwise their base's weights or, for
+    adapters, a random A from the settings' seed and zero B. `loaded` is the model `settings.base`;
     other bases are loaded here, each once. Raises `TrainingError`."""
     import torch
 
@@ -175,7 +177,7 @@ def initial_policies(
 def _network(
     settings: GrpoSettings, loaded: LoadedModel, base: str, processes: Processes | None
 ) -> Network:
-    """Network of one base. Raises `TrainingError` for settings that it can't be computed with."""
+    """Network of one base. Raises `TrainingError` for settings that it does not support."""
     if processes is not None and processes.sharded:
         refused = {
             "--head-chunk": settings.head_chunk > 0,
@@ -184,7 +186,7 @@ def _network(
             "--optimizer adamw-8bit": settings.optimizer != "adamw",
         }
         for option in (option for option, is_set in refused.items() if is_set):
-            raise TrainingError(f"{option} does not go with FSDP: leave one of them out")
+            raise TrainingError(f"{option} does not work with FSDP: leave out one of them")
     network = network_of(
         loaded,
         adapter=settings.weights == "lora",
@@ -195,14 +197,14 @@ def _network(
     )
     if settings.head_chunk and not network.has_plain_head:
         raise TrainingError(
-            f"{base} does more to its logits than its output layer does: leave --head-chunk out"
+            f"{base} changes its logits after the output layer: leave out --head-chunk"
         )
     if settings.checkpoint_activations:
         network.checkpoint_layers()
     if settings.share_prefixes and not network.has_full_attention:
         raise TrainingError(
-            f"{base} has layers that see a window or a state and not all that came before, so that "
-            "samples can't go through it as a tree: add --no-share-prefixes"
+            f"{base} has layers that see only a window or a state instead of all previous tokens, "
+            "so it cannot compute samples as a tree: add --no-share-prefixes"
         )
     return network
 
@@ -237,13 +239,13 @@ class _Training:
         )
 
     def run(self) -> Report:
-        """Train to the end, and write the results."""
+        """Train to the end and write the results."""
         require_room(self.work, self.policies)
         self.state = restore(self.work, GrpoState, self.policies) or self.state
         if self.processes.sum_of(self.state.step) != self.processes.count * self.state.step:
             raise unshared_folder_error(self.output, self.processes)
         if self.processes.is_first:
-            # Before its first step, without which the others can't end theirs.
+            # Before its first step: without this process's part, the others can't finish theirs.
             self.ratios.forget_after(self.state.step)
         batches, stale = batches_of(self.data.groups, self.settings)
         with ExitStack() as open_curves, deferred_interrupt() as interruption:
@@ -256,7 +258,7 @@ class _Training:
             for batch in islice(batches, self.state.step, None):
                 self._step(batch, curves, len(batches))
                 ended = self.state.step == len(batches)
-                is_interrupted = self.processes.sum_of(interruption.asked) > 0
+                is_interrupted = self.processes.sum_of(interruption.requested) > 0
                 if ended or is_interrupted or self.state.step % self.checkpoint_every == 0:
                     self._save()
                     self.watch.checkpoint(self.state.step)
@@ -284,8 +286,8 @@ class _Training:
             try:
                 saved = self._save_last_good() if self.processes.is_first else None
             finally:
-                # A launcher kills the first process during its checkpoint once another one has
-                # ended. If one is gone already, this error is what the user must know.
+                # Once another process has exited, a launcher kills the first one during its
+                # checkpoint. If one has exited already, this error is what the user must know.
                 with suppress(RuntimeError):
                     self.processes.wait()
             lower = f"Lower --learning-rate ({self.settings.learning_rate:.1e})"
@@ -306,23 +308,22 @@ class _Training:
         self.watch.progress(Progress(self.state.step, steps, facts))
 
     def _save_last_good(self) -> str:
-        """Write the last good version, which the bad step has left in place, and say which one it
+        """Write the last good version, which the bad step left unchanged. Returns which version it
         is and where, or why it is missing."""
         if self.state.step == 0:
-            return "nothing was trained before it"
+            return "no step was trained before it"
         if self.processes.sharded:
             return (
-                f"the last good version is that of the latest checkpoint in {self.work}, from "
-                "which the same command goes on"
+                f"the last good version is the latest checkpoint in {self.work}, from which the "
+                "same command resumes"
             )
         good = f"version {self.state.version}, after step {self.state.step}, is the last good one"
         try:
             self._save()
             self._write(LAST_GOOD, self._report())
         except NotEnoughDisk as error:
-            # The report of what was not a number, and in which runs, must not get lost because of
-            # it.
-            return f"{good}, and could not be kept: {error}"
+            # The error, with the runs that caused it, must not get lost because of this one.
+            return f"{good}, but could not be saved: {error}"
         return f"{good}: it is in {self.output / LAST_GOOD}"
 
     def _save(self) -> None:
@@ -331,7 +332,7 @@ class _Training:
 
     @property
     def _writes(self) -> bool:
-        """Whether this process is needed to write weights."""
+        """Whether this process takes part in writing weights."""
         return self.processes.is_first or self.processes.sharded
 
     def _curves(self, name: str) -> Path | None:
@@ -356,7 +357,7 @@ class _Training:
         )
 
     def _write(self, where: str, report: Report) -> None:
-        """Write all policies as the engines read them."""
+        """Write all policies in the form that the engines read."""
         facts_of = partial(
             PolicyFacts.of, settings=report.settings, version=report.version, steps=report.steps
         )
@@ -364,7 +365,7 @@ class _Training:
 
 
 def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
-    """Raise `TrainingError` if settings and data don't go together."""
+    """Raise `TrainingError` if settings and data are incompatible."""
     require_known(settings, policy_names(settings, data))
     if next(step_batches(data.groups, settings), None) is None:
         counts = Counter(group_worth(group, settings) for group in data.groups)
@@ -382,7 +383,7 @@ def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
 
 
 def require_known(settings: GrpoSettings, names: Sequence[str]) -> None:
-    """Raise `TrainingError` for settings of a policy that is not among those names."""
+    """Raise `TrainingError` for settings of a policy that is not among `names`."""
     options = {
         "--init-from": settings.init_from,
         "--policy-base": settings.bases,
@@ -396,21 +397,22 @@ def require_known(settings: GrpoSettings, names: Sequence[str]) -> None:
 
 
 def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool) -> None:
-    """Mark the folder as this training's. Raises `TrainingError` if it belongs to another one."""
+    """Mark the folder as belonging to this training. Raises `TrainingError` if it belongs to
+    another one."""
     path = output / SETTINGS
     existing_settings = claimed_settings(path, GrpoSettings) if path.exists() else None
     if existing_settings is not None and not restart:
         require_same_recipe(existing_settings, settings, output)
         return
     if existing_settings is not None:
-        # The settings stay until others replace them: the folder's owner is known at any time. The
-        # report is removed first: with it a training counts as finished, whatever else is there.
+        # The settings stay until they are replaced, so that the folder's owner is always known. The
+        # report is removed first: as long as it exists, a training counts as finished.
         for name in (REPORT, PAGE, RUNS):
             (output / name).unlink(missing_ok=True)
         for name in (CHECKPOINTS, "curves", POLICIES, LAST_GOOD, LEARNED_TOKENS):
             shutil.rmtree(output / name, ignore_errors=True)
     else:
-        # The runs are written first: after a kill they may be there alone.
+        # The runs are written first: after a kill they may be the only file.
         require_unused(output, but=(RUNS,))
     output.mkdir(parents=True, exist_ok=True)
     write_record(output / RUNS, RecordedRuns(runs=data.runs, rewards=data.rewards))

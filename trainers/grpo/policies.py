@@ -1,9 +1,9 @@
 """The policies that are trained: one network in memory for each base, and for each policy its own
 weights and its own optimizer.
 
-To activate a policy is to let the network's parameters point to its weights: nothing is copied, and
+To activate a policy is to point the network's parameters to its weights: nothing is copied, and
 many roles take no more time than one. Weights that are sharded over processes are copied in place,
-each process its part, since FSDP holds on to the memory that it gathers from.
+each process its part, since FSDP keeps the memory that it gathers from.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class _Policy:
     network: Network
     optimizer: torch.optim.Optimizer
     weights: Weights
-    """Weights by parameter name; empty while they are in the network."""
+    """Weights by parameter name; empty while the network has them."""
     reference: Weights
-    """Initial weights, where a divergence from them is computed; else empty."""
+    """Initial weights, if a divergence from them is computed; otherwise empty."""
     gradients: Weights = field(default_factory=dict)
     """Gradients put aside by `hold_gradients`."""
 
 
 class Policies:
-    """All policies, which begin with `begins`, or with their network's present weights.
+    """All policies, starting from `begins`, or from their network's present weights.
 
-    `networks` are those of policies with a base other than that of `network`.
+    `networks` has an entry for each policy whose base is not that of `network`.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Policies:
     ) -> None:
         self.settings = settings
         self._policies: dict[str, _Policy] = {}
-        begun: dict[int, Weights] = {}
+        initial_weights: dict[int, Weights] = {}
         for name in names:
             used = (networks or {}).get(name, network)
-            present = begun.setdefault(id(used), _copy_of(used))
+            present = initial_weights.setdefault(id(used), _copy_of(used))
             beginning = (begins or {}).get(name, present)
             self._policies[name] = _Policy(
                 used,
@@ -75,7 +75,7 @@ class Policies:
 
     @property
     def network(self) -> Network:
-        """Network with the weights of the policy that was activated last."""
+        """Network with the weights of the most recently activated policy."""
         return self._policies[self._active].network
 
     @property
@@ -95,18 +95,18 @@ class Policies:
 
     @property
     def most_trained_parameters(self) -> int:
-        """Number of trained parameters of the policy that has most."""
+        """Number of trained parameters of the policy with the most."""
         return max(map(self.trained_parameters, self.names))
 
     def activate(self, name: str) -> torch.optim.Optimizer:
         """Put a policy's weights into its network; returns its optimizer."""
         policy = self._policies[name]
-        _spread_again(policy.network)
+        _reshard(policy.network)
         before = self._in_network.get(id(policy.network))
         if before != name:
             if before is not None:
-                self._policies[before].weights = _taken(policy.network)
-            _put(policy.network, policy.weights)
+                self._policies[before].weights = _current_weights(policy.network)
+            _load_weights(policy.network, policy.weights)
             policy.weights = {}
             self._in_network[id(policy.network)] = name
         self._active = name
@@ -141,28 +141,27 @@ class Policies:
 
     @contextmanager
     def reference(self) -> Generator[None]:
-        """Put the initial weights of the active policy into its network for the time of the block.
-        Raises KeyError where no divergence from them is computed."""
+        """Put the initial weights of the active policy into its network while the block runs.
+        Raises KeyError if no divergence from them is computed."""
         network = self.network
-        weights = _taken(network)
-        _put(network, self._policies[self._active].reference)
+        weights = _current_weights(network)
+        _load_weights(network, self._policies[self._active].reference)
         try:
             yield
         finally:
-            _put(network, weights)
+            _load_weights(network, weights)
 
     def tensors(self) -> Weights:
-        """Weights and moments of all policies, for a checkpoint. Where they are sharded over
-        processes, all of these must call this, and get them whole."""
+        """Weights and moments of all policies, for a checkpoint. If they are sharded over
+        processes, every process must call this, and each gets them whole."""
         return {
             key: self.network.gather_parameter(tensor).contiguous()
             for key, tensor in self._named_tensors()
         }
 
     def copied(self) -> Weights:
-        """Copies of weights and moments in the machine's memory, which stay as they are when
-        training continues; where they are sharded over processes, each copies its part on its
-        device."""
+        """Copies of weights and moments in the machine's memory, which further training does not
+        change. If they are sharded over processes, each copies its part on its device."""
         if self.network.processes.sharded:
             return {key: tensor.clone() for key, tensor in self._named_tensors()}
         return {key: tensor.to("cpu", copy=True) for key, tensor in self._named_tensors()}
@@ -187,7 +186,7 @@ class Policies:
             restore(trained, [optimizer], policy_tensors)
 
     def _optimizer(self, network: Network) -> torch.optim.Optimizer:
-        """AdamW; matrices are decayed, biases and norms are not."""
+        """AdamW; weight decay applies to matrices, not to biases and norms."""
         import torch
 
         settings, trained = self.settings, [parameter for _, parameter in network.trained()]
@@ -214,10 +213,10 @@ class Policies:
 
 
 def _copy_of(network: Network, weights: Mapping[str, torch.Tensor] | None = None) -> Weights:
-    """Copy of `weights`, or of the network's present ones, laid out as its parameters are."""
+    """Copy of `weights`, or of the network's present ones, in the layout of its parameters."""
     import torch
 
-    _spread_again(network)
+    _reshard(network)
     copies: Weights = {}
     with torch.no_grad():
         for name, parameter in network.trained():
@@ -226,26 +225,26 @@ def _copy_of(network: Network, weights: Mapping[str, torch.Tensor] | None = None
     return copies
 
 
-def _taken(network: Network) -> Weights:
-    """The present weights; copied where FSDP continues to hold their memory."""
+def _current_weights(network: Network) -> Weights:
+    """The present weights; copies if FSDP keeps using their memory."""
     if network.processes.sharded:
         return _copy_of(network)
     return {name: parameter.data for name, parameter in network.trained()}
 
 
-def _spread_again(network: Network) -> None:
-    """Free what a pass without gradients has gathered of weights that are sharded over processes:
-    until then it takes their place, and it would outlast new ones."""
+def _reshard(network: Network) -> None:
+    """Free the memory into which a pass without gradients has gathered sharded weights: until then
+    it takes their place, and it would outlast new weights."""
     if network.processes.sharded:
         for module in network.whole.modules():
             if (reshard := getattr(module, "reshard", None)) is not None:
                 reshard()
 
 
-def _put(network: Network, weights: Mapping[str, torch.Tensor]) -> None:
+def _load_weights(network: Network, weights: Mapping[str, torch.Tensor]) -> None:
     import torch
 
-    _spread_again(network)
+    _reshard(network)
     with torch.no_grad():
         for name, parameter in network.trained():
             if network.processes.sharded:

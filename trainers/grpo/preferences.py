@@ -1,10 +1,10 @@
-"""Learning from which samples of a group are better than which, and not by how much: DPO on the
-pairs of a sealed group, or on those that statistical rejection sampling leaves (RSO).
+"""Learning from the order of a group's samples and not from their distances: DPO on the pairs of a
+sealed group, or on the pairs that statistical rejection sampling leaves (RSO).
 
     L = mean over pairs of −log σ(m),   m = β·[log π_θ/π_ref(better) − log π_θ/π_ref(worse)]
 
-Its gradient is −Σ c_i · ∇log π_θ(i) with the weights c below, so that each micro-batch needs its
-own sequences alone, whichever pairs they are in.
+Its gradient is −Σ c_i · ∇log π_θ(i) with the weights c below, so that each micro-batch needs only
+its own sequences, even if their partners are elsewhere.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     import torch
 
 Pair = tuple[int, int]
-"""Places of the better and of the worse sample."""
+"""Indices of the better and of the worse sample."""
 
 
 def preference_pairs(rewards: Sequence[float]) -> list[Pair]:
-    """All pairs of samples of which one is better."""
+    """All pairs in which one sample is better than the other."""
     return [
         (better, worse)
         for better in range(len(rewards))
@@ -34,14 +34,14 @@ def preference_pairs(rewards: Sequence[float]) -> list[Pair]:
 
 
 def rejection_sampled(rewards: Sequence[float], beta: float, count: int, seed: str) -> list[int]:
-    """Places of `count` samples drawn as from π*(y) ∝ π(y)·exp(r(y)/β): each one left is accepted
-    with probability exp((r − r_max)/β), r_max of those left, until there are enough (RSO, Liu et
-    al. 2023, arXiv:2309.06657, Algorithm 1). The same for the same seed."""
+    """Indices of `count` samples drawn as from π*(y) ∝ π(y)·exp(r(y)/β): each remaining sample is
+    accepted with probability exp((r − r_max)/β), with r_max over the remaining ones, until there
+    are enough (RSO, Liu et al. 2023, arXiv:2309.06657, Algorithm 1). The same for the same seed."""
     rng = random.Random(seed)
     waiting, accepted = list(range(len(rewards))), list[int]()
     while waiting and len(accepted) < count:
         highest = max(rewards[at] for at in waiting)
-        # The best of those left is always accepted, so this comes to an end.
+        # The best remaining sample is always accepted, so the loop terminates.
         drawn = [at for at in waiting if rng.random() < math.exp((rewards[at] - highest) / beta)]
         accepted += drawn[: count - len(accepted)]
         waiting = [at for at in waiting if at not in drawn]
@@ -51,9 +51,9 @@ def rejection_sampled(rewards: Sequence[float], beta: float, count: int, seed: s
 def preference_weights(
     log_ratios: torch.Tensor, pairs: Sequence[Pair], beta: float
 ) -> torch.Tensor:
-    """c [samples], detached, from log π_θ − log π_ref of each whole sample: β·σ(−m) summed over the
-    pairs that it is the better one of, less those that it is the worse one of (DPO, Rafailov et al.
-    2023, arXiv:2305.18290, eq. 7 and its gradient)."""
+    """c [samples], detached, from log π_θ − log π_ref of each whole sample: the sum of β·σ(−m) over
+    the pairs in which it is better, minus the sum over the pairs in which it is worse (DPO,
+    Rafailov et al. 2023, arXiv:2305.18290, eq. 7 and its gradient)."""
     import torch
 
     ratios = log_ratios.detach()

@@ -1,9 +1,9 @@
-"""Rows that begin alike go through the model as one tree: each id once, whatever the number of
-candidates that share it.
+"""Rows that share a prefix go through the model as one tree: each id once, however many candidates
+share it.
 
-A row of the micro-batch is a tree; an id sees its ancestors alone and stands at its depth, so that
-every log-probability is that of the sequence by itself, but for rounding. Where K short candidates
-answer one long prompt, this is most of a training's time.
+A row of the micro-batch is a tree. An id attends only to itself and its ancestors, at the position
+of its depth, so that every log-probability equals that of the separate sequence up to rounding. If
+K short candidates answer one long prompt, this saves most of a training's time.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class TreeMicroBatch(MicroBatch):
     whole share of the minibatch."""
 
     parents: torch.Tensor
-    """[n]: where the hidden state stands, in [rows · length], that each learned id comes from."""
+    """[n]: index in [rows · length] of the hidden state that predicts each learned id."""
     children: torch.Tensor
     """[n]: the learned ids."""
     positions: torch.Tensor
     """[rows, length]: depth of each id."""
     above: torch.Tensor
-    """[rows, length], in the CPU's memory: the place of each id's parent in its row; -1 of those
-    that have none, padding among them."""
+    """[rows, length], in CPU memory: the index of each id's parent in its row; -1 for ids without a
+    parent, including padding."""
 
     @property
     def targets(self) -> torch.Tensor:
@@ -45,10 +45,10 @@ class TreeMicroBatch(MicroBatch):
         return network.tree_hidden(self.ids, self.positions, self.ancestor_mask(), self.parents)
 
     def ancestor_mask(self) -> torch.Tensor:
-        """[rows, 1, length, length]: whether the one id is the other or an ancestor of it.
+        """[rows, 1, length, length]: whether the second id is the first or one of its ancestors.
 
-        It grows with the square of the length, and a step holds all of its micro-batches at once:
-        so it is made again for each pass through the model, and kept by none of them.
+        The mask grows with the square of the length, and a step holds all of its micro-batches at
+        once. Therefore each pass through the model computes it again, and no micro-batch keeps it.
         """
         import numpy as np
         import torch
@@ -68,7 +68,7 @@ class TreeMicroBatch(MicroBatch):
 
 
 class _Tree:
-    """One tree: its nodes in the order in which they were met."""
+    """One tree: its nodes in the order in which they were added."""
 
     def __init__(self) -> None:
         self.ids: list[int] = []
@@ -96,9 +96,9 @@ class _Tree:
 def tree_micro_batches_of(
     rows: Sequence[Row], micro_batch_tokens: int, device: torch.device
 ) -> list[TreeMicroBatch]:
-    """The rows as trees, one for each prompt (the ids before the first learned one), cut into
-    micro-batches of at most that many tokens. A tree that would be longer alone is cut too; a row
-    that is longer alone is a micro-batch of its own."""
+    """The rows as trees, one for each prompt (the ids before the first learned one), in
+    micro-batches of at most that many tokens. A tree that would be longer is split as well; a row
+    that is longer by itself becomes its own micro-batch."""
     trees: list[_Tree] = []
     by_prompt: dict[tuple[int, ...], _Tree] = {}
     for number, row in enumerate(rows):
@@ -123,7 +123,7 @@ def _length(tree: _Tree) -> int:
 
 
 def _trunk(parents: Sequence[int]) -> int:
-    """How many ids come one after the other before the tree branches, or ends."""
+    """Number of ids in sequence before the tree branches or ends."""
     return next((at for at, up in enumerate(parents) if up != at - 1), len(parents))
 
 

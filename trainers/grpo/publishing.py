@@ -24,9 +24,10 @@ def served_policies(
     environment: str | None = None,
     option: str = "--publish",
 ) -> dict[str, str]:
-    """Policy of the deployment that answers for each agent: by its `[policies]`, else the defaults
-    of the workflow and the environment; with `pool`, the adapter of that pool that has the agent's
-    name. Raises `TrainingError`, which blames `option`, for an agent without a policy."""
+    """Policy of the deployment that answers for each agent: from its `[policies]`, otherwise from
+    the defaults of the workflow and the environment. With `pool`, it is the adapter of that pool
+    with the agent's name. Raises `TrainingError`, which blames `option`, for an agent without a
+    policy."""
     defaults = agents_of(workflow or deployed.workflow, environment)
     policy_by_agent: dict[str, str] = {}
     for agent in agents:
@@ -49,12 +50,12 @@ def require_publishable(
     *,
     option: str = "--publish",
 ) -> None:
-    """Raise `TrainingError`, which blames `option`, before the training, for what would keep the
-    policies in `folder` from being published after it."""
+    """Raise `TrainingError`, which blames `option`, before the training if the policies in `folder`
+    could not be published after it."""
     trained = _trained_policies(settings, policy_by_agent, option)
     for publication in publications(settings, policy_by_agent, folder, option=option):
         if settings.weights == "full":
-            # A whole model is compared with the pool's by its tokenizer, which is its base's.
+            # A whole model is compared with the pool's by its tokenizer, which is that of its base.
             base = base_folder(settings.base_of(trained[publication.policy]).model)
             publication = replace(publication, folder=base)
         require_base(publication, deployed.models, option=option)
@@ -67,9 +68,9 @@ def publications(
     *,
     option: str = "--publish",
 ) -> tuple[Publication, ...]:
-    """Publications of what was trained in `folder`, one for each policy of the deployment. Raises
-    `TrainingError`, which blames `option`, where two trained policies would be the same one of the
-    deployment."""
+    """Publications of the policies trained in `folder`, one for each policy of the deployment.
+    Raises `TrainingError`, which blames `option`, if two trained policies map to the same one of
+    the deployment."""
     return tuple(
         Publication(policy, folder / folder_name(trained), settings.base_of(trained).sha256)
         for policy, trained in _trained_policies(settings, policy_by_agent, option).items()

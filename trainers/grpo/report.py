@@ -1,4 +1,4 @@
-"""Facts about a training: about each step, and the whole."""
+"""Facts about a training: each step, and the whole."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class PolicyStep(Record):
     """One step of one policy."""
 
     groups: int
-    """Groups that were learned from."""
+    """Groups that the policy learned from."""
     zero_variance: int
-    """Groups that were skipped since all rewards are the same."""
+    """Groups that were skipped since all rewards are equal."""
     reward: float
-    """Mean reward of everything that was sampled for the learned groups."""
+    """Mean reward of all samples of the learned groups."""
     loss: float
     """Mean loss over the updates."""
     gradient_norm: float
     """Norm of the gradient before clipping; mean over the updates."""
     divergence: float | None
-    """Divergence from the reference, nats per token; None where it is not computed."""
+    """Divergence from the reference, nats per token; None if it is not computed."""
     entropy: float
     """Entropy, nats per token."""
     clipped: float
@@ -41,14 +41,13 @@ class PolicyStep(Record):
     kl_to_sampler: float
     """KL(π_behav ‖ π_prox), nats per token: 0 on policy except for the two programs' rounding."""
     ages: dict[int, int]
-    """Groups by the number of versions that they are behind."""
+    """Groups by their age in versions."""
     truncated: float
-    """Share of the sequences that ran into their limit."""
+    """Share of the sequences that reached their token limit."""
     learned: int
     """Tokens in the loss."""
     tokens: int
-    """Tokens of one pass over the step's rows, padding included; passes that only score don't
-    count."""
+    """Tokens of one pass over the step's rows, padding included, without passes that only score."""
     seconds: float
 
     def curves(self) -> dict[str, float]:
@@ -78,14 +77,14 @@ class StepFacts(Record):
     """One step of all policies."""
 
     version: int
-    """Version of the weights that the step began with."""
+    """Version of the weights at the start of the step."""
     stale: int
-    """Groups that were too old to be learned from."""
+    """Groups that were too old to learn from."""
     truncated: int = 0
-    """Groups that were skipped since all completions ran into their limit."""
+    """Groups that were skipped since all completions reached their token limit."""
     zero_variance: dict[str, int] = Field(default_factory=dict[str, int])
-    """Groups of each policy that were skipped since all rewards are the same; nothing else is
-    recorded of a policy that learned nothing. Empty for steps that were recorded without it."""
+    """Groups of each policy that were skipped since all rewards are equal; nothing else is recorded
+    for a policy that learned nothing. Empty for steps that were recorded without this field."""
     policies: dict[str, PolicyStep]
     """Steps of the policies that learned something."""
 
@@ -97,7 +96,7 @@ class StepFacts(Record):
 
     @property
     def zero_variance_shares(self) -> dict[str, float]:
-        """Share of groups whose rewards are all the same, for each policy that had any group."""
+        """Share of groups whose rewards are all equal, for each policy that had any group."""
         shares: dict[str, float] = {}
         for name in dict.fromkeys([*self.policies, *self.zero_variance]):
             policy_step, zero_variance = self.policies.get(name), self.zero_variance_of(name)
@@ -121,25 +120,25 @@ class Report(Record):
 
     settings: GrpoSettings
     version: int
-    """Version of the policies that the training ended with."""
+    """Version of the policies at the end of the training."""
     runs: int
     groups: int
     """Number of sealed groups."""
     zero_variance: int
-    """Sealed groups whose rewards are all the same."""
+    """Sealed groups whose rewards are all equal."""
     truncated: int = 0
-    """Other groups whose completions all ran into their limit, where these are masked."""
+    """Other groups whose completions all reached their token limit, if these are masked."""
     stale: int
-    """Groups left out because they were too old, over all epochs, those after the last step
-    included."""
+    """Groups left out because they were too old, over all epochs, including those after the last
+    step."""
     skipped: dict[str, int]
-    """Number of what could not be learned from, by reason."""
+    """Number of samples that could not be learned from, by reason."""
     seconds: float
     peak_memory_mb: float
     parameters: int
     """Parameters of all bases."""
     trained_parameters: int
-    """Trained parameters of each policy; where they have several bases, of the policy that has
+    """Trained parameters of each policy; if they have several bases, of the policy with the
     most."""
     steps: tuple[StepFacts, ...]
 
@@ -149,7 +148,7 @@ class PolicySummary(Record):
 
     steps: int
     groups: int
-    """Groups that were learned from."""
+    """Groups that the policy learned from."""
     zero_variance_share: float
     learned_tokens: int
     first_loss: float
@@ -159,7 +158,7 @@ class PolicySummary(Record):
     least_effective_samples: float
     clipped_share: float
     oldest: int
-    """Number of versions that the oldest group was behind."""
+    """Age of the oldest group in versions."""
     tokens_per_second: float
 
 
@@ -197,5 +196,5 @@ def summaries(steps: Sequence[StepFacts]) -> dict[str, PolicySummary]:
 
 
 def read_report(folder: Path) -> Report | None:
-    """Report of a finished training; None if it is not finished. Raises `UnreadableModel`."""
+    """Report of a finished training; None for an unfinished one. Raises `UnreadableModel`."""
     return find_record(folder / REPORT, Report)

@@ -2,12 +2,12 @@
 
 The paper writes r(t, i) = α · team + local with α = 1, and local = Σ c_l · s_l over parts such as
 format and legality with Σ c_l = 1 (arXiv 2510.11062, §4 and its appendix). The environments of
-`pair` record every part, the sum of the parts in each scheme, and as `total` the reward that
-candidates were ranked by; another scheme, or another α, is computed from these. An environment that
-gives no `total` has its parts added up here, each with weight 1.
+`pair` record every part, the sum of the parts in each scheme, and `total`, the reward by which
+candidates were ranked; another scheme, or another α, is computed from these. If an environment
+records no `total`, its parts are summed here, each with weight 1.
 
-The reward of a whole run of any workflow is the recorded one or, without any, that of its outcome:
-1 if it was solved, 0 if it was not, by the judge of its environment. A user's function may replace
+The reward of a whole run of any workflow is the recorded one or, if there is none, that of its
+outcome: 1 if the judge of its environment found it solved, 0 if not. A user's function may replace
 it, and λ · dollars may be subtracted.
 """
 
@@ -32,8 +32,8 @@ from loopline.trainers.data.samples import AnyCandidate, AnyRun, AnyStep
 from loopline.workers.store.rewards import AGENT, TEAM, TURN, Feedback, rewarded_by
 
 LOCAL = "local"
-"""Name of the sum of an agent's own parts, next to a total; without one, every part but the team's
-is local."""
+"""Name of the sum of an agent's own parts, if there is a total; without a total, every part except
+the team's is local."""
 TOTAL = "total"
 """Name of the part that is the reward by which candidates were ranked."""
 NO_REWARD = "candidate without a reward"
@@ -45,8 +45,7 @@ NOT_A_NUMBER = "reward that is not a finite number"
 
 RewardFunction = Callable[[Trajectory], float | Feedback | None]
 """Reward of a run: a number for the whole team, or rewards of the team, of agents and of turns;
-None where it is undecided. The function gets the run as it was recorded, and no reference
-answer."""
+None if it is undecided. The function receives the run as recorded, without a reference answer."""
 
 
 @cache
@@ -69,29 +68,29 @@ class RewardChoice(Options):
 
     panel: ClassVar[str] = "Groups and rewards"
 
-    scheme: Annotated[Scheme | None, Option(default="as recorded; in a loop paper")] = None
+    scheme: Annotated[Scheme | None, Option(default="as recorded; paper in a loop")] = None
     """Reward of an action: paper (team and local parts), dense (the published code's step rewards,
     without paying moves back and forth), sparse (solved or not), or progress (share of the solver's
     distance to the solution that the answer closes)."""
     alpha: Annotated[float, OnlyWith("--scheme paper", _pays_team)] = Field(
         default=1.0, ge=0, le=100
     )
-    """Weight of the team's reward in --scheme paper; another one than 1 means that scheme."""
+    """Weight of the team's reward in --scheme paper; any value but 1 selects that scheme."""
 
     function: Annotated[
         str | None,
         Option("reward", metavar="MODULE:FUNCTION", default="as recorded, or the outcome"),
     ] = None
-    """Function that says what a run is worth, by where it is: it takes the trajectory and returns a
-    number, or rewards of the team, of agents and of turns."""
+    """Function that rewards a run: it takes the trajectory and returns a number, or rewards of the
+    team, of agents and of turns."""
     dollar_weight: Annotated[float, OnlyWith("--grouping trajectory or single", _compares_runs)] = (
         Field(default=0.0, ge=0, le=1e6)
     )
-    """What a run's reward loses for each dollar that its model calls cost (λ)."""
+    """Amount subtracted from a run's reward for each dollar that its model calls cost (λ)."""
 
     overlong_buffer: Annotated[int, Option(metavar="<tokens>")] = Field(default=0, ge=0)
-    """Tokens before the limit of a completion within which its reward falls, by 1 at the limit; 0
-    means no penalty (DAPO's soft overlong punishment; goes with --truncated keep)."""
+    """Number of tokens before a completion's limit over which its reward falls, by 1 at the limit;
+    0 means no penalty (DAPO's soft overlong punishment; goes with --truncated keep)."""
 
     @field_validator("function")
     @classmethod
@@ -110,7 +109,7 @@ class RewardChoice(Options):
 
     @property
     def effective_scheme(self) -> Scheme | None:
-        """Scheme by which rewards are computed; None: rewards are taken as they are."""
+        """Scheme by which rewards are computed; None: the recorded rewards are used."""
         return self.scheme or ("paper" if self.alpha != 1.0 else None)
 
 
@@ -137,8 +136,8 @@ def candidate_reward(parts: Mapping[str, float], choice: RewardChoice) -> float:
 
 
 def outcome_reward(trajectory: Trajectory) -> float | None:
-    """1 for a run that is solved, 0 for one that is not; None where it is undecided: a run that was
-    answered by a workflow without a verifier still has to be judged."""
+    """1 for a solved run, 0 for a failed one; None if it is undecided: a run of a workflow without
+    a verifier still has to be judged."""
     match trajectory.outcome:
         case Outcome.SOLVED:
             return 1.0
@@ -151,9 +150,9 @@ def outcome_reward(trajectory: Trajectory) -> float | None:
 
 
 def rewarded(trajectory: AnyRun, choice: RewardChoice) -> AnyRun:
-    """The run with the rewards that it is learned by: those of the user's function where one is
-    chosen, else those that it was recorded with, else its outcome. Raises `Unreadable` where the
-    function fails."""
+    """The run with the rewards to learn from: those of the user's function if one is chosen,
+    otherwise the recorded ones, otherwise its outcome. Raises `Unreadable` if the function
+    fails."""
     if not isinstance(trajectory, Trajectory):  # a sample has its rewards (`read_samples`)
         return trajectory
     if choice.function is not None:
@@ -178,15 +177,15 @@ def _ask(path: str, trajectory: Trajectory) -> Feedback:
 
 
 def overlong_penalty(length: int, limit: int, buffer: int) -> float:
-    """0 up to `limit` − `buffer` tokens, then falling to −1 at `limit` (DAPO, Yu et al. 2025,
-    arXiv:2503.14476, eq. 13)."""
+    """0 up to `limit` − `buffer` tokens, then falling linearly to −1 at `limit` (DAPO, Yu et al.
+    2025, arXiv:2503.14476, eq. 13)."""
     over = length - (limit - buffer)
     return 0.0 if buffer == 0 or over <= 0 else -min(over / buffer, 1.0)
 
 
 def length_penalty(candidates: Iterable[AnyCandidate], choice: RewardChoice) -> float:
-    """Largest penalty of all completions that an agent wrote for one reward, each by its own limit;
-    0 or negative."""
+    """Largest penalty among the completions that an agent wrote for one reward, each by its own
+    limit; 0 or negative."""
     if choice.overlong_buffer == 0:
         return 0.0
     return min(
@@ -200,13 +199,13 @@ def length_penalty(candidates: Iterable[AnyCandidate], choice: RewardChoice) -> 
 
 
 def dollars_of(trajectory: Trajectory) -> float:
-    """Cost of all model calls of a run, US dollars, by the prices of their pools."""
+    """Cost of all model calls of a run in US dollars, by the prices of their pools."""
     calls = (call for step in trajectory.steps for call in step.calls)
     return sum(call.cost_micro_dollars for call in calls) / 1e6
 
 
 def turn_reward(parts: Mapping[str, float], choice: RewardChoice) -> float | None:
-    """Reward of an executed candidate by itself, without the team's share; None where none is
+    """Reward of an executed candidate by itself, without the team's share; None if none is
     recorded."""
     scheme = choice.effective_scheme
     if TURN in parts:
@@ -222,9 +221,10 @@ def turn_reward(parts: Mapping[str, float], choice: RewardChoice) -> float | Non
 def run_reward(trajectory: AnyRun, agent: str, choice: RewardChoice) -> float:
     """Reward of one of a run's agents: α · team + its own − λ · dollars.
 
-    The team's reward is the run's or, where none is set, that of the last executed candidate that
-    has one. The agent's own is the run's for it, if rewards are taken as they are, else the mean
-    over its executed candidates. Raises `Unreadable` as `candidate_reward` does.
+    The team's reward is the run's or, if none is set, that of the last executed candidate that has
+    one. The agent's own reward is the one that the run records for it, if recorded rewards are
+    used, and otherwise the mean over its executed candidates. Raises `Unreadable` as
+    `candidate_reward` does.
     """
     executed = [(step, executed_candidate(step)) for step in trajectory.steps if step.candidates]
     team = trajectory.team_reward
@@ -242,8 +242,8 @@ def run_reward(trajectory: AnyRun, agent: str, choice: RewardChoice) -> float:
     if team is None and agent_reward is None:
         raise Unreadable(
             NO_RUN_REWARD,
-            f"it ended as {trajectory.outcome}, and nobody has judged it: post a reward "
-            "(--reward-from feedback), or name a function (--reward)",
+            f"it ended as {trajectory.outcome} and was not judged: post a reward (--reward-from "
+            "feedback), or name a function (--reward)",
         )
     parts = {TEAM: team or 0.0, LOCAL: agent_reward or 0.0}
     paid = 0.0
@@ -254,7 +254,8 @@ def run_reward(trajectory: AnyRun, agent: str, choice: RewardChoice) -> float:
 
 
 def executed_candidate(step: AnyStep) -> AnyCandidate:
-    """The candidate that was executed. Raises `Unreadable` if the record names none of its own."""
+    """The candidate that was executed. Raises `Unreadable` if the record's index is out of
+    range."""
     if not 0 <= step.selected < len(step.candidates):
         raise Unreadable(
             "step whose executed candidate is not there",

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import torch
 
 LENGTH_STEP = 16
-"""Lengths are rounded up to this: fewer shapes, so that freed memory fits the next micro-batch."""
+"""Lengths are rounded up to a multiple of this: fewer shapes, so that freed memory fits the next
+micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Row:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Rows that go through the model at once, padded on the right. `n` are its learned tokens, row
-    after row."""
+    """Rows that go through the model at once, padded on the right. `n` counts its learned tokens,
+    row after row."""
 
     ids: torch.Tensor
     """Token ids [rows, length]."""
@@ -67,7 +68,7 @@ class MicroBatch:
         return self.ids[:, 1:][self.learned]
 
     def logits(self, network: Network) -> torch.Tensor:
-        """Logits that the learned ids were drawn from [n, vocabulary]."""
+        """Logits from which the learned ids were drawn [n, vocabulary]."""
         return network.learned_logits(self.ids, self.learned)
 
     def hidden(self, network: Network) -> torch.Tensor:
@@ -76,8 +77,8 @@ class MicroBatch:
 
 
 def rows_of(groups: Sequence[Group], settings: GrpoSettings) -> list[Row]:
-    """The sequences of all members, shortest first. Truncated ones are left out where they are
-    masked, so that no denominator counts them either."""
+    """The sequences of all members, shortest first. Truncated ones are omitted if they are masked,
+    so that no denominator counts them either."""
     rows: list[Row] = []
     for group in groups:
         imitates = settings.objective.imitates
@@ -89,15 +90,15 @@ def rows_of(groups: Sequence[Group], settings: GrpoSettings) -> list[Row]:
                 for sequence, advantage in zip(member.sequences, of_member, strict=True)
                 if is_in_loss(sequence, settings) and not (imitates and advantage == 0)
             ]
-    # Stable: the order of the groups decides between rows of one length.
+    # Stable: rows of equal length stay in the order of the groups.
     return sorted(rows, key=lambda row: len(row.sequence.ids))
 
 
 def micro_batches_of(
     rows: Sequence[Row], micro_batch_tokens: int, device: torch.device
 ) -> list[MicroBatch]:
-    """Cut rows, which are sorted by length, into micro-batches of at most that many tokens; a row
-    that alone is longer becomes its own micro-batch."""
+    """Split rows, which are sorted by length, into micro-batches of at most that many tokens; a row
+    that is longer by itself becomes its own micro-batch."""
     micro_batches: list[MicroBatch] = []
     begin = 0
     for at in range(1, len(rows) + 1):

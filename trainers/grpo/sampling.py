@@ -1,9 +1,10 @@
-"""K completions of each of many prompts at once, in this process, by the weights that are trained.
+"""K completions of each of many prompts at once, in this process, with the weights that are being
+trained.
 
-Candidates that have written the same so far are one row: their next tokens are drawn from one
+Candidates with identical tokens so far are one row: their next tokens are drawn from one
 distribution. The keys and values of a prompt are computed once for all of its candidates.
 
-It is for small models: only the engines that serve, and `Learner`, use a GPU at full speed.
+It is for small models: only the serving engines and `Learner` use a GPU at full speed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 DEVICE = "cpu"
-"""Device of the model that a `Sampler` draws from, whatever else the machine has."""
+"""Device of the model that a `Sampler` draws from, regardless of the machine's other devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +26,16 @@ class Completion:
     """One candidate, as it was sampled."""
 
     ids: tuple[int, ...]
-    """Ids with the token that ends the turn, unless the completion was cut short."""
+    """Ids including the token that ends the turn, unless the completion was truncated."""
     logprobs: tuple[float, ...]
     """Natural log-probability of each id, under the whole softmax at the temperature."""
     truncated: bool
-    """Whether it ran into the limit."""
+    """Whether it reached the limit."""
 
 
 @dataclass
 class _Branch:
-    """Candidates of one prompt that are the same so far."""
+    """Candidates of one prompt that are identical so far."""
 
     prompt: int
     count: int
@@ -46,7 +47,7 @@ class _Branch:
     def grow_branch(
         self, row: int, tokens: Sequence[int], logprobs: Sequence[float]
     ) -> list[_Branch]:
-        """One branch for each different token that its candidates, in `row`, continue with."""
+        """One branch for each different token with which its candidates, in `row`, continue."""
         scores = dict(zip(tokens, logprobs, strict=True))
         return [
             _Branch(self.prompt, count, (*self.ids, token), (*self.logprobs, scores[token]), row)
@@ -55,8 +56,8 @@ class _Branch:
 
 
 class Sampler:
-    """Draws from a causal model of transformers, on any device; a `generator` must be of that
-    device. `tokens` counts what went through the model, padding included."""
+    """Draws from a causal model of transformers, on any device; a `generator` must be on that
+    device. `tokens` counts the tokens that went through the model, padding included."""
 
     def __init__(self, model: Any, end_ids: frozenset[int], padding: int) -> None:
         self._model = model
@@ -73,8 +74,8 @@ class Sampler:
         temperature: float,
         generator: torch.Generator,
     ) -> list[list[Completion]]:
-        """`count` completions of each prompt, at most `limit` tokens each, with full support: the
-        shorter ones before the longer ones."""
+        """`count` completions of each prompt, each of at most `limit` tokens, from the full
+        distribution; shorter ones come first."""
         import torch
 
         def draw(scores: torch.Tensor) -> torch.Tensor:
@@ -106,7 +107,7 @@ class Sampler:
         completions: list[list[Completion]] = [[] for _ in prompts]
         branches = [_Branch(at, count) for at in range(len(prompts))]
         longest = max(len(prompt) for prompt in prompts)
-        # Padding on the left, so that every row's next token is in the same column.
+        # Padding on the left puts every row's next token in the same column.
         padded = [[self._padding] * (longest - len(p)) + list(p) for p in prompts]
         ids = torch.tensor(padded, device=self._model.device)
         read = [[0] * (longest - len(p)) + [1] * len(p) for p in prompts]
@@ -151,7 +152,7 @@ class Sampler:
 def _grow_all(
     branches: Sequence[_Branch], drawn: list[list[int]], logprobs: list[list[float]]
 ) -> list[_Branch]:
-    """Grow each branch by as many of the tokens drawn for its row as it has candidates."""
+    """Grow each branch by one drawn token per candidate."""
     return [
         grown
         for row, branch in enumerate(branches)

@@ -1,9 +1,9 @@
 """A candidate's completions as token sequences: what the policy wrote, what it only read, and the
-log-probability of each written token as it was sampled.
+log-probability of each written token at sampling time.
 
-Text is never tokenized again. Where a completion's prompt begins with the ids of the sequence
-before it, the conversation continues in the same sequence; where it does not (a template that drops
-earlier reasoning, for example), a new one begins.
+Text is never tokenized again. If a completion's prompt starts with the ids of the previous
+sequence, the conversation continues in that sequence; otherwise (for example, if a template drops
+earlier reasoning) a new one starts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OTHER_TOKENIZER = "token ids of another tokenizer"
 TOO_LONG = "sequence longer than the model's context"
 
 Belongs = Callable[[AnyCall], bool]
-"""Whether a completion's ids are of the tokenizer of the model that is trained."""
+"""Whether a completion's ids come from the tokenizer of the model that is trained."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class TokenSequence:
     learned: tuple[bool, ...]
     """Whether the policy sampled the id. Prompts and observations are not learned."""
     logprobs: tuple[float, ...]
-    """Natural log-probabilities as sampled; 0 where nothing was sampled."""
+    """Natural log-probabilities as sampled; 0 for ids that were not sampled."""
     temperature: float
-    """Temperature that all of it was sampled at."""
+    """Temperature at which all of it was sampled."""
     truncated: bool
-    """Whether any of its completions ended at its limit of tokens."""
+    """Whether any of its completions reached its token limit."""
 
     @property
     def count(self) -> int:
@@ -54,10 +54,10 @@ def sequences_of(
 ) -> tuple[TokenSequence, ...]:
     """The sequences of one candidate's calls, in the order in which they were made.
 
-    Raises `Unreadable` with one of the reasons above for what can't be learned from: importance
-    ratios need the log-probability of every token under the whole softmax of the model's logits.
-    With top_p = 0.8 their mean is 0.896 where no weight has changed (huggingface/trl#7269); with a
-    frequency penalty each token has a ratio of its own.
+    Raises `Unreadable` with one of the reasons above for a completion that can't be learned from:
+    importance ratios need the log-probability of every token under the whole softmax of the model's
+    logits. With top_p = 0.8 their mean is 0.896 with unchanged weights (huggingface/trl#7269); with
+    a frequency penalty each token has a ratio of its own.
     """
     if not calls:
         raise Unreadable(NO_CALL)
@@ -84,7 +84,7 @@ def sequences_of(
 
 
 def same_tokenizer(codec: TextCodec, vocabulary: int, end_ids: frozenset[int]) -> Belongs:
-    """A check by a fingerprint that every record carries: the ids, decoded by `codec`, must give
+    """A check by a fingerprint that every record carries: the ids, decoded by `codec`, must yield
     the recorded text. A stop string ends the text early; the token that ends a turn is not text."""
 
     def belongs(call: AnyCall) -> bool:
@@ -102,7 +102,7 @@ def same_tokenizer(codec: TextCodec, vocabulary: int, end_ids: frozenset[int]) -
 
 
 def _is_continued_by(before: TokenSequence, call: AnyCall) -> bool:
-    """Whether a call's prompt begins with all of the sequence, at the same temperature."""
+    """Whether a call's prompt starts with the whole sequence, at the same temperature."""
     same = call.sampling.temperature == before.temperature
     return same and call.prompt_ids[: len(before.ids)] == before.ids
 

@@ -1,5 +1,5 @@
-"""What determines a training: two runs with equal settings have equal weights on a CPU. A GPU adds
-up in no fixed order, and the last digits of two runs differ."""
+"""Everything that determines a training: on a CPU, two runs with equal settings produce equal
+weights. A GPU sums in no fixed order, so that the last digits of two runs differ."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Schedule(Options):
     panel: ClassVar[str] = "Optimisation"
 
     shape: Annotated[Shape, Option("schedule")] = "constant"
-    """Learning rate after the warm-up: constant, or falling to 0 after the last step by a straight
-    line (linear) or half a cosine (cosine)."""
+    """Learning rate after the warm-up: constant, or falling to 0 after the last step along a
+    straight line (linear) or half a cosine (cosine)."""
     warmup: Annotated[int, Option(metavar="<steps>")] = Field(default=0, ge=0)
-    """Steps in which the learning rate rises to the one that is asked for."""
+    """Steps in which the learning rate rises to its highest value."""
 
     def factor(self, step: int, steps: int) -> float:
         """Factor of the learning rate in step 1 to `steps`; above 0 and at most 1."""
@@ -48,10 +48,10 @@ Precision = Literal["float32", "bfloat16"]
 SHARED = "shared"
 
 LEARNING_RATE = 1e-6
-"""Learning rate of all weights of a model that has learned language: PettingLLMs' settings."""
+"""Learning rate for all weights of a pretrained language model: PettingLLMs' setting."""
 LORA_RATE = 10.0
-"""Factor of an adapter's rate: it learns best at about ten times the rate of all weights (Biderman
-et al. 2024, arXiv:2405.09673)."""
+"""Factor of an adapter's rate: adapters learn best at about ten times the rate of all weights
+(Biderman et al. 2024, arXiv:2405.09673)."""
 
 
 class InitialPolicy(BaseModel):
@@ -66,7 +66,7 @@ class InitialPolicy(BaseModel):
 
 
 class PolicyBase(InitialPolicy):
-    """The model that a policy begins with, or is an adapter of."""
+    """The model that a policy starts from, or is an adapter of."""
 
 
 class ComputationOptions(Options):
@@ -79,37 +79,37 @@ class ComputationOptions(Options):
     moments stay float32. Log-probabilities match an engine's within 1e-5 only in float32; an engine
     in bfloat16 differs by hundredths of a nat."""
     micro_batch_tokens: int = Field(default=4_096, ge=64)
-    """Tokens per forward and backward pass, padding included: bounds the memory of a step."""
+    """Tokens per forward and backward pass, padding included: limits the memory of a step."""
     head_chunk: Annotated[int, Option(metavar="<tokens>")] = Field(default=0, ge=0)
-    """Learned tokens whose logits are in memory at once, computed again in the backward pass; 0:
-    all of a micro-batch. A vocabulary of 150,000 takes 0.6 MB for each token."""
+    """Learned tokens whose logits are in memory at once, recomputed in the backward pass; 0: all of
+    a micro-batch. A vocabulary of 150,000 takes 0.6 MB per token."""
     checkpoint_activations: bool = False
-    """Keep the input of each layer alone for the backward pass, and compute the rest of it again:
-    less memory for a third more time."""
+    """Keep only the input of each layer for the backward pass and recompute the rest: less memory
+    for a third more time."""
     optimizer: Literal["adamw", "adamw-8bit"] = "adamw"
-    """AdamW, or AdamW whose moments have 8 bits: 2 bytes for each trained weight in place of 8
-    (needs bitsandbytes, of the extra quantized)."""
+    """AdamW, or AdamW with 8-bit moments: 2 bytes per trained weight instead of 8 (needs
+    bitsandbytes, from the extra quantized)."""
     offload_optimizer: Annotated[
         bool, OnlyWith("--optimizer adamw", lambda options: options.optimizer == "adamw")
     ] = False
-    """Keep the moments of AdamW in the machine's memory and compute updates on the CPU: 8 bytes
-    less of GPU memory for each trained weight."""
+    """Keep AdamW's moments in the machine's memory and compute updates on the CPU: saves 8 bytes of
+    GPU memory per trained weight."""
     share_prefixes: bool = True
-    """Compute the common prefix of a group's samples once, as a tree: the same losses but for
-    rounding, in a fraction of the time where prompts are longer than answers."""
+    """Compute the common prefix of a group's samples once, as a tree: the same losses up to
+    rounding, in a fraction of the time if prompts are longer than answers."""
     threads: int = Field(default=1, ge=1, le=1_024)
-    """CPU threads. Another number adds up in another order, which changes the last digits."""
+    """CPU threads. A different number sums in a different order, which changes the last digits."""
     seed: int = Field(default=1, ge=0, lt=2**63)
     """Seed of new adapters, of the order of groups, and of the puzzles that a loop plays."""
 
 
 class OptimisationOptions(Options):
-    """The steps of the optimiser."""
+    """The steps of the optimizer."""
 
     panel: ClassVar[str] = "Optimisation"
 
     batch: int = Field(default=32, ge=1)
-    """Groups with a signal per step, which makes one version of the policies."""
+    """Groups with a signal per step; each step makes one version of the policies."""
     minibatch: Annotated[int | None, Option(default="the whole step")] = Field(default=None, ge=1)
     """Groups per update of the weights."""
     weight_decay: float = Field(default=0.01, ge=0)
@@ -120,7 +120,7 @@ class OptimisationOptions(Options):
 
 
 class PolicyOptions(Options):
-    """What is trained."""
+    """The weights that are trained."""
 
     panel: ClassVar[str] = "Policies"
 
@@ -135,7 +135,7 @@ class PolicyOptions(Options):
 
 
 class GroupOptions(Options):
-    """What is learned from."""
+    """The samples that are learned from."""
 
     panel: ClassVar[str] = "Groups and rewards"
 
@@ -147,15 +147,15 @@ class GroupOptions(Options):
     agents: Annotated[
         tuple[str, ...] | None, Option("agent", metavar="NAME", default="all agents")
     ] = None
-    """Agent whose samples are learned from; may be repeated."""
+    """Agent from whose samples to learn; may be repeated."""
     reward: RewardChoice = Field(default_factory=RewardChoice)
     advantage: Baseline = "standardised"
     """How rewards become advantages within a group; best: 1 for the best samples, 0 for the
     others."""
     credit: Credit = Field(default_factory=Credit)
     truncated: Literal["mask", "keep"] = "mask"
-    """Whether completions cut at their token limit are left out of the loss (mask, DAPO's overlong
-    filtering) or learned from (keep). Their rewards count in the group either way."""
+    """Whether completions truncated at their token limit are left out of the loss (mask, DAPO's
+    overlong filtering) or learned from (keep). Their rewards count in the group either way."""
 
 
 class TrainingOptions(GroupOptions, PolicyOptions, OptimisationOptions, ComputationOptions):
@@ -165,37 +165,37 @@ class TrainingOptions(GroupOptions, PolicyOptions, OptimisationOptions, Computat
 
 
 class GrpoSettings(TrainingOptions):
-    """What determines one training by GRPO, except where it is written: its options with the hashes
-    of what they name. The folder records it."""
+    """Everything that determines one GRPO training, except its output folder: its options, with
+    hashes of the files that they refer to. The folder records it."""
 
     base: str
-    """Folder or hub id of the model that policies begin with, or are adapters of."""
+    """Folder or hub id of the model that policies start from, or are adapters of."""
     base_sha256: str
     """Hash of its weights."""
     init_from: dict[str, InitialPolicy] = Field(default_factory=dict)
-    """Weights that each policy begins with; others begin with the base, or an adapter that changes
-    nothing."""
+    """Initial weights of each policy; other policies start from the base, or from an adapter that
+    changes nothing."""
     data_sha256: str
     """Hash of the sealed groups."""
     epochs: int = Field(default=1, ge=1)
     """Passes over the groups."""
     steps: int | None = Field(default=None, ge=1)
-    """Most versions to train; None: until the groups are used up."""
+    """Maximum number of versions to train; None: until the groups are used up."""
     staleness: int | None = Field(default=None, ge=0)
-    """Versions that a sample may be behind; None: any number."""
+    """Maximum age of a sample in versions; None: any number."""
     base_version: int = Field(default=0, ge=0)
-    """Version of the policies that the base is."""
+    """Version of the policies that the base corresponds to."""
     learning_rate: float = Field(default=LEARNING_RATE, gt=0)
-    """Highest learning rate; `schedule` says how it changes."""
+    """Highest learning rate; `schedule` sets how it changes."""
     assigned: dict[str, str] = Field(default_factory=dict)
-    """Policy that learns from each agent's samples; for others `policies` decides."""
+    """Policy that learns from each agent's samples; for other agents `policies` decides."""
     bases: dict[str, PolicyBase] = Field(default_factory=dict)
-    """Model that each policy begins with, or is an adapter of; for others it is `base`."""
+    """Model that each policy starts from, or is an adapter of; for other policies it is `base`."""
     rates: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    """Highest learning rate of each policy; for others it is `learning_rate`."""
+    """Highest learning rate of each policy; for other policies it is `learning_rate`."""
 
     def base_of(self, policy: str) -> PolicyBase:
-        """The model that a policy begins with, or is an adapter of."""
+        """The model that a policy starts from, or is an adapter of."""
         return self.bases.get(policy) or PolicyBase(model=self.base, sha256=self.base_sha256)
 
     def rate_of(self, policy: str) -> float:
@@ -204,7 +204,7 @@ class GrpoSettings(TrainingOptions):
 
     @property
     def base_precision(self) -> Precision:
-        """Precision of the base's weights. Under adapters they never change, and half the bytes are
+        """Precision of the base's weights. Under adapters they never change, so half the bytes are
         enough; as trained weights they would round most updates away."""
         return self.precision if self.weights == "lora" else "float32"
 

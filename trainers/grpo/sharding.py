@@ -1,8 +1,8 @@
-"""Divides the rows of an update among several processes. All of them divide alike, so that they
-need not communicate.
+"""Divides the rows of an update among several processes. Every process computes the same division,
+so they need not communicate.
 
-Where the weights are sharded over the processes (FSDP), each needs the others' parts for each pass:
-all make equally many passes. A process that has fewer micro-batches repeats a row, from which
+If the weights are sharded over the processes (FSDP), each pass needs the parts of all processes, so
+that all must make equally many passes. A process with fewer micro-batches repeats a row, from which
 nothing is learned.
 """
 
@@ -17,9 +17,10 @@ from loopline.trainers.grpo.rows import MicroBatch, Row
 def deal_rows(rows: Sequence[Row], count: int, *, share_prefixes: bool) -> list[list[int]]:
     """Indices of each process's rows, in order.
 
-    They are dealt one by one. Where rows that begin alike go through the model as one tree, those
-    of a prompt stay together instead, or each process would have all the prompts: but not where so
-    few prompts, or such long answers, would leave one process with more to do than that.
+    Rows are dealt one by one. If rows with a common prefix go through the model as one tree, the
+    rows of a prompt stay together instead, since otherwise each process would compute all prompts.
+    With too few prompts or too long answers this would give one process more work than dealing one
+    by one; then rows are dealt one by one.
     """
     one_by_one = [list(range(index, len(rows), count)) for index in range(count)]
     if count == 1 or not share_prefixes:
@@ -49,7 +50,7 @@ def _by_prompt(
 
 
 def _tokens(rows: Sequence[Row], prompts: Sequence[tuple[int, ...]], numbers: Sequence[int]) -> int:
-    """Tokens that go through the model: each prompt's once, and each answer's."""
+    """Tokens that go through the model: each prompt once, and each answer."""
     answers = sum(len(rows[number].sequence.ids) - len(prompts[number]) for number in numbers)
     return answers + sum(map(len, {prompts[number] for number in numbers}))
 

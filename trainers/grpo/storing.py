@@ -1,4 +1,4 @@
-"""Policies on disk: a checkpoint to resume from, and folders as the engines read them."""
+"""Policies on disk: a checkpoint to resume from, and folders that the engines can read."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ StateT = TypeVar("StateT", bound=CheckpointState)
 
 
 def require_room(work: Path, policies: Policies, versions: int = 0) -> None:
-    """Raise `NotEnoughDisk` unless `work` has room for two checkpoints and that many versions of
-    all policies as the engines read them."""
+    """Raise `NotEnoughDisk` unless `work` has room for two checkpoints and `versions` versions of
+    all policies in the engines' format."""
     weights = 4 * sum(map(policies.trained_parameters, policies.names))
-    # A checkpoint holds two moments in addition, of the same size.
+    # A checkpoint also contains two moments of the same size.
     require_room_for_two(work, 3 * weights, versions * weights)
 
 
@@ -47,7 +47,7 @@ def restore(work: Path, kind: type[StateT], policies: Policies) -> StateT | None
     tensors = dict(checkpoint.tensors)
     torch.set_rng_state(tensors.pop(_RANDOM_STATE))
     of_cuda = tensors.pop(f"{_RANDOM_STATE}.cuda", None)
-    # The training may resume on another device than it was begun on.
+    # The training may resume on another device than the one it was started on.
     if of_cuda is not None and policies.network.device.type == "cuda":
         torch.cuda.set_rng_state(of_cuda)
     policies.restore(tensors)
@@ -55,8 +55,8 @@ def restore(work: Path, kind: type[StateT], policies: Policies) -> StateT | None
 
 
 def save(work: Path, state: CheckpointState, policies: Policies) -> None:
-    """Write a checkpoint. The first process writes; where weights are sharded over several, all
-    must call this. Raises `NotEnoughDisk`."""
+    """Write a checkpoint. The first process writes; if weights are sharded over several, all must
+    call this. Raises `NotEnoughDisk`."""
     import torch
 
     tensors: dict[str, torch.Tensor] = policies.tensors()
@@ -69,15 +69,15 @@ def save(work: Path, state: CheckpointState, policies: Policies) -> None:
         save_checkpoint(work, state, tensors)
     except NotEnoughDisk as error:
         raise NotEnoughDisk(
-            f"the checkpoint of step {state.step} was not written, the one before it is "
-            f"as it was: {error}"
+            f"the checkpoint of step {state.step} was not written, the previous one is unchanged: "
+            f"{error}"
         ) from error
 
 
 def write_policies(policies: Policies, final: Path, facts_of: Callable[[str], BaseModel]) -> None:
-    """Write all policies as the engines read them, each to `final/<name>` with its facts; the
-    folder appears whole or not at all. The first process writes; where weights are sharded over
-    several, all must call this. Raises `NotEnoughDisk`."""
+    """Write all policies in the engines' format, each to `final/<name>` with its facts; the folder
+    appears complete or not at all. The first process writes; if weights are sharded over several,
+    all must call this. Raises `NotEnoughDisk`."""
     if not policies.network.processes.is_first:
         for name in policies.names:
             policies.activate(name)
@@ -93,5 +93,5 @@ def write_policies(policies: Policies, final: Path, facts_of: Callable[[str], Ba
 
 
 def folder_name(policy: str) -> str:
-    """Name of the folder that a policy is written to."""
+    """Name of a policy's folder."""
     return policy.replace("/", "_")

@@ -1,10 +1,11 @@
-"""AT-GRPO's rollouts in this process: many puzzles at once, the policies that are trained, no bus.
+"""AT-GRPO's rollouts in this process: many puzzles at once, with the policies being trained,
+without a bus.
 
 The rules are those of the workflow `pair`: an agent's K candidates answer one observation, each is
 scored on a copy of the episode, and the best one is executed before the next agent observes
-(Algorithm 1 of arXiv 2510.11062). A state of an agent is a group. They differ in one respect: of
-equally good candidates `pair` executes the one drawn first, this module the one that ended first,
-which is at most as long as the others.
+(Algorithm 1 of arXiv 2510.11062). A state of an agent is a group. There is one difference: among
+equally good candidates, `pair` executes the one drawn first, and this module the one that ended
+first, which is at most as long as the others.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from loopline.workers.engines.torch.loading import LoadedModel
 
 ROWS = 256
-"""Prompts that are completed at once."""
+"""Maximum number of prompts completed at once."""
 MOST_SAID = 5
 _PLACE = "<>"
 
@@ -42,7 +43,7 @@ class Table(NamedTuple):
 
 @dataclass
 class Prompter:
-    """Renders the prompts that a gpu worker would make of an agent's observation."""
+    """Renders the prompts that a gpu worker would build from an agent's observation."""
 
     loaded: LoadedModel
     _around: tuple[str, str] = field(init=False)
@@ -65,7 +66,7 @@ class Prompter:
 
 
 TEMPERATURE = 1.0
-"""Temperature of everything that is learned from: the whole softmax is the policy's."""
+"""Temperature of all samples that are learned from: the policy is the whole softmax."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Rules:
 
     candidates: int
     limit: int
-    """Most tokens of one completion."""
+    """Maximum number of tokens of one completion."""
     scheme: Scheme = "paper"
 
 
@@ -84,9 +85,10 @@ class RolloutResult:
 
     groups: tuple[Group, ...]
     outcomes: str
-    """`1` for each episode that ended solved, `0` for each that did not, in order."""
+    """`1` for each solved episode, `0` for each unsolved one, in order."""
     failures: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Number of unsolved episodes by kind of failure; empty for whole runs, which only train."""
+    """Number of unsolved episodes by kind of failure; empty for whole runs, which are only for
+    training."""
 
     @property
     def solved(self) -> int:
@@ -103,14 +105,14 @@ class RolloutResult:
 
 
 def failure_of(episode: Episode, refused: int) -> str:
-    """`refused` where more than half of the turns had an action refused on the real state, else
+    """`refused` if actions were refused on the real state in more than half of the turns, otherwise
     `out of turns`."""
     return "refused" if 2 * refused > episode.turn else "out of turns"
 
 
 @dataclass
 class _Endings:
-    """How episodes end, by their number."""
+    """How episodes end, by their index."""
 
     failure: Callable[[Episode, int], str]
     solved: dict[int, bool] = field(default_factory=dict[int, bool])
@@ -118,7 +120,7 @@ class _Endings:
     _refused: Counter[int] = field(default_factory=Counter[int])
 
     def note(self, index: int, agent: Agent, applied: Transition, episode: Episode) -> None:
-        """Count what was refused to the agent that acts on the real state; `episode` is the one
+        """Count refused actions of the agent that acts on the real state; `episode` is the episode
         after the action."""
         if agent == episode.agents[-1]:
             self._refused[index] += bool(applied.observation.refusals)
@@ -135,7 +137,7 @@ class _Endings:
 
 
 class _Trial(NamedTuple):
-    """A candidate's text, and what it did on a copy of the episode."""
+    """A candidate's text, and its effect on a copy of the episode."""
 
     after: Episode
     applied: Transition
@@ -143,7 +145,7 @@ class _Trial(NamedTuple):
 
 
 class Played(Protocol):
-    """State in which an episode is played."""
+    """A played episode."""
 
     @property
     def episode(self) -> Episode: ...
@@ -153,10 +155,10 @@ def turns(
     playing: Mapping[int, Played], prompter: Prompter, activate: Callable[[Agent], object]
 ) -> Iterator[tuple[Agent, Sequence[int], list[list[int]]]]:
     """Yield the agent to act next, at most `ROWS` of the episodes in which it acts, and their
-    prompts, until none is `playing`. The caller removes those that ended.
+    prompts, until `playing` is empty. The caller removes finished episodes.
 
-    Episodes end at the end of a turn: all that continue are at the same agent, whose policy is
-    activated once for all of them.
+    Episodes end only at the end of a turn. So all that continue are at the same agent, whose policy
+    is activated once for all of them.
     """
     while playing:
         agent = next(iter(playing.values())).episode.agent
@@ -176,9 +178,8 @@ def roll_out(
     run: str,
     failure: Callable[[Episode, int], str] = failure_of,
 ) -> RolloutResult:
-    """Play every episode, from its beginning to its end. `activate` puts an agent's policy into the
-    sampler's model; `run` names the rollout in the origins of members; `failure` is as in
-    `evaluate`."""
+    """Play every episode from start to finish. `activate` puts an agent's policy into the sampler's
+    model; `run` names the rollout in the origins of members; `failure` is as in `evaluate`."""
     groups: list[Group] = []
     endings = _Endings(failure)
     playing = dict(enumerate(tables))
@@ -204,7 +205,7 @@ def roll_out(
 
 
 def outcomes_of(solved: Mapping[int, bool]) -> str:
-    """Outcomes of episodes by their number."""
+    """Outcomes of episodes, in the order of their indices."""
     return "".join("1" if solved[index] else "0" for index in range(len(solved)))
 
 
@@ -213,7 +214,7 @@ class EvaluationResult:
     """Greedy play of held-out puzzles."""
 
     outcomes: str
-    """`1` for each puzzle solved, `0` for each that was not, in order."""
+    """`1` for each solved puzzle, `0` for each unsolved one, in order."""
     failures: dict[str, int]
     """Number of unsolved puzzles by kind of failure."""
     proposals: int
@@ -221,7 +222,7 @@ class EvaluationResult:
     agreed: int
     """Turns in which the plan agent did exactly what was proposed."""
     answers: dict[str, dict[str, int]]
-    """Most frequent answers of each agent, and how often it gave them."""
+    """Most frequent answers of each agent, with their counts."""
 
 
 def evaluate(
@@ -233,8 +234,8 @@ def evaluate(
     failure: Callable[[Episode, int], str] = failure_of,
 ) -> EvaluationResult:
     """Draw one completion at temperature 0 for every observation. Plays the episodes in place.
-    `failure(episode, refused)` names the kind of failure of an unsolved one, where that many
-    actions on the real state were refused."""
+    `failure(episode, refused)` returns the kind of failure of an unsolved episode in which
+    `refused` actions on the real state were refused."""
     endings = _Endings(failure)
     proposed: dict[int, object] = {}
     proposals = agreed = 0
@@ -312,5 +313,5 @@ def sequence_of(prompt: Sequence[int], completion: Completion, temperature: floa
 
 
 def slices(every: Sequence[int], size: int) -> list[Sequence[int]]:
-    """Slices of at most that many elements."""
+    """Slices of at most `size` elements."""
     return [every[at : at + size] for at in range(0, len(every), size)]

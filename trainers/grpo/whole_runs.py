@@ -1,7 +1,7 @@
 """MAS + GRPO's rollouts in this process: K whole runs of each puzzle compete with each other.
 
-Each run goes its own way, one completion per observation. A run is a member of a group for each of
-its agents, with everything that the agent wrote in it (`groups`, grouping `trajectory`).
+Each run proceeds on its own, with one completion per observation. A run is a member of a group for
+each of its agents, with everything that the agent wrote in it (`groups`, grouping `trajectory`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Run:
-    """One of the K runs of a puzzle. By agent, what it wrote and what each action earned."""
+    """One of the K runs of a puzzle, with each agent's sequences and the rewards of its actions."""
 
     episode: Episode
     sequences: dict[Agent, list[TokenSequence]] = field(
@@ -47,9 +47,9 @@ class _Run:
         self.earned.setdefault(agent, []).append(applied.rewards.total(rules.scheme))
 
     def reward(self, agent: Agent) -> float:
-        """1 if it ended solved, and the mean of what the agent's actions earned: what
-        `rewards.run_reward` gives a recorded run that says only whether it was solved, at α = 1.
-        A sum would pay for wandering about."""
+        """1 if it ended solved, plus the mean reward of the agent's actions. `rewards.run_reward`
+        returns the same for a recorded run that only records whether it was solved, at α = 1. A sum
+        would reward aimless moves."""
         agent_rewards = self.earned[agent]
         return float(self.episode.verify().solved) + math.fsum(agent_rewards) / len(agent_rewards)
 
@@ -64,8 +64,8 @@ def roll_out_runs(
     generator: torch.Generator,
     run: str,
 ) -> RolloutResult:
-    """Play every episode K times, from its beginning to its end; the arguments are those of
-    `vectorized_rollout.roll_out`. Outcomes are of each puzzle's runs in turn."""
+    """Play every episode K times, from start to finish; the arguments are those of
+    `vectorized_rollout.roll_out`. Outcomes are listed puzzle by puzzle, run by run."""
     runs = [_Run(table.episode.copy()) for table in tables for _ in range(rules.candidates)]
     playing = {
         number: whole_run for number, whole_run in enumerate(runs) if not whole_run.episode.done

@@ -1,2 +1,2 @@
-"""The closed loop: what a cascade escalates trains its small model, which serves once it has shown
-on questions that were kept back that it is not worse."""
+"""The closed loop: a cascade's escalations train its small model, and a new version serves once
+held-back questions show that it is not worse."""

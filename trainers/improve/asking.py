@@ -1,5 +1,6 @@
-"""Asks one version of a small model alone, and keeps its answers in a file: questions that the file
-answers are not asked again, and those that were running at a kill are not paid for twice."""
+"""Asks one version of a small model by itself, and keeps its answers in a file: questions with an
+answer in the file are not asked again, and those that were running at a kill are not paid for
+twice."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _GO_ON = "the same command"
 
 @dataclass(frozen=True)
 class SmallAnswer:
-    """A version's answer to a question; an empty text where it gave none."""
+    """A version's answer to a question; an empty text if it gave none."""
 
     text: str
     logprobs: tuple[float, ...]
@@ -34,7 +35,7 @@ class SmallAnswer:
 
     @classmethod
     def of(cls, step: Step) -> SmallAnswer:
-        """The answer of a step of the role `first` or `solo`."""
+        """The answer in a step of the role `first` or `solo`."""
         cost = sum(call.cost_micro_dollars for call in step.calls)
         if not step.calls:
             return cls("", (), cost)

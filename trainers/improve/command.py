@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def improve(options: ImproveOptions) -> None:
     """Let a cascade's small model learn what it escalates.
 
-    It looks at the deployment's recorded runs. Whenever enough were escalated it trains a
-    candidate, compares it with the version that serves on audited questions, publishes it if it is
-    better, and calibrates the cascade's router on it; else it rolls the candidate back.
+    It checks the deployment's recorded runs. Whenever enough were escalated, it trains a candidate
+    and compares it with the serving version on audited questions. If the candidate is better, it
+    publishes it and calibrates the cascade's router on it; otherwise it rolls the candidate back.
 
-    It ends at its bounds or by Ctrl-C. Run it again to go on, also after a crash.
+    It ends at its bounds or by Ctrl-C. Run it again to continue, also after a crash.
     """
     import asyncio
 
@@ -70,7 +70,7 @@ async def _follow(
 
 
 def bound_reached(options: ImproveOptions, decisions: list[Decision]) -> str | None:
-    """The bound that was reached, in words, or None."""
+    """The bound that was reached, as text, or None."""
     cpu = sum(decision.cpu_seconds for decision in decisions) / 60
     dollars = sum(decision.micro_dollars for decision in decisions) / 1e6
     if options.max_rounds is not None and len(decisions) >= options.max_rounds:
@@ -84,7 +84,7 @@ def bound_reached(options: ImproveOptions, decisions: list[Decision]) -> str | N
 
 def require_cascade(deployment: Deployment, options: ImproveOptions) -> tuple[LoopSettings, Path]:
     """The loop's settings, and its router's file. Raises `TrainingError` for a deployment whose
-    cascade would not notice what the loop does."""
+    cascade would not notice the loop's changes."""
     from pathlib import Path
 
     from loopline.bus import pool_of
@@ -118,7 +118,7 @@ def require_cascade(deployment: Deployment, options: ImproveOptions) -> tuple[Lo
     if not isinstance(router, str):
         raise TrainingError(
             "the cascade has no router to calibrate: set options.cascade.router to the path of a "
-            "file, such as /srv/loopline/cascade.router.json; it need not be there yet"
+            "file, such as /srv/loopline/cascade.router.json; the file need not exist yet"
         )
     if not isinstance(audit, (int, float)) or audit <= 0:
         raise TrainingError(

@@ -1,8 +1,9 @@
-"""Whether a candidate may serve: it is compared with the version that serves on the same questions.
+"""Decides whether a candidate may serve: it is compared with the serving version on the same
+questions.
 
-It costs as much, so it passes if it is better, and if the 95 % interval of the difference of right
-answers, by the bootstrap over questions, is above minus the margin. Questions say nothing where it
-is unknown whether one of both answers is right.
+Both cost the same, so the candidate passes if it is better, and if the 95 % interval of the
+difference in right answers, by the bootstrap over questions, is above minus the margin. Questions
+are left out if the correctness of either answer is unknown.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ class GateResult(Record):
     candidate: float
     serving: float
     low: float
-    """Lower end of the 95 % interval of candidate less serving."""
+    """Lower end of the 95 % interval of candidate minus serving."""
     high: float
     margin: float
     passed: bool
 
     @property
     def verdict(self) -> str:
-        """The result in words."""
+        """The result as text."""
         gap = f"{self.low * 100:+.1f} to {self.high * 100:+.1f} points"
         word = "better, and not" if self.passed else "not better, or perhaps"
         return (

@@ -20,7 +20,7 @@ from loopline.workers.router_watch import verdict_of
 from loopline.workers.store.rewards import read_rewards
 
 Judge = Callable[[str, str], bool | None]
-"""Whether an answer to a question is right; None where the judge does not know the question."""
+"""Whether an answer to a question is right; None if the judge does not know the question."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class HeldBack:
     small: Step
     big: Step
     right: bool | None
-    """Whether the big model's answer is right; None where nobody said."""
+    """Whether the big model's answer is right; None if unknown."""
 
     @property
     def question(self) -> str:
@@ -39,12 +39,12 @@ class HeldBack:
 
     @property
     def first_call(self) -> Call | None:
-        """Call that held the small model's answer."""
+        """Call with the small model's answer."""
         return Answered(self.small, None).last if self.small.calls else None
 
     def is_right(self, answer: str, judge: Judge | None) -> bool | None:
-        """Whether an answer is right, by the judge. Without one it is right if it equals the big
-        model's answer; where that is wrong, another answer is undecided (None)."""
+        """Whether an answer is right, according to the judge. Without a judge it is right if it
+        equals the big model's answer; if that is wrong, another answer is undecided (None)."""
         if judge is not None and (judged := judge(self.question, answer)) is not None:
             return judged
         same = comparable_answer(answer) == comparable_answer(self.big.calls[-1].said)
@@ -54,7 +54,7 @@ class HeldBack:
 
 
 def read_held_back(store: Path, most: int) -> list[HeldBack]:
-    """The latest audited runs, one of each question, in the order in which they were admitted.
+    """The latest audited runs, one for each question, in the order in which they were admitted.
     Raises `UnreadableData` if there is no store."""
     rewards = read_rewards(store).of_target()
     by_question: dict[str, HeldBack] = {}

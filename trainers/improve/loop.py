@@ -1,16 +1,16 @@
-"""One object that closes the loop: collect, train, gate, promote; and again.
+"""One object that closes the loop: collect, train, gate, promote, repeat.
 
-    OUTPUT/settings.json               what determines it
-    OUTPUT/answers/VERSION.jsonl       answers of a version to questions that were held back
+    OUTPUT/settings.json               the settings that determine it
+    OUTPUT/answers/VERSION.jsonl       answers of a version to held-back questions
     OUTPUT/rounds/0001/training/       the folder of `train distill`
-    OUTPUT/rounds/0001/gate.json       its comparison; written before anything follows from it
+    OUTPUT/rounds/0001/gate.json       its comparison; written before it has any effect
     OUTPUT/rounds/0001/decision.json   the decision on the candidate; written last
 
-A round that was killed is repeated: its training resumes from its checkpoint, recorded answers are
-not asked for again, and publishing a folder that is published already changes nothing.
+A killed round is repeated: its training resumes from its checkpoint, recorded answers are not
+requested again, and publishing a folder that is already published changes nothing.
 
-A router's bound holds for one version, so the order matters: the router is shut before another
-version serves, and opened by what was calibrated on that version's own answers. In between all
+A router's bound is valid for one version, so the order matters: the router is closed before another
+version serves, and opened with a calibration on that version's own answers. In between, all
 questions go to the big model.
 """
 
@@ -62,9 +62,9 @@ class Decision(Record):
     serving: str
     """Version that serves from now on: the name of its round, or `base`."""
     router: str
-    """Description of what the router does from now on."""
+    """Description of the router's behaviour from now on."""
     accepted_share: float
-    """Share accepted of the answers that calibrated the router; 0 where it accepts nothing."""
+    """Share of the calibration answers that the router accepts; 0 if it accepts nothing."""
     cpu_seconds: float
     """CPU seconds of the training, without parts of it that were killed."""
     micro_dollars: int
@@ -72,8 +72,8 @@ class Decision(Record):
 
 
 class ImprovementLoop:
-    """A loop whose rounds `run_round` takes. The cascade that it serves has the policy of `first`
-    in `settings.policy` and the option `router` at `router`."""
+    """A loop whose rounds `run_round` takes. In the cascade that it serves, `settings.policy` is
+    the policy of `first`, and `router` is the option `router`."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class ImprovementLoop:
         say: Callable[[str], None] = lambda text: None,
         trackers: tuple[str, ...] = DEFAULT_TRACKERS,
     ) -> None:
-        """`trackers` get the curves of each training. Raises `TrainingError` for a folder of other
-        settings."""
+        """`trackers` receive the curves of each training. Raises `TrainingError` for a folder of
+        other settings."""
         self.settings = settings
         self.output = output.resolve()
         self._client = client
@@ -99,7 +99,7 @@ class ImprovementLoop:
         self._trackers = trackers
         self._versions = Versions(client.bus, settings.wait)
         self._calibrated_on = 0
-        """Questions that were held back when the router was last calibrated."""
+        """Number of held-back questions when the router was last calibrated."""
         self._claim()
 
     def decisions(self) -> list[Decision]:
@@ -115,7 +115,7 @@ class ImprovementLoop:
         return decisions[-1].serving if decisions else BASE
 
     def is_due(self) -> bool:
-        """Whether there are enough new escalations, and questions to compare on."""
+        """Whether there are enough new escalations, and enough questions for a comparison."""
         decisions = self.decisions()
         before = decisions[-1].escalations if decisions else 0
         new = len(read_escalations(self._store).records) - before
@@ -123,11 +123,11 @@ class ImprovementLoop:
         return new >= self.settings.every and held_back >= self.settings.least_held_back
 
     async def look(self) -> Decision | None:
-        """Take a round if it is due; else calibrate the router again where enough further questions
-        were held back. Raises `TrainingError`."""
+        """Take a round if it is due; otherwise calibrate the router again if enough further
+        questions were held back. Raises `TrainingError`."""
         if not has_records(self._store):
             return None
-        # Reading a store and fitting a router take seconds, in which the client has to be served.
+        # Reading a store and fitting a router take seconds, during which the client must be served.
         if await asyncio.to_thread(self.is_due):
             return await self.run_round()
         questions = await self._held_back()
@@ -139,7 +139,7 @@ class ImprovementLoop:
 
     async def run_round(self, *, examples: Path | None = None) -> Decision:
         """Train a candidate on all escalations of the store, or on those of the store `examples`,
-        compare it with the version that serves, and let it serve or not. Raises `TrainingError`."""
+        compare it with the serving version, and let it serve or not. Raises `TrainingError`."""
         number = len(self.decisions()) + 1
         folder = self.output / "rounds" / f"{number:04d}"
         cpu_seconds = await self._train(folder / "training", examples or self._store)
@@ -151,8 +151,8 @@ class ImprovementLoop:
         pin = await self._versions.publish(self.settings.candidate, weights)
         before, name = self.serving, folder.name
         answers = new = await self._answers(name, pin, questions)
-        # A round that was killed behind its comparison goes on with it: the candidate may serve
-        # already, and would be compared with itself.
+        # A round that was killed after its comparison continues with that comparison: the candidate
+        # may serve already, and would be compared with itself.
         gate = find_record(folder / GATE, GateResult)
         if gate is None or not gate.passed:
             serving_pin = await self._versions.pin(self.settings.policy)
@@ -212,7 +212,7 @@ class ImprovementLoop:
         self, version: str, pin: str, questions: Sequence[HeldBack]
     ) -> dict[str, SmallAnswer]:
         """Answers of a version, by the ids of the questions' runs. Answers that it gave while it
-        served are taken from there."""
+        served are reused."""
         recorded = {
             entry.run.id: SmallAnswer.of(entry.small)
             for entry in questions
@@ -273,12 +273,12 @@ def _pin_of(entry: HeldBack, policy: str) -> str | None:
     if call is None:
         return None
     name = call.policy.adapter or call.policy.name
-    # Before the first version the pool's own model answers for the adapter's policy.
+    # Before the first version, the pool's own model answers for the adapter's policy.
     if name != policy and call.policy.version != 0:
         return None
     return f"{policy}@{call.policy.version}"
 
 
 def _solo_options(options: JsonObject) -> JsonObject:
-    """Options of a cascade that say how a model is asked."""
+    """Options of a cascade that determine how a model is asked."""
     return {name: options[name] for name in ("calculator", "prompts") if name in options}

@@ -21,43 +21,43 @@ class ImproveOptions(DeploymentOptions, TrackingOptions):
     panel = "Loop"
 
     output: Annotated[Path, Argument()]
-    """Folder of the rounds. The same command goes on with what is in it."""
+    """Folder of the rounds. The same command resumes from it."""
     policy: str = Field(default=_LOOP.policy, pattern=r"^[^/]+/[^/]+$")
     """Policy of the cascade's small model: pool/adapter."""
     every: int = Field(default=_LOOP.every, ge=1)
-    """New escalations that begin a round."""
+    """New escalations that start a round."""
     held_back: int = Field(default=_LOOP.held_back, ge=20)
-    """Latest audited questions that versions are compared on."""
+    """Latest audited questions on which versions are compared."""
     margin: float = Field(default=_LOOP.margin, ge=0, lt=1)
     """Share of right answers by which a candidate may be worse, with 95 % confidence."""
     alpha: float = Field(default=_LOOP.alpha, gt=0, lt=1)
     """Bound of the share of all questions whose small answer is accepted and wrong."""
     delta: float = Field(default=_LOOP.delta, gt=0, lt=1)
-    """Probability with which that may be broken."""
+    """Probability with which that bound may be broken."""
     confirmed: bool = False
-    """Learn only answers that feedback calls right; else also those without feedback."""
+    """Learn only answers that feedback marks as right; otherwise also those without feedback."""
     weights: Literal["full", "lora"] = "lora"
     """Train all weights, or an adapter."""
     rank: int = Field(default=16, ge=1)
     """LoRA rank; alpha is twice the rank."""
     schedules: Schedules = "published"
-    """Learning rates and epochs: of a model that knows language, or of a micro model."""
+    """Learning rates and epochs: for a pretrained language model, or for a micro model."""
     rate: float = Field(default=1.0, gt=0)
     """Factor of all learning rates."""
     batch: int = Field(default=48, ge=1)
     """Rows per step."""
-    tokens: Annotated[int | None, Option(default="what the epochs need")] = Field(
+    tokens: Annotated[int | None, Option(default="as many as the epochs need")] = Field(
         default=None, ge=1
     )
     """Tokens that go through the model in one round."""
     look: float = Field(default=30.0, ge=0.1, le=86_400)
-    """Seconds between two looks whether a round is due."""
+    """Seconds between two checks of whether a round is due."""
     once: bool = False
-    """Look once, and take a round if it is due."""
+    """Check once, and take a round if it is due."""
     max_rounds: Annotated[int | None, Option(default="no bound", panel="Bounds")] = Field(
         default=None, ge=1
     )
-    """Rounds, those before included, after which it ends."""
+    """Number of rounds, including earlier ones, after which it ends."""
     max_cpu_minutes: Annotated[float | None, Option(default="no bound", panel="Bounds")] = Field(
         default=None, gt=0
     )

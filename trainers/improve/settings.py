@@ -1,4 +1,4 @@
-"""What determines the loop."""
+"""The settings that determine the loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CANDIDATE = "candidate"
 
 class TrainingSettings(Record):
     """How each candidate is trained, on all escalations so far: an adapter from the pool's own
-    model, all weights from the version that serves."""
+    model, or all weights from the serving version."""
 
     model: str = "micro:slm"
     """Model that the pool serves."""
@@ -31,7 +31,7 @@ class TrainingSettings(Record):
     seed: int = 1
 
     def arguments(self, store: Path, output: Path, begin: Path | None) -> list[str]:
-        """Arguments of `train distill`. `begin`: the weights that serve; None for the pool's own
+        """Arguments of `train distill`. `begin`: the serving weights; None for the pool's own
         model."""
         model = self.model if begin is None or self.weights == "lora" else str(begin)
         arguments = ["distill", model, "--from-store", str(store), "--output", str(output)]
@@ -45,25 +45,25 @@ class TrainingSettings(Record):
 
 
 class LoopSettings(Record):
-    """What determines a loop, except where it is written."""
+    """Everything that determines a loop, except its output folder."""
 
     policy: str = Field(default="slm/improve", pattern=r"^[^/]+/[^/]+$")
-    """Policy that the cascade's small model is served as: pool/adapter."""
+    """Policy as which the cascade's small model is served: pool/adapter."""
     training: TrainingSettings = TrainingSettings()
     every: int = Field(default=100, ge=1)
-    """New escalations that begin a round."""
+    """New escalations that start a round."""
     held_back: int = Field(default=400, ge=20)
-    """Latest audited questions that versions are compared on."""
+    """Latest audited questions on which versions are compared."""
     least_held_back: int = Field(default=60, ge=20)
-    """Least number of questions for a comparison; with fewer no round begins."""
+    """Minimum number of questions for a comparison; with fewer, no round starts."""
     margin: float = Field(default=0.02, ge=0, lt=1)
     """Share of right answers by which a candidate may be worse, with 95 % confidence."""
     alpha: float = Field(default=0.1, gt=0, lt=1)
     """Bound of the share of all questions whose small answer is accepted and wrong."""
     delta: float = Field(default=0.05, gt=0, lt=1)
-    """Probability with which that may be broken."""
+    """Probability with which that bound may be broken."""
     wait: float = Field(default=120.0, gt=0)
-    """Seconds in which workers load a version."""
+    """Seconds that workers have to load a version."""
 
     @property
     def pool(self) -> str:

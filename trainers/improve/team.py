@@ -1,18 +1,18 @@
 """The closed loop of a team that shares its weights (`umi`): planner, caller and summarizer are one
 policy, so a version is tried out, serves, and is rolled back for all three at once.
 
-    OUTPUT/settings.json               what determines it
-    OUTPUT/rounds/0001/data/           what the candidate learns: a data set of `train glpft`
+    OUTPUT/settings.json               the settings that determine it
+    OUTPUT/rounds/0001/data/           the candidate's data: a data set of `train glpft`
     OUTPUT/rounds/0001/training/       the folder of `train glpft`
     OUTPUT/rounds/0001/decision.json   the decision on the candidate; written last
 
-A candidate begins with the version that serves and is trained on the three roles' own texts, as its
-base was (`--method multitask`, micro schedules at a part of their rates). It must be better at the
-new kinds than that version, and not worse at the old ones than the pool's own model. What a team
-learns from matters more than how: its own solved runs hold nothing new, and a stage that teaches
+A candidate starts from the serving version and is trained on the three roles' own texts, like its
+base (`--method multitask`, micro schedules at a part of their rates). It must be better at the new
+kinds than that version, and not worse at the old ones than the pool's own model. A team's data
+matter more than its method: its own solved runs contain nothing new, and a stage that teaches
 another form (the backbone of `--method glpft`) makes it forget the roles.
 
-A round that was killed is repeated, as in `loopline.trainers.improve.loop`.
+A killed round is repeated, as in `loopline.trainers.improve.loop`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from loopline.trainers.improve.versions import BASE, Versions, run_training
 
 @dataclass(frozen=True)
 class Trial:
-    """What a version solved of the new kinds, and of the old ones."""
+    """The instructions of the new kinds and of the old ones that a version solved."""
 
     new: Sequence[bool]
     old: Sequence[bool]
@@ -62,7 +62,7 @@ class TeamDecision(Record):
     gate: GateResult
     """Comparison on the new kinds."""
     guard: GateResult
-    """Comparison on the old kinds; its `serving` is what the pool's own model solves."""
+    """Comparison on the old kinds; its `serving` is the share that the pool's own model solves."""
     promoted: bool
     serving: str
     """Version that serves from now on: the name of its round, or `base`."""
@@ -73,15 +73,15 @@ class TeamDecision(Record):
 
 
 def remembers(guard: GateResult, settings: TeamLoopSettings) -> bool:
-    """Whether a candidate is not worse at the old kinds by more than the margin, by the estimate:
-    an interval of few instructions would let nothing pass."""
+    """Whether a candidate is not worse at the old kinds by more than the margin, according to the
+    estimate: an interval over a few instructions would let nothing pass."""
     enough = guard.questions >= settings.least
     return enough and guard.candidate - guard.serving >= -settings.old_margin
 
 
 class TeamLoop:
-    """A team's loop whose rounds `run_round` takes. The team's roles have the policy
-    `settings.policy`."""
+    """A team's loop whose rounds `run_round` takes. `settings.policy` is the policy of the team's
+    roles."""
 
     def __init__(
         self,
@@ -123,8 +123,8 @@ class TeamLoop:
         return lessons - (decisions[-1].lessons if decisions else 0) >= self.settings.every
 
     async def run_round(self, lessons: int, data: Callable[[], DataSet]) -> TeamDecision:
-        """Train a candidate on `data`, which has this many `lessons`, compare it with the version
-        that serves, and let it serve or not. Raises `TrainingError`."""
+        """Train a candidate on `data`, which has this many `lessons`, compare it with the serving
+        version, and let it serve or not. Raises `TrainingError`."""
         number = len(self.decisions()) + 1
         folder = self.output / "rounds" / f"{number:04d}"
         weights = self._weights(folder.name)
@@ -143,8 +143,8 @@ class TeamLoop:
         pin = await self._versions.publish(self.settings.candidate, weights)
         candidate = await self._trials.play(name, pin)
         gate = self._compare(candidate.new, serving.new, self.settings.margin)
-        # Old kinds are compared with what the team could do at first: a margin to the version that
-        # serves would let it forget as much in every round.
+        # Old kinds are compared with the team's initial results: a margin to the serving version
+        # would let it forget the same amount in every round.
         guard = self._compare(candidate.old, first.old, self.settings.old_margin)
         self._say(f"round {number}: new kinds: {gate.verdict}")
         self._say(
@@ -182,7 +182,7 @@ class TeamLoop:
     async def _train(self, folder: Path, data: Callable[[], DataSet]) -> float:
         """Train in another process; returns its CPU seconds."""
         if not (folder / "data").exists():
-            # Making the data takes seconds, in which the client has to be served.
+            # Making the data takes seconds, during which the client must be served.
             await asyncio.to_thread(lambda: write(data(), folder / "data"))
         begin = self.settings.model if self.serving == BASE else str(self._weights(self.serving))
         arguments = self.settings.arguments(folder / "data", folder / "training", begin)

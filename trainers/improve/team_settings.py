@@ -1,4 +1,4 @@
-"""What determines the loop of a team that shares its weights."""
+"""The settings that determine the loop of a team that shares its weights."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ STAGE = "multitask"
 
 
 class TeamLoopSettings(Record):
-    """What determines a loop, except where it is written."""
+    """Everything that determines a loop, except its output folder."""
 
     policy: str = Field(default="umi/improve", pattern=r"^[^/]+/[^/]+$")
-    """Policy that all roles are served as: pool/adapter."""
+    """Policy as which all roles are served: pool/adapter."""
     model: str = "micro:umi"
     """Model that the pool serves."""
     schedules: Schedules = "micro"
@@ -31,16 +31,16 @@ class TeamLoopSettings(Record):
     """Tokens that go through the model in one round: the bound of its compute."""
     seed: int = 1
     every: int = Field(default=100, ge=1)
-    """New lessons that begin a round."""
+    """New lessons that start a round."""
     margin: float = Field(default=0.02, ge=0, lt=1)
     """Share of solved instructions by which a candidate may be worse at the new kinds, with 95 %
     confidence."""
     old_margin: float = Field(default=0.03, ge=0, lt=1)
-    """Margin at the old kinds, by the estimate alone: an interval would be too wide."""
+    """Margin at the old kinds, using only the estimate: an interval would be too wide."""
     least: int = Field(default=20, ge=1)
     """Instructions of either kind; with fewer the candidate does not pass."""
     wait: float = Field(default=120.0, gt=0)
-    """Seconds in which workers load a version."""
+    """Seconds that workers have to load a version."""
 
     @property
     def pool(self) -> str:
@@ -52,7 +52,7 @@ class TeamLoopSettings(Record):
         return f"{self.policy}-{CANDIDATE}"
 
     def arguments(self, data: Path, output: Path, begin: str) -> list[str]:
-        """Arguments of `train glpft`. `begin`: the model whose weights it begins with."""
+        """Arguments of `train glpft`. `begin`: the model from whose weights it starts."""
         arguments = ["glpft", str(output), "--data", str(data), "--base", begin]
         for name in ("schedules", "rate", "batch", "tokens", "seed"):
             arguments += [f"--{name}", str(getattr(self, name))]

@@ -1,4 +1,4 @@
-"""What a loop does with versions, whatever it trains: train them, publish them, roll them back."""
+"""Operations of any loop on versions: train, publish, roll back."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Versions:
     """The policies of a deployment, for a loop that publishes weights."""
 
     def __init__(self, bus: Bus, wait: float) -> None:
-        """`wait`: seconds in which workers load a version."""
+        """`wait`: seconds that workers have to load a version."""
         self._bus = bus
         self._wait = wait
 
     async def publish(self, policy: str, weights: Path) -> str:
         """Publish weights; returns the policy pinned to the version that has them, which is then in
-        use. Raises `TrainingError` where a worker refuses it."""
+        use. Raises `TrainingError` if a worker refuses it."""
         path = str(weights)
 
         def to(state: Policy) -> Policy:
@@ -53,7 +53,7 @@ class Versions:
         return f"{policy}@{state[0].current}"
 
     async def roll_back(self, policy: str, weights: Path) -> None:
-        """Return to the version before these weights, where they are in use."""
+        """Return to the version before these weights, if they are in use."""
 
         def to(state: Policy) -> Policy:
             in_use = state.path_of(state.current) == str(weights)

@@ -1,10 +1,11 @@
-"""`train prompts`: a better prompt for a role, without a weight being touched (L0 of PettingLLMs).
+"""`train prompts`: finds a better prompt for a role without changing weights (L0 of PettingLLMs).
 
-Candidates are the prompt in force, files of the user's, and what a model proposes when it is shown
-the failures of the best so far. They play runs on the running deployment, on the same questions of
-a training split, by successive halving (`halving`). The winner is then compared with the prompt in
-force on held-out questions, and adopted only if it is better there; no bench measures by these.
+Candidates are the current prompt, the user's files, and proposals by a model that sees the failures
+of the best candidate so far. They play runs on the running deployment, on the same questions of a
+training split, by successive halving (`search`). The winner is then compared with the current
+prompt on held-out questions, and adopted only if it is better there; no bench measures by these
+questions.
 
-The modules: `questions` (what is asked, and what counts as solved), `candidates`, `proposals`,
-`playing` (runs, each paid for once), `search` (the order of things), `report`, `command`.
+The modules: `preparation` (from the command line to a search), `candidates`, `proposals`, `playing`
+(runs, each paid for once), `search` (the order of a search), `report`, `command`.
 """

@@ -1,4 +1,4 @@
-"""The candidates of a search: the prompt in force, and files of the user's."""
+"""The candidates of a search: the current prompt, and the user's files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopline.runtime.config.prompt_files import prompt_content
 from loopline.trainers.errors import TrainingError, UnreadableData
 
 CURRENT = "current"
-"""The label of the prompt in force."""
+"""The label of the current prompt."""
 
 MAX_CANDIDATES = 64
 
@@ -26,7 +26,7 @@ class Candidate:
     """Origin of the text: `shipped`, `profile`, a file's name, or the model that proposed it."""
     prompt: Prompt
     content: str | None
-    """Content of the file; None for the shipped one, which a run need not carry."""
+    """Content of the file; None for the shipped one, which a run need not contain."""
 
     @property
     def hash(self) -> str:
@@ -34,8 +34,8 @@ class Candidate:
 
 
 def current_candidate(shipped: Prompt, override: str | None) -> Candidate:
-    """The prompt that runs have without this search; `override` is what the deployment's profile
-    has in its place."""
+    """The prompt that runs have without this search; `override` is the prompt that the deployment's
+    profile sets instead."""
     if override is None:
         return Candidate(CURRENT, "shipped", shipped, None)
     prompt = parse_replacement_prompt(override, shipped.name, origin="the deployment's prompt")
@@ -43,10 +43,10 @@ def current_candidate(shipped: Prompt, override: str | None) -> Candidate:
 
 
 def read_variants(paths: Sequence[Path], names: Collection[str]) -> dict[str, list[Candidate]]:
-    """The prompt files at these paths, by the prompt that they would replace; of a folder all
-    `*.md` in it. Of files with the same text only the first.
+    """The prompt files at these paths, by the prompt that they would replace; for a folder, all
+    `*.md` in it. Among files with the same text, only the first counts.
 
-    Raises `UnreadableData` for a file that is not a prompt, or one of none of these `names`.
+    Raises `UnreadableData` for a file that is not a prompt, or whose prompt is not in `names`.
     """
     candidates_by_prompt: dict[str, list[Candidate]] = {}
     for path in _files(paths):
@@ -55,8 +55,8 @@ def read_variants(paths: Sequence[Path], names: Collection[str]) -> dict[str, li
             name = parse_prompt(content, origin=str(path)).name
             if name not in names:
                 raise UnreadableData(
-                    f"{path} is for the prompt {name!r}, which the search is not about; it is "
-                    f"about: {', '.join(sorted(names))}"
+                    f"{path} is for the prompt {name!r}, which the search does not cover; it "
+                    f"covers: {', '.join(sorted(names))}"
                 )
             prompt = parse_replacement_prompt(content, name, origin=str(path))
         except InvalidPrompt as error:
@@ -80,8 +80,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
         files += inside
     if len(files) > MAX_CANDIDATES:
         raise TrainingError(
-            f"--variants: {len(files)} files are more than {MAX_CANDIDATES}; a search over that "
-            "many "
-            "would be one over noise. Leave the unlikely ones out"
+            f"--variants: {len(files)} files are more than {MAX_CANDIDATES}; a search over so "
+            "large a number would only measure noise. Leave out the unlikely ones"
         )
     return files

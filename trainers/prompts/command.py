@@ -1,4 +1,4 @@
-"""`train prompts`: a better prompt for a role, found by runs on the running deployment."""
+"""`train prompts`: finds a better prompt for a role by runs on the running deployment."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def prompts(options: PromptsOptions) -> None:
     """Search for better prompts with the running deployment. No weights change.
 
     Candidates play the same training questions by successive halving. The winner is compared with
-    the prompt in force on held-out questions, and adopted only if it is better there. Generated
-    ones are of the validation split of puzzles, else a quarter of the train split: never of a split
-    that a bench measures by.
+    the current prompt on held-out questions, and adopted only if it is better there. Generated
+    held-out questions come from the validation split of puzzles, otherwise from a quarter of the
+    train split: never from a split that a bench measures by.
 
-    Run it again to go on after a crash or Ctrl-C: no run is paid for twice.
+    After a crash or Ctrl-C, run it again to continue: no run is paid for twice.
     """
     from loopline.agents.errors import AgentError
     from loopline.runtime.client.deployment import find
@@ -80,7 +80,7 @@ def prompts(options: PromptsOptions) -> None:
             except KeyboardInterrupt:
                 # Here, because typer turns it into a silent exit.
                 typer.echo(
-                    "stopped; what was admitted goes on. Go on with the same command, without "
+                    "stopped; admitted runs continue. Resume with the same command, without "
                     "--restart",
                     err=True,
                 )
@@ -137,7 +137,7 @@ def _run_search(
 
 
 class _Shown(ShownProgress):
-    """A bar of runs; without one a line after each `LINE_RUNS` of them."""
+    """A progress bar of runs; without a bar, a line after each `LINE_RUNS` of them."""
 
     def __init__(self) -> None:
         super().__init__("run {task.completed}/{task.total}", "{task.fields[said]}")
@@ -207,7 +207,7 @@ def _shares(rate: Bounds) -> tuple[str, str]:
 def _verdict(prompt_facts: PromptFacts) -> str:
     name = prompt_facts.prompt
     ended = (
-        f"{prompt_facts.winner} is adopted" if prompt_facts.adopted else "the prompt in force stays"
+        f"{prompt_facts.winner} is adopted" if prompt_facts.adopted else "the current prompt stays"
     )
     comparison = prompt_facts.comparison
     if comparison is None:
@@ -215,13 +215,10 @@ def _verdict(prompt_facts: PromptFacts) -> str:
     estimate, low, high = comparison.difference
     return (
         f"{name}: {ended}. On {comparison.questions:,} held-out questions {prompt_facts.winner} "
-        "solved "
-        f"{comparison.winner:,} ({comparison.winner_rate[0]:.1%}), the prompt in force "
-        f"{comparison.current:,} "
-        f"({comparison.current_rate[0]:.1%}): {estimate:+.1%} ({low:+.1%} to {high:+.1%}); "
-        f"{comparison.only_winner:,} against {comparison.only_current:,}, p = {comparison.p:.2g} "
-        "(McNemar, to be at "
-        f"most {prompt_facts.alpha:.2g})"
+        f"solved {comparison.winner:,} ({comparison.winner_rate[0]:.1%}), the current prompt "
+        f"{comparison.current:,} ({comparison.current_rate[0]:.1%}): {estimate:+.1%} ({low:+.1%} "
+        f"to {high:+.1%}); {comparison.only_winner:,} against {comparison.only_current:,}, p = "
+        f"{comparison.p:.2g} (McNemar, must be at most {prompt_facts.alpha:.2g})"
     )
 
 

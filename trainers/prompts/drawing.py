@@ -1,8 +1,8 @@
-"""A search as curves: over the runs that it has played, what its candidates solve.
+"""Curves of a search: the share that its candidates solve, over the runs that it has played.
 
     OUTPUT/curves/<prompt>/
 
-A search that goes on takes its rounds again from the log of its runs, and draws them again.
+A resumed search takes its earlier rounds from the log of its runs, and draws them again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loopline.trainers.prompts.search import Arm
 
 
 class DrawnSearch:
-    """Draws for these trackers; without one nothing. A context."""
+    """Context manager that draws for these trackers; without trackers it draws nothing."""
 
     def __init__(self, output: Path, trackers: tuple[str, ...]) -> None:
         self._folder = output / FOLDER if trackers else None
@@ -33,7 +33,7 @@ class DrawnSearch:
         self._open.close()
 
     def round(self, prompt: str, runs: int, arms: Sequence[Arm]) -> None:
-        """The candidates of a round, after as many runs of the prompt's search."""
+        """Draw the candidates of a round, at the number of runs in the prompt's search."""
         if self._folder is None:
             return
         if prompt not in self._curves:

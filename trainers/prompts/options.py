@@ -23,7 +23,7 @@ from loopline.trainers.prompts.settings import SearchOptions
 class PromptsOptions(
     SearchOptions, DeploymentOptions, ChosenTrackingOptions, JsonOptions, FolderOptions
 ):
-    """The prompts that are searched, and the questions that decide."""
+    """The prompts to search for, and the questions that decide."""
 
     panel: ClassVar[str] = "Prompts and questions"
 
@@ -32,13 +32,13 @@ class PromptsOptions(
     prompts: Annotated[
         tuple[str, ...], Option("prompt", metavar="NAME", default="every prompt with candidates")
     ] = ()
-    """Prompt to search; may be repeated, they are searched in turn."""
+    """Prompt to search; may be repeated, and several are searched in turn."""
     variants: tuple[Path, ...] = ()
-    """Prompt file, or folder of them (*.md), as candidates; may be repeated."""
+    """Prompt file, or folder of prompt files (*.md), as candidates; may be repeated."""
     dataset: Dataset | None = None
-    """Generated questions to search by."""
+    """Generated questions to search with."""
     game: Annotated[str | None, Option(metavar="NAME|MODULE:OBJECT")] = None
-    """Environment whose puzzles are searched by, for the workflow pair."""
+    """Environment whose puzzles to search with, for the workflow pair."""
     size: Annotated[int | None, Option(default="the game's")] = None
     """Cells along a side of a puzzle."""
     difficulty: Annotated[JsonObject, Option(example="boxes=2")] = Field(default_factory=dict)
@@ -46,11 +46,11 @@ class PromptsOptions(
     setting: JsonObject = Field(default_factory=dict)
     """How the game is played: turns=4, …; may be repeated."""
     data: Annotated[DataFile | None, Option(metavar="FILE")] = None
-    """JSON lines or Parquet with "question" and "answer" to search by, here or
+    """JSON lines or Parquet with "question" and "answer" to search with, a local file or
     hf://OWNER/NAME/FILE; a quarter is held out."""
     tasks: Annotated[DataFile | None, Option(metavar="FILE")] = None
-    """Tasks of code or mathematics to search by, for the workflow pair, as `bench tasks` writes
-    them, here or hf://OWNER/NAME/FILE; a quarter is held out."""
+    """Tasks of code or mathematics to search with, for the workflow pair, as `bench tasks` writes
+    them, a local file or hf://OWNER/NAME/FILE; a quarter is held out."""
     options: Annotated[JsonObject, Option("option", example="max_calls=4")] = Field(
         default_factory=dict
     )

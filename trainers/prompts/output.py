@@ -1,11 +1,11 @@
 """The output folder of a search.
 
-OUTPUT/search.json            what everything follows from
+OUTPUT/search.json            everything that determines the result
 OUTPUT/runs.jsonl             the runs: admitted, then ended
-OUTPUT/candidates/<prompt>/   every candidate, also those that a model wrote
-OUTPUT/prompts/<prompt>.md    what was adopted
+OUTPUT/candidates/<prompt>/   every candidate, including those that a model wrote
+OUTPUT/prompts/<prompt>.md    the adopted prompt
 OUTPUT/profile.toml           a profile with it, for `runtime up --profile`
-OUTPUT/report.json            what was found
+OUTPUT/report.json            the results
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def claim(
     *,
     restart: bool,
 ) -> None:
-    """Make the folder this search's own. Raises `TrainingError` if it is another one's."""
+    """Mark the folder as belonging to this search. Raises `TrainingError` if it belongs to another
+    one."""
     path = output / SETTINGS
     if path.exists() and not restart:
         try:
@@ -60,14 +61,14 @@ def claim(
         for name in (REPORT, PROFILE, LOG):
             (output / name).unlink(missing_ok=True)
     else:
-        # The candidates are written first: after a kill they may be there alone.
+        # The candidates are written first: after a kill they may be the only files.
         require_unused(output, but=(CANDIDATES,))
     write_candidates(output, candidates)
     write_record(path, settings)
 
 
 def write_candidates(output: Path, candidates: Mapping[str, Sequence[Candidate]]) -> None:
-    """The files, except for shipped prompts."""
+    """Write the candidates' files, except for shipped prompts."""
     for name, prompt_candidates in candidates.items():
         folder = output / CANDIDATES / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -77,9 +78,9 @@ def write_candidates(output: Path, candidates: Mapping[str, Sequence[Candidate]]
 
 
 def write_found(output: Path, result: SearchResult, extends: str) -> None:
-    """Everything that a search leaves; the report, which says that it is finished, at the end.
+    """Write all results of a search; the report, which marks it as finished, comes last.
 
-    `extends` is the profile of the deployment that it was made on.
+    `extends` is the profile of the deployment on which the search ran.
     """
     write_candidates(output, result.proposed)
     if result.adopted:

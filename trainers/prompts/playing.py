@@ -1,8 +1,8 @@
 """Runs of a search on the running deployment, each paid for once.
 
-A run's id is on disk before the run is sent to the bus, so a search that was killed asks for the
-same run again when it resumes: the bus answers with the one it has, or admits it now. Ended runs
-are in the log and are not asked for again.
+A run's id is on disk before the run is sent to the bus, so a killed search requests the same run
+again when it resumes: the bus returns the existing run, or admits it now. Ended runs are in the log
+and are not requested again.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from loopline.trainers.prompts.proposals import WRITER
 LOG = "runs.jsonl"
 
 MAX_TEXT = 2_000
-"""Characters of an answer or a fault that are kept."""
+"""Most characters kept of an answer or a fault."""
 
 Key = tuple[str, str]
-"""Key of what a deployment is asked: a digest of all prompts in force, and a question's id. For a
+"""Key of a request to a deployment: a digest of all prompts in use, and a question's id. For a
 proposal: the name of the prompt, and its number."""
 
 
@@ -47,8 +47,8 @@ class RunAdmission(Record):
 
 
 class ExpiredRun(Record):
-    """A run whose time ran out while nobody waited for it. It says nothing about a prompt, so it is
-    asked for again; its cost still counts."""
+    """A run whose time ran out while the search was not waiting for it. It contains no information
+    on a prompt, so it is requested again; its cost still counts."""
 
     type: Literal["lapsed"] = "lapsed"
     key: Key
@@ -64,13 +64,13 @@ class FinishedRun(Record):
     key: Key
     run_id: str
     fault: str
-    """What is wrong with it; empty if the question is solved. A proposal solves none."""
+    """The fault in the answer; empty if the question is solved. A proposal solves none."""
     outcome: Outcome
     reason: str
     answer: str
     """Whole answer of a proposal, otherwise its beginning."""
     cut: bool
-    """Whether the last completion ran into the limit of its length."""
+    """Whether the last completion reached its token limit."""
     by: str
     """Policy and version that wrote a proposal."""
     tokens: int
@@ -87,7 +87,8 @@ _RECORD: TypeAdapter[RunAdmission | ExpiredRun | FinishedRun] = TypeAdapter(
 
 
 class RunLog:
-    """The runs of one output folder. A context; the folder's lock ensures a single writer."""
+    """The runs of one output folder. A context manager; the folder's lock ensures a single
+    writer."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LOG
@@ -108,7 +109,7 @@ class RunLog:
 
     @property
     def notice(self) -> str | None:
-        """A notice of what had to be dropped to open the log."""
+        """A notice of lines that had to be dropped to open the log."""
         return self._log.notice
 
     async def note(self, record: RunAdmission | ExpiredRun | FinishedRun) -> None:
@@ -148,7 +149,7 @@ class RunListener(Protocol):
     """Callbacks that report progress."""
 
     def planned(self, runs: int) -> None:
-        """This many further runs will be played."""
+        """`runs` further runs will be played."""
         ...
 
     def ended(self, played: FinishedRun) -> None: ...
@@ -157,8 +158,8 @@ class RunListener(Protocol):
 
 
 class Player:
-    """Plays runs, `concurrency` at once, and counts what they used: each run once, even if it
-    serves several comparisons."""
+    """Plays runs, `concurrency` at a time, and counts their usage: each run once, even if it serves
+    several comparisons."""
 
     def __init__(
         self,
@@ -194,7 +195,7 @@ class Player:
     ) -> tuple[FinishedRun, ...]:
         """Play every question once, with these prompt files in place of the shipped ones; in order.
 
-        Raises `BusUnavailable` when the bus stays away; ended runs are in the log.
+        Raises `BusUnavailable` if the bus stays away; ended runs are in the log.
         """
         environment = questions[0].task.environment if questions else None
         hashes = sorted(prompt_hashes(self._workflow, files, environment, self._options).items())
@@ -232,7 +233,7 @@ class Player:
             await tasks.end(working)
 
     async def propose(self, prompt: str, number: int, policy: str, request: str) -> FinishedRun:
-        """What `policy` answers to a proposer's request."""
+        """The answer of `policy` to a proposer's request."""
 
         def run(run_id: str | None) -> Run:
             return self._client.new_run(
@@ -284,7 +285,7 @@ class Player:
         ended, entries = await self._driver.finish(lambda: make(run.id))
         calls = deduplicate_usage(entries)
         tokens = sum(call.usage.prompt + call.usage.completion for call in calls if call.usage)
-        # A call without known usage counts at the most that it can have cost.
+        # A call without known usage counts as the most that it can have cost.
         money = sum(
             call.unknown.micro_dollars if call.unknown else call.cost_micro_dollars or 0
             for call in calls

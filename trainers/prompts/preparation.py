@@ -1,5 +1,5 @@
-"""Turns the command line into a search that can begin: every impossible combination is reported
-before a run is paid for."""
+"""Turns the command line into a search that is ready to start: every impossible combination is
+reported before a run is paid for."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from loopline.trainers.prompts.search import questions_needed
 from loopline.trainers.prompts.settings import CandidateFile, SearchOptions, SearchSettings
 
 _DRAWS = {"candidates", "temperature", "adaptive"}
-"""Options of `pair` that matter only where answers are drawn."""
+"""Options of `pair` that matter only if answers are sampled."""
 
 
 @dataclass(frozen=True)
 class PreparedSearch:
-    """A search that can begin."""
+    """A search that is ready to start."""
 
     settings: SearchSettings
     questions: Questions
@@ -112,11 +112,12 @@ def prepare_search(request: PromptsOptions, deployment: Settings) -> PreparedSea
 
 def _options(request: PromptsOptions, deployment: Settings) -> JsonObject:
     """Options of the workflow. By default a team plays greedily, as benches measure it: with K
-    answers the judge plays the best one, so that prompts would be searched for it too."""
+    answers the judge executes the best one, so that the search would optimize prompts for K
+    answers."""
     pair = request.workflow == PairWorkflow.name
     begin: JsonObject = {"greedy": True} if pair and not _DRAWS & request.options.keys() else {}
     if not pair and isinstance(workflows.get(request.workflow), ChoosingPrompts):
-        # Its answers are compared with right ones: they have to stand alone, in a box.
+        # Its answers are compared with right ones: each answer must be in a box, on its own.
         begin["prompts"] = "mathematics"
     return {**begin, **deployment.options.get(request.workflow, {}), **request.options}
 
@@ -158,7 +159,8 @@ def _require_playable(request: PromptsOptions) -> None:
 def _playing_roles(
     request: PromptsOptions, tasks: TaskFile | None, game: AnyEnvironment | None
 ) -> Sequence[str]:
-    """Roles that act in its runs; `pair` has many teams: there the questions or the game decide."""
+    """Roles that act in its runs. `pair` has many teams: there the questions or the game determine
+    them."""
     if tasks is not None:
         return tasks.about.team
     if game is not None:
@@ -167,7 +169,7 @@ def _playing_roles(
 
 
 def _tasks(request: PromptsOptions, deployment: Settings) -> TaskFile | None:
-    """The file of tasks, where one is played. Raises `TrainingError` where nobody could play it."""
+    """The file of tasks, if one is played. Raises `TrainingError` if no team could play it."""
     if request.tasks is None:
         return None
     if request.workflow != PairWorkflow.name:
@@ -179,8 +181,8 @@ def _tasks(request: PromptsOptions, deployment: Settings) -> TaskFile | None:
     # Its runs would wait until their deadline.
     if task_file.about.environment in JUDGED and "judge" not in deployment.workers:
         raise TrainingError(
-            "--tasks: no worker of the deployment judges what the team hands in; give its profile "
-            "[workers.judge]"
+            "--tasks: no worker of the deployment judges the team's work; add [workers.judge] to "
+            "its profile"
         )
     return task_file
 
@@ -225,21 +227,21 @@ def _candidates(
         if not others and not request.propose:
             if name in request.prompts:
                 raise TrainingError(
-                    f"--prompt {name}: there is no candidate alongside the prompt in force: give a "
-                    "file of another text by --variants, or let a model write some by --propose"
+                    f"--prompt {name}: there is no candidate besides the current prompt: give "
+                    "--variants a file with another text, or let a model write some with --propose"
                 )
             continue
         candidates_by_prompt[name] = [current, *others]
     if not candidates_by_prompt:
         raise TrainingError(
-            "there is no candidate alongside the prompts in force: give files of other texts by "
-            "--variants, or let a model write some by --propose N --proposer POLICY"
+            "there is no candidate besides the current prompts: give --variants files with other "
+            "texts, or let a model write some with --propose N --proposer POLICY"
         )
     return candidates_by_prompt
 
 
 def _game(options: PromptsOptions) -> AnyEnvironment | None:
-    """The game whose puzzles are generated, where no other questions are named. Raises
+    """The game whose puzzles are generated, if no other questions are given. Raises
     `TrainingError`."""
     others = options.tasks or options.data or options.dataset
     plays = options.workflow == PairWorkflow.name and others is None
@@ -253,9 +255,14 @@ def _game(options: PromptsOptions) -> AnyEnvironment | None:
 def _require_proposer(request: PromptsOptions) -> None:
     propose, proposer = request.propose, request.proposer
     if propose and not proposer:
-        raise TrainingError("--propose: who writes them? Name a policy by --proposer, as in llm")
+        raise TrainingError(
+            "--propose needs a policy that writes the candidates: name one with --proposer, such "
+            "as llm"
+        )
     if proposer and not propose:
-        raise TrainingError("--proposer: how many shall it write? Say so by --propose N")
+        raise TrainingError(
+            "--proposer needs the number of candidates to write: set it with --propose N"
+        )
 
 
 def _models(policies: Sequence[str], deployment: Settings) -> dict[str, str]:
@@ -268,14 +275,14 @@ def _models(policies: Sequence[str], deployment: Settings) -> dict[str, str]:
                 f"{', '.join(deployment.models) or 'none'}"
             )
         model = deployment.models[pool]
-        # A full path would name this machine; its last part says which weights.
+        # A full path would reveal this machine; its last part identifies the weights.
         name = Path(model.model).name if os.path.isabs(model.model) else model.model
         model_by_pool[pool] = f"{model.engine}:{name}"
     return model_by_pool
 
 
 def _require_workers(roles: Sequence[str], deployment: Settings) -> None:
-    """Raise `TrainingError` for a role that no worker takes: its runs would wait until their
+    """Raise `TrainingError` for a role that no worker serves: its runs would wait until their
     deadline."""
     worker_roles = {role for worker in deployment.workers.values() for role in worker.roles}
     for role in roles:
@@ -297,8 +304,8 @@ def _questions(
     target, held_out = request.tasks or request.data, settings.held_out
     if game is None and (request.size is not None or request.difficulty or request.setting):
         raise TrainingError(
-            "--size, --difficulty and --setting are of generated puzzles: name a --game, or leave "
-            "them away"
+            "--size, --difficulty and --setting only apply to generated puzzles: name a --game, "
+            "or leave them out"
         )
     if target is not None:
         path = local_file(target)
@@ -323,17 +330,17 @@ def _questions(
 def _require_enough(
     questions: Questions, path: Path, settings: SearchSettings, needed: int
 ) -> Questions:
-    """The questions of a file. Raises `TrainingError` where they are too few."""
+    """The questions of a file. Raises `TrainingError` if there are too few."""
     there, held_out_count = len(questions.train), len(questions.held_out)
     if there < needed:
         raise TrainingError(
-            f"--runs {settings.runs:,}: the search would ask {needed:,} questions, and {path} has "
-            f"{there:,} for it; take fewer runs (about {settings.runs * there // needed:,})"
+            f"--runs {settings.runs:,}: the search would ask {needed:,} questions, and {path} "
+            f"only has {there:,} for it; use fewer runs (about "
+            f"{settings.runs * there // needed:,})"
         )
     if held_out_count < settings.held_out:
         raise TrainingError(
             f"--held-out {settings.held_out:,}: {path} has {held_out_count:,} questions to hold "
-            "out; take "
-            "as many, or more data"
+            "out; lower --held-out, or use more data"
         )
     return questions

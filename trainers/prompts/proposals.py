@@ -1,8 +1,8 @@
-"""Candidates that a model writes: it reads the best so far and what went wrong under it.
+"""Candidates that a model writes after reading the best one so far and its failures.
 
-In the manner of OPRO (Yang et al. 2024: texts tried so far, with their scores) and of GEPA (Agrawal
-et al. 2025: failures in words). What a model proposes is a candidate like any other: it is measured
-on the same questions, and nothing of it is adopted unmeasured.
+The method follows OPRO (Yang et al. 2024: texts tried so far, with their scores) and GEPA (Agrawal
+et al. 2025: failures in words). A proposal is a candidate like any other: it is measured on the
+same questions, and never adopted unmeasured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loopline.trainers.prompts.candidates import Candidate
 MAX_FAILURES = 8
 MAX_TRIED = 8
 MAX_SHOWN = 1_500
-"""Characters of a question, an answer or a fault that the proposer reads."""
+"""Most characters of a question, an answer or a fault that the proposer reads."""
 
 WRITER = "prompt_writer"
 """The prompt of the workflow `completion` that a proposer reads."""
@@ -27,7 +27,7 @@ _BEGIN, _END = "<prompt>", "</prompt>"
 
 @dataclass(frozen=True)
 class EvaluatedCandidate:
-    """A candidate with what it solved."""
+    """A candidate with its solved questions."""
 
     text: str
     solved: int
@@ -36,7 +36,7 @@ class EvaluatedCandidate:
 
 @dataclass(frozen=True)
 class Failure:
-    """A question that went wrong under the best so far."""
+    """A question that failed under the best candidate so far."""
 
     question: str
     answer: str
@@ -46,7 +46,7 @@ class Failure:
 def request(
     best: EvaluatedCandidate, others: Sequence[EvaluatedCandidate], failures: Sequence[Failure]
 ) -> str:
-    """What the proposer is asked."""
+    """The request to the proposer."""
     parts = [
         f"The instructions as they are solved {best.solved} of {best.questions} questions:",
         f"{_BEGIN}\n{best.text}\n{_END}",
@@ -76,15 +76,16 @@ def _truncate(text: str) -> str:
 def read_proposal(
     answer: str, *, of: Prompt, label: str, origin: str, candidates: Sequence[Candidate], cut: bool
 ) -> Candidate:
-    """The candidate that a proposer's answer holds. Raises `InvalidPrompt` with why it holds none.
+    """The candidate in a proposer's answer. Raises `InvalidPrompt`, which explains why it contains
+    none.
 
-    `cut`: the answer ran into the limit of its length.
+    `cut`: the answer reached its token limit.
     """
     if cut:
         raise InvalidPrompt(
             "the answer was cut off at the pool's max_tokens: raise it for the proposer's pool"
         )
-    # The last ones, found without going back and forth: the answer is hostile.
+    # The last ones, found without backtracking: the answer is untrusted.
     end = answer.rfind(_END)
     begin = answer.rfind(_BEGIN, 0, max(0, end))
     if begin < 0:

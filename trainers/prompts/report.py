@@ -1,4 +1,4 @@
-"""Results of a search. Nothing in them depends on when or how often it was interrupted."""
+"""Results of a search. They do not depend on when or how often it was interrupted."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class CandidateFacts(Record):
     rate: Bounds
     tokens_per_run: float
     left_in_round: int | None
-    """The round after which it was dropped; None for the winner, and for those that were left where
-    the search stopped early."""
+    """The round after which it was dropped; None for the winner, and for candidates still present
+    when the search stopped early."""
 
 
 class RejectedProposal(Record):
@@ -46,7 +46,7 @@ class RejectedProposal(Record):
 
 
 class Comparison(Record):
-    """The winner compared with the prompt in force, on held-out questions."""
+    """The winner compared with the current prompt on held-out questions."""
 
     questions: int
     winner: int
@@ -81,12 +81,12 @@ class PromptFacts(Record):
     alpha: float
     """Level that the test's p-value had to be below."""
     comparison: Comparison | None
-    """Comparison on held-out questions; None where the winner is the prompt in force, or the tokens
-    did not suffice."""
+    """Comparison on held-out questions; None if the winner is the current prompt, or the tokens
+    were not enough."""
     adopted: str | None
     """Hash of the file that was adopted."""
     why: str
-    """Why it was adopted, or was not."""
+    """Why it was adopted or rejected."""
 
 
 class Report(Record):
@@ -139,5 +139,5 @@ def compare_prompts(
 
 
 def read_report(folder: Path) -> Report | None:
-    """Report of a finished search; None if it is not finished. Raises `UnreadableData`."""
+    """Report of a finished search; None for an unfinished one. Raises `UnreadableData`."""
     return find_record(folder / REPORT, Report, "--restart searches again", UnreadableData)

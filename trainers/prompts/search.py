@@ -1,8 +1,8 @@
-"""The order of a search: for one prompt after the other rounds, proposals, the comparison.
+"""The order of a search: rounds, proposals and the comparison, for one prompt after the other.
 
-Everything is determined by what runs showed, in an order that does not depend on when they ended.
-So a search that was interrupted continues as it would have: it asks for the same runs, and finds
-those that ended in the log.
+Only the results of runs decide, in an order that does not depend on when the runs ended. So an
+interrupted search continues as it would have without the interruption: it requests the same runs,
+and finds the ended ones in the log.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Round(NamedTuple):
     arms: int
     """Candidates that play."""
     questions: int
-    """New ones, for each of them."""
+    """New questions for each of them."""
 
 
 def rounds(arms: int, runs: int) -> tuple[Round, ...]:
-    """The rounds for that many candidates with at most `runs` runs; none for one candidate.
+    """The rounds for `arms` candidates with at most `runs` runs; none for one candidate.
 
-    Raises ValueError where a round would have no question.
+    Raises ValueError if a round would have no question.
     """
     count = math.ceil(math.log2(arms)) if arms > 1 else 0
     if runs < arms * count:
@@ -60,13 +60,13 @@ def rounds(arms: int, runs: int) -> tuple[Round, ...]:
 
 
 def survivor_count(arms: int) -> int:
-    """Number of candidates that continue, out of this many."""
+    """Number of candidates, out of `arms`, that continue."""
     return math.ceil(arms / 2)
 
 
 def rank_candidates(solved: Mapping[str, int]) -> list[str]:
-    """Candidates from the best to the worst, by questions solved of the same number; of equal ones
-    the one that was there first, so that the prompt in force gives way to a better one alone."""
+    """Candidates from the best to the worst, by solved questions out of the same number. Among
+    equals the earlier one comes first, so that only a better prompt displaces the current one."""
     return sorted(solved, key=lambda label: -solved[label])
 
 
@@ -91,8 +91,8 @@ class Arm:
 
 
 RoundListener = Callable[[str, int, Sequence[Arm]], None]
-"""Callback that gets a prompt, the number of runs that its search has played, and the candidates of
-a round."""
+"""Callback that receives a prompt, the number of runs that its search has played, and the
+candidates of a round."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class SearchResult:
 
 
 def questions_needed(settings: SearchSettings) -> int:
-    """Training questions that the longest search for one prompt needs. Raises `TrainingError` where
-    the runs are too few for the candidates."""
+    """Training questions that the longest search for one prompt needs. Raises `TrainingError` if
+    there are too few runs for the candidates."""
     most = 0
     for name, candidates in settings.prompts.items():
         try:
@@ -143,8 +143,8 @@ class Search:
         self._proposed: dict[str, tuple[Candidate, ...]] = {}
 
     async def run(self) -> SearchResult:
-        """Run the search. Raises `TrainingError` when the deployment answers nothing, and
-        `BusUnavailable`."""
+        """Run the search. Raises `BusUnavailable`, and `TrainingError` if the deployment answers
+        nothing."""
         facts = [await self._prompt(name) for name in self._settings.prompts]
         report = Report(
             settings=self._settings,
@@ -165,7 +165,7 @@ class Search:
         begin = 0
         for number, (_, questions) in enumerate(plan, start=1):
             if number > 1 and len(remaining) == 1:
-                # If no proposal became a candidate, there is nobody to compare with.
+                # If no proposal became a candidate, there is nothing to compare with.
                 break
             round_questions = self._questions.train[begin : begin + questions]
             begin += questions
@@ -224,7 +224,7 @@ class Search:
     async def _proposals(
         self, name: str, arms: dict[str, Arm], questions: Sequence[Question]
     ) -> list[RejectedProposal]:
-        """Let the proposer write, each time from the best so far, and measure what it wrote."""
+        """Let the proposer write, each time from the best so far, and measure its proposals."""
         refused: list[RejectedProposal] = []
         policy, written = self._settings.proposer, list[Candidate]()
         # A variant may have such a name from an earlier search.
@@ -294,7 +294,7 @@ class Search:
         return {**self._files, candidate.prompt.file: candidate.content}
 
     def _can_afford(self, runs: int) -> bool:
-        """Whether that many further runs leave tokens for the comparison, by what runs used so
+        """Whether `runs` further runs leave tokens for the comparison, by the usage of runs so
         far."""
         budget, player = self._settings.tokens, self._player
         if budget is None:
@@ -315,19 +315,19 @@ def _plan_message(name: str, candidates: int, settings: SearchSettings) -> str:
 
 
 def _require_answers(played: Sequence[FinishedRun]) -> None:
-    """Raise `TrainingError` where every run of the prompt in force ended in an error: that says
-    nothing about any prompt."""
+    """Raise `TrainingError` if every run of the current prompt ended in an error, which contains no
+    information on any prompt."""
     if played and all(run.outcome in (Outcome.ERROR, Outcome.DEADLINE) for run in played):
         first = played[0]
         raise TrainingError(
-            f"all {len(played)} runs of the prompt in force ended as {first.outcome} "
-            f"({first.reason or 'no reason'}): nothing can be compared. See `runtime runs show "
-            f"{first.run_id}`, fix the deployment, and begin in another folder"
+            f"all {len(played)} runs of the current prompt ended as {first.outcome} "
+            f"({first.reason or 'no reason'}), so there is nothing to compare. See `runtime runs "
+            f"show {first.run_id}`, fix the deployment, and start again in another folder"
         )
 
 
 def _is_prompt_unused(arms: Mapping[str, Arm]) -> bool:
-    """Whether nothing depends on the prompt: not even the tokens that were read."""
+    """Whether no result depends on the prompt: not even the number of tokens."""
     facts = [[(run.solved, run.tokens) for run in arm.played] for arm in arms.values()]
     return len(facts) > 1 and all(row == facts[0] for row in facts)
 
@@ -363,8 +363,8 @@ def _parse_proposal(
 
 
 def _by_success(arms: Collection[Arm]) -> list[Arm]:
-    """Candidates sorted by how long they lasted, longest first; among equals by the questions
-    solved."""
+    """Candidates by the number of rounds they lasted, longest first; among equals by solved
+    questions."""
     last = 1 + max((arm.left_in_round or 0 for arm in arms), default=0)
     return sorted(arms, key=lambda arm: (-(arm.left_in_round or last), -arm.solved))
 

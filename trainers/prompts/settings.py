@@ -1,4 +1,4 @@
-"""What determines a search: one that resumes must have the same settings."""
+"""The settings that determine a search: a search that resumes must have the same ones."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ class CandidateFile(Record):
 
 
 class SearchOptions(Options):
-    """How long is searched, and when a prompt is adopted."""
+    """Length of the search, and the criterion for adopting a prompt."""
 
     panel: ClassVar[str] = "Search"
 
     runs: int = Field(default=400, ge=1, le=1_000_000)
-    """Most runs of the search for one prompt; the comparison on held-out questions comes on
-    top."""
+    """Most runs of the search for one prompt; the comparison on held-out questions is extra."""
     tokens: Annotated[int | None, Option(default="no limit")] = Field(default=None, ge=1)
-    """Most tokens of everything together; looked at between batches of runs."""
+    """Most tokens in total; checked between batches of runs."""
     held_out: int = Field(default=200, ge=1, le=100_000)
-    """Questions that the winner and the prompt in force are compared on."""
+    """Questions on which the winner and the current prompt are compared."""
     alpha: float = Field(default=0.05, gt=0, lt=1)
-    """Probability of adopting any prompt that is not better, over all prompts that are
-    searched."""
+    """Probability of adopting a prompt that is not better, over all prompts that are searched."""
     propose: int = Field(default=0, ge=0, le=64)
     """Candidates that a model writes, for each prompt."""
     proposer: Annotated[str | None, Option(metavar="POLICY")] = None
@@ -43,7 +41,7 @@ class SearchOptions(Options):
 
 
 class SearchSettings(SearchOptions):
-    """What determines a search, except where it is written. The folder records it."""
+    """Everything that determines a search, except its output folder. The folder records it."""
 
     workflow: str
     options: JsonObject
@@ -52,8 +50,8 @@ class SearchSettings(SearchOptions):
     models: dict[str, str]
     """Pool → model, of those policies and of the proposer."""
     prompts: dict[str, tuple[CandidateFile, ...]]
-    """Prompt → its candidates, in the order in which prompts are searched; the one in force first.
-    """
+    """Prompt → its candidates, in the order in which prompts are searched; the current one
+    first."""
     others: dict[str, str] = Field(default_factory=dict)
     """Prompt file → hash, of the deployment's own prompts that are not searched."""
     source: str

@@ -1,2 +1,2 @@
-"""Routers: a score that says which answers of a small model need no big one, with a bound on the
-wrong answers that it lets pass."""
+"""Routers: a score that decides which answers of a small model need no big model, with a bound on
+the wrong answers that it accepts."""

@@ -1,4 +1,4 @@
-"""`train router`: a score that says which answers of the small model need no big one."""
+"""`train router`: trains a score that decides which answers of the small model need no big one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def router(options: RouterOptions) -> None:
     """Learn which small answers need no big model.
 
-    The file holds the score, its threshold and what was promised: "the share of all questions whose
+    The file contains the score, its threshold and the guarantee: "the share of all questions whose
     small answer is accepted and wrong is at most --alpha, with probability 1 - --delta".
     """
     import json
@@ -74,12 +74,12 @@ def router(options: RouterOptions) -> None:
 
 
 def watch_router(options: WatchRouterOptions) -> None:
-    """Hold a router in use to its bound.
+    """Check a router in use against its bound.
 
-    The audited runs of a store say how often an accepted answer was wrong.
+    The audited runs of a store show how often an accepted answer was wrong.
 
-    When they show that the bound is broken, the alarm is raised (exit code 1) and the router file
-    is tightened; tool workers read it again by themselves.
+    If they show that the bound is broken, the alarm is raised (exit code 1) and the router file is
+    tightened; tool workers reload it by themselves.
     """
     import json
     import time

@@ -1,11 +1,11 @@
 """The score: regularised least squares on scaled features and hashed words, for both models'
-answers at once, its penalties chosen by leave-one-out cross-validation in closed form.
+answers at once, with penalties chosen by leave-one-out cross-validation in closed form.
 
-With few hundred labels for thousands of words the weights are found in the dual: one matrix of
-similarities between questions, K = (1 - r) D + r W, D of the numeric features and W of the words.
-From the eigenvectors of K every penalty's leave-one-out predictions cost one product (Rasmussen and
-Williams 2006, section 5.4.2). A logistic curve through those predictions turns the score into a
-probability (Platt 1999), as calibrated as what was left out can tell.
+With a few hundred labels for thousands of words, the weights are computed in the dual: one matrix
+of similarities between questions, K = (1 - r) D + r W, D of the numeric features and W of the
+words. Given the eigenvectors of K, every penalty's leave-one-out predictions cost one product
+(Rasmussen and Williams 2006, section 5.4.2). A logistic curve through those predictions turns the
+score into a probability (Platt 1999), calibrated on left-out answers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WORD_SHARES = (0.0, 0.3, 0.6)
 """Candidates for r."""
 PENALTIES = tuple(float(value) for value in np.geomspace(0.1, 1000, 17))
 KNOTS = (1 / 3, 2 / 3)
-"""Quantiles at which a feature of many values may change its slope."""
+"""Quantiles at which the slope of a feature with many values may change."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Features:
     numeric: Floats
     """Numeric features [answers, features]."""
     words: Words
-    """Words [answers, buckets], for those buckets that any answer has."""
+    """Words [answers, buckets], for the buckets that occur in any answer."""
     buckets: NDArray[np.int64]
     likeness: Words | None = None
-    """Products of the answers' words [answers, answers], where they were computed once for many
+    """Products of the answers' words [answers, answers], if they were computed once for many
     fits."""
 
     def take(self, rows: NDArray[np.int64]) -> Features:
@@ -60,12 +60,13 @@ class Features:
         return replace(part, likeness=self.likeness[np.ix_(rows, rows)])
 
     def with_likeness(self) -> Features:
-        """The same, prepared for many fits to parts of it: 4 bytes for each pair of answers."""
+        """The same features, prepared for many fits to parts of them: 4 bytes for each pair of
+        answers."""
         return replace(self, likeness=self.words @ self.words.T)
 
 
 def extract(evidence: Sequence[AnswerEvidence], *, question_only: bool = False) -> Features:
-    """The features of all; with `question_only` as they are before any answer."""
+    """The features of all answers; with `question_only`, as they are before any answer."""
     if question_only:
         evidence = [AnswerEvidence(entry.question, "") for entry in evidence]
     rows = [numeric_features(entry) for entry in evidence]
@@ -84,8 +85,8 @@ def extract(evidence: Sequence[AnswerEvidence], *, question_only: bool = False) 
 
 
 def columns_of(features: Features, without: str | None = None) -> tuple[Column, ...]:
-    """How the features are scaled; those that never vary are left out, and those whose name begins
-    with `without`."""
+    """The scaling of the features; those that never vary are left out, and so are those whose name
+    starts with `without`."""
     columns: list[Column] = []
     for name, values in zip(features.names, features.numeric.T, strict=True):
         spread = float(values.std())
@@ -117,7 +118,7 @@ class Fit:
 
     columns: tuple[Column, ...]
     biases: Floats
-    """Biases [2]: of the small model, of the big one."""
+    """Biases [2]: small model, big model."""
     numeric: Floats
     """Weights [expanded columns, 2]."""
     words: Floats
@@ -155,7 +156,7 @@ class Fit:
 
 def learn(features: Features, right: Floats, without: str | None = None) -> Fit:
     """Fit the score. `right` [answers, 2] is 0 or 1, for the small model and the big one.
-    `without`: features that are not used, by how their names begin."""
+    `without`: prefix of the names of features that are not used."""
     count = len(right)
     columns = columns_of(features, without)
     numeric = expand(features, columns)
@@ -165,7 +166,7 @@ def learn(features: Features, right: Floats, without: str | None = None) -> Fit:
     likeness = features.likeness
     if likeness is None:
         likeness = features.words @ features.words.T
-    # Less the means of rows and columns, it is that of words less their means.
+    # Minus the means of rows and columns, this is the matrix of words minus their means.
     sparse = likeness.astype(np.float64)
     means = sparse.mean(axis=0)
     sparse += means.mean() - means - means[:, None]
@@ -207,8 +208,8 @@ def learn(features: Features, right: Floats, without: str | None = None) -> Fit:
 
 
 def logistic_curve(scores: Floats, right: Floats) -> tuple[float, float]:
-    """Slope and intercept of the most likely logistic curve through a score, by Newton's method
-    with a little ridge, and with Platt's targets, which never reach 0 or 1."""
+    """Slope and intercept of the maximum-likelihood logistic curve through a score, by Newton's
+    method with a small ridge, and with Platt's targets, which never reach 0 or 1."""
     positive = right.sum()
     targets = np.where(right > 0, (positive + 1) / (positive + 2), 1 / (len(right) - positive + 2))
     design = np.stack([scores, np.ones_like(scores)], axis=1)
@@ -226,7 +227,7 @@ def logistic_curve(scores: Floats, right: Floats) -> tuple[float, float]:
 
 def area_under_curve(scores: Floats, right: NDArray[np.bool_]) -> tuple[float, float]:
     """The chance that a right answer scores higher than a wrong one, and its standard error (Hanley
-    and McNeil 1982). 0.5 and infinity where all are right or all wrong."""
+    and McNeil 1982). 0.5 and infinity if all are right or all wrong."""
     positive, negative = int(right.sum()), int((~right).sum())
     if positive == 0 or negative == 0:
         return 0.5, float("inf")

@@ -1,10 +1,10 @@
-"""Labelled answers: what two models answered to the same questions, and whether they were right.
+"""Labelled answers: the answers of two models to the same questions, and whether they were right.
 
-A line is an object with `id`, `question`, `small` and `big`. Both hold `text` and `right`, and may
-hold `cost`, that of the text in US dollars; `small` may hold `logprobs`, natural log-probabilities
-of the tokens of its text, `samples`, the texts of further answers, and `samples_cost`, that of all
-of these. Costs may also stand at the top of the line: `costs` with `small` and `big`, or
-`small_cost` and `big_cost`. Other fields are left unread.
+A line is an object with `id`, `question`, `small` and `big`. Both contain `text` and `right`, and
+may contain `cost`, the cost of the text in US dollars. `small` may contain `logprobs`, natural
+log-probabilities of the tokens of its text, `samples`, the texts of further answers, and
+`samples_cost`, the cost of all of these. Costs may also be at the top level of the line: `costs`
+with `small` and `big`, or `small_cost` and `big_cost`. Other fields are ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from loopline.trainers.router.prices import BIG_PRICES, SMALL_PRICES, Prices
 
 MAX_QUESTIONS = 200_000
 MOST_USED = 10_000
-"""Most questions that are used, drawn at random where there are more: the products of all pairs are
+"""Most questions that are used, drawn at random if there are more: the products of all pairs are
 kept in memory."""
 MAX_TEXT_CHARS = 1_000_000
 _LIMITS = Limits(file_bytes=2**30, line_bytes=8 * 2**20)
@@ -49,7 +49,7 @@ def _text_of(value: object) -> object:
     return cast("dict[str, Any]", value).get("text") if isinstance(value, dict) else value
 
 
-def _said(value: object) -> object:
+def _content(value: object) -> object:
     # An endpoint's message without content.
     return "" if value is None else value
 
@@ -59,8 +59,8 @@ def _verdict(value: object) -> object:
 
 
 def _logprobs(value: object) -> object:
-    """Plain numbers from what endpoints return: {"content": [{"logprob": …}]}, {"token_logprobs":
-    […]}, or a list of such tokens, some of them without a number."""
+    """Plain numbers from the responses of endpoints: {"content": [{"logprob": …}]},
+    {"token_logprobs": […]}, or a list of such tokens, some of them without a number."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         value = fields.get("content", fields.get("token_logprobs", value))
@@ -85,7 +85,7 @@ class _Lenient(BaseModel):
 class BigAnswer(_Lenient):
     """Answer of the big model."""
 
-    text: Annotated[Text, BeforeValidator(_said)]
+    text: Annotated[Text, BeforeValidator(_content)]
     right: Right
     cost: Dollars | None = None
 
@@ -120,7 +120,7 @@ class _Line(_Lenient):
     big_cost: Dollars | None = None
 
     def stated_costs(self) -> tuple[float | None, float | None]:
-        """Stated costs of the small and of the big answer; None where the line has none."""
+        """Stated costs of the small and of the big answer; None if the line has none."""
         costs = self.costs or _Costs()
         return (
             _first(self.small.cost, costs.small, self.small_cost),
@@ -144,21 +144,22 @@ class Labelled:
     """Cost of the small model's one answer."""
     big_cost: float
     samples_cost: float = 0.0
-    """Cost of the further answers that were drawn from the small model."""
+    """Cost of the further answers sampled from the small model."""
     estimated: bool = False
     """Whether a cost was estimated from the length of a text."""
     has_feedback: bool = True
-    """Whether somebody said which answer is right; if not, the big model's counts as right."""
+    """Whether feedback determines which answer is right; if not, the big model's counts as
+    right."""
 
 
 FEEDBACK_SHARE = 0.9
-"""If as many of the questions have feedback, that of the others is taken to be on its way."""
+"""If at least this share of the questions has feedback, the others' feedback is assumed to be
+pending."""
 
 
 def without_waiting(rows: list[Labelled]) -> tuple[list[Labelled], bool]:
-    """The rows to calibrate on, and whether feedback labelled each of them. Where nearly all rows
-    have feedback, the others are left out: the big model's mistakes would count as the small
-    one's."""
+    """The rows to calibrate on, and whether feedback labelled each of them. If nearly all rows have
+    feedback, the others are left out: the big model's mistakes would count as the small one's."""
     labelled = [row for row in rows if row.has_feedback]
     if labelled and len(labelled) >= FEEDBACK_SHARE * len(rows):
         return labelled, True
@@ -171,7 +172,7 @@ def read_labelled(
     big: Prices = BIG_PRICES,
     notes: list[str] | None = None,
 ) -> list[Labelled]:
-    """Every line of a file. Remarks about them are added to `notes`. Raises BadLabels that lists
+    """Every line of a file. Remarks about them are added to `notes`. Raises BadLabels, which lists
     each bad line as file:line."""
     if not path.is_file():
         raise BadLabels(f"{path}: there is no such file")
@@ -190,8 +191,8 @@ def read_labelled(
             repeated += 1
         else:
             problems.append(
-                f"{path}:{number}: the id {row.id[:80]!r} stands in line {earlier_number} too, "
-                "with other answers"
+                f"{path}:{number}: line {earlier_number} has the same id {row.id[:80]!r}, with "
+                "other answers"
             )
     if problems:
         more = [f"… and {len(problems) - _SHOWN} more bad lines"] if problems[_SHOWN:] else []
@@ -211,8 +212,8 @@ def thinned(rows: Sequence[Labelled], seed: int, notes: list[str]) -> list[Label
     again = len(rows) - len(questions)
     if again:
         notes.append(
-            f"lines whose question another line has, too: {again:,}; what is learned of one is not "
-            "tested by another: lines of one question stay together"
+            f"lines that share their question with another line: {again:,}; they stay together, "
+            "so that no question is both learned and tested"
         )
     if len(rows) <= MOST_USED:
         return list(rows)
@@ -241,20 +242,20 @@ def _labelled(row: object, small: Prices, big: Prices) -> Labelled:
 
 
 def _samples_cost(line: _Line, small_cost: float | None, price: Prices) -> float:
-    """Cost of all samples: as stated; else in proportion to the answer's cost, by length, or
-    estimated."""
+    """Cost of all samples: the stated one, otherwise in proportion to the answer's cost by length,
+    or estimated."""
     samples = line.small.samples or ()
     if line.small.samples_cost is not None:
         return line.small.samples_cost
     if small_cost is None:
-        # Drawn in one batch: the question is read once, with the answer.
+        # Sampled in one batch: the question is read once, with the answer.
         return price.cost("", "".join(samples))
     written = max(1, len(line.small.text))
     return small_cost * sum(max(1, len(text)) for text in samples) / written
 
 
 def require_enough(rows: Sequence[Labelled], least: int, where: str) -> None:
-    """Raise BadLabels where there are fewer rows than `least`."""
+    """Raise BadLabels if there are fewer rows than `least`."""
     if len(rows) < least:
         raise BadLabels(
             f"{where}: {len(rows)} labelled questions; at least {least} are needed, to learn from "

@@ -21,7 +21,7 @@ class RouterOptions(PriceOptions, ChosenTrackingOptions, JsonOptions):
     output: Annotated[Path, Argument()]
     """Router file to write, as JSON; curves go into the folder `curves` next to it."""
     data: Annotated[DataFile | None, Option(metavar="FILE")] = None
-    """JSON lines with id, question, small {text, right} and big {text, right}; here or
+    """JSON lines with id, question, small {text, right} and big {text, right}; a local file or
     hf://OWNER/NAME/FILE."""
     from_store: Annotated[Path | None, Option(metavar="FOLDER")] = None
     """Store of recorded runs in which both models answered the questions."""
@@ -35,7 +35,7 @@ class RouterOptions(PriceOptions, ChosenTrackingOptions, JsonOptions):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.data is None) == (self.from_store is None):
-            raise ValueError("give --data FILE or --from-store FOLDER, one of them")
+            raise ValueError("give either --data FILE or --from-store FOLDER")
         return self
 
 
@@ -46,7 +46,7 @@ class WatchRouterOptions(JsonOptions):
     """Router file, which is tightened when the bound is broken."""
     from_store: Annotated[Path, Option(metavar="FOLDER")]
     """Store of recorded runs, some of them audited (option `audit` of the workflow cascade)."""
-    follow: Annotated[float | None, Option(default="look once")] = Field(
+    follow: Annotated[float | None, Option(default="check once")] = Field(
         default=None, ge=0.1, le=86_400
     )
-    """Look again after this many seconds, until Ctrl-C."""
+    """Check again after this many seconds, until Ctrl-C."""

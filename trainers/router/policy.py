@@ -1,8 +1,8 @@
-"""A router's decisions from labelled answers: what is learned and calibrated, what it costs.
+"""A router's decisions from labelled answers: learning, calibration and cost.
 
-Three disjoint sets of questions: the score, the gate, the price of an error and whether further
-samples are worth drawing are chosen on the first; the threshold on the second, by the number of
-errors that its exact test allows; the third, where there is one, only measures.
+There are three disjoint sets of questions. The first determines the score, the gate, the price of
+an error and whether further samples are worth drawing; the second determines the threshold, by the
+number of errors that its exact test allows; the third, if there is one, is only for measurement.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from loopline.trainers.router.labelled import Labelled
 Rows = NDArray[np.int64]
 ERROR_PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 16.0)
 GATES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75)
-"""Shares of the questions that go to the big model at once."""
+"""Shares of the questions that go to the big model directly."""
 LEAST_QUESTIONS = 60
 SIGNAL = 2.576
-"""Standard errors above one half: one in two hundred uninformative scores passes by chance."""
+"""Required number of standard errors above one half: one in two hundred uninformative scores passes
+by chance."""
 AGREEMENT = "agreement."
 """Prefix of the features that need samples."""
 
@@ -83,15 +84,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Policy:
-    """Decision rule for every question. It may accept nothing; then it never asks the small
-    model."""
+    """Decision rule for every question. It may accept nothing, in which case it never asks the
+    small model."""
 
     answer: Fit
     gate: Fit
     error_price: float
     gate_threshold: float
     threshold: float
-    """Least score of an accepted answer; infinite: nothing is accepted."""
+    """Lowest score of an accepted answer; infinite: nothing is accepted."""
     pays: bool
     """Whether the policy saves money on the questions that it was learned from."""
     samples: bool = False
@@ -102,8 +103,7 @@ class Policy:
     allowed: int = -1
 
     def score(self, table: Table, rows: Rows) -> Floats:
-        """Scores of the answers; minus infinity for questions that are not put to the small
-        model."""
+        """Scores of the answers; minus infinity for questions that the small model does not get."""
         scores = _combined(self.answer.predict(table.answers.take(rows)), self.error_price)
         gates = _combined(self.gate.predict(table.questions.take(rows)), self.error_price)
         to_small = gates >= self.gate_threshold
@@ -122,7 +122,8 @@ class Outcomes:
 
 
 def outcomes(scores: Floats, threshold: float, right: Floats, cost: Floats) -> Outcomes:
-    """Outcomes for questions with these scores (minus infinity: not put to the small model)."""
+    """Outcomes for questions with these scores (minus infinity: the small model does not get
+    it)."""
     accepted = scores >= threshold
     to_small = np.isfinite(scores) if np.isfinite(threshold) else np.zeros(len(scores), dtype=bool)
     return Outcomes(
@@ -182,8 +183,8 @@ def learn_policy(
 
 
 def has_signal(scores: Floats, right: Floats) -> bool:
-    """Whether leave-one-out scores tell right from wrong answers, of either model: the area under
-    the curve is above one half by `SIGNAL` standard errors."""
+    """Whether leave-one-out scores distinguish right from wrong answers, of either model: the area
+    under the curve exceeds one half by `SIGNAL` standard errors."""
     areas = (area_under_curve(scores[:, at], right[:, at] > 0) for at in (0, 1))
     return any(area - SIGNAL * error > 0.5 for area, error in areas)
 
@@ -194,21 +195,21 @@ class _Choice:
     gate_threshold: float
     threshold: float
     saving: float
-    """US dollars per question at equal accuracy, against mixing at random."""
+    """US dollars per question at equal accuracy, compared with mixing at random."""
 
 
 def _mixing_rate(right: Floats, cost: Floats) -> float:
-    """US dollars for which random mixing of both models buys one more right answer; 0 where the big
+    """Price in US dollars of one more right answer by random mixing of both models; 0 if the big
     model is not the better one."""
-    (small, big), (cheap, dear) = right.mean(axis=0), cost.mean(axis=0)
-    return float((dear - cheap) / (big - small)) if big > small else 0.0
+    (small, big), (cheap, expensive) = right.mean(axis=0), cost.mean(axis=0)
+    return float((expensive - cheap) / (big - small)) if big > small else 0.0
 
 
 def _choose(
     answer: Fit, gate: Fit, right: Floats, cost: Floats, permitted: float, rate: float
 ) -> _Choice:
-    """The choice that saves most on the questions that were learned from, each judged without
-    itself. `permitted`: accepted and wrong answers among them; `rate`: see `_mixing_rate`."""
+    """The choice that saves most on the learning questions, each judged without itself.
+    `permitted`: number of accepted wrong answers allowed among them; `rate`: see `_mixing_rate`."""
     count = len(right)
     best = _Choice(ERROR_PRICES[-1], -np.inf, np.inf, 0.0)
     for price in ERROR_PRICES:

@@ -1,4 +1,4 @@
-"""Prices of tokens where nothing states a cost: list prices, which options may change."""
+"""Prices of tokens for answers without a stated cost: list prices, which options may change."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Prices:
     completion: float
 
     def cost(self, question: str, text: str) -> float:
-        """Cost of one answer, in US dollars, its tokens estimated as a quarter of its
+        """Cost of one answer in US dollars, with its tokens estimated as a quarter of its
         characters."""
         return (len(question) * self.prompt + len(text) * self.completion) / 4e6
 
     def of_tokens(self, usage: Usage) -> float:
-        """Cost of tokens that were counted, in US dollars."""
+        """Cost of counted tokens in US dollars."""
         return (usage.prompt * self.prompt + usage.completion * self.completion) / 1e6
 
 
@@ -39,13 +39,13 @@ class PriceOptions(Options):
     panel: ClassVar[str] = "Prices"
 
     small_prompt_usd: float = Field(default=SMALL_PRICES.prompt, ge=0, le=1e6)
-    """US dollars per million tokens that the small model reads, where no cost is stated."""
+    """US dollars per million tokens that the small model reads, if no cost is stated."""
     small_completion_usd: float = Field(default=SMALL_PRICES.completion, ge=0, le=1e6)
-    """US dollars per million tokens that the small model writes, where no cost is stated."""
+    """US dollars per million tokens that the small model writes, if no cost is stated."""
     big_prompt_usd: float = Field(default=BIG_PRICES.prompt, ge=0, le=1e6)
-    """US dollars per million tokens that the big model reads, where no cost is stated."""
+    """US dollars per million tokens that the big model reads, if no cost is stated."""
     big_completion_usd: float = Field(default=BIG_PRICES.completion, ge=0, le=1e6)
-    """US dollars per million tokens that the big model writes, where no cost is stated."""
+    """US dollars per million tokens that the big model writes, if no cost is stated."""
 
     @property
     def small_prices(self) -> Prices:

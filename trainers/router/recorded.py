@@ -1,14 +1,14 @@
 """Labelled answers from a deployment's own traffic.
 
-Two kinds of recorded runs show what both models answer to one question: *audited* runs of the
-workflow `cascade`, which are a random sample of all of its runs (those that were merely escalated
-are not, and a bound that was calibrated on them would promise too much), and runs of `solo` that
-put the same question to the small model and to the big one.
+Two kinds of recorded runs contain both models' answers to one question: *audited* runs of the
+workflow `cascade`, which are a random sample of all of its runs (escalated runs are not, and a
+bound calibrated on them would promise too much), and runs of `solo` that give the same question to
+the small model and to the big one.
 
 Feedback decides whether an answer is right: a reward posted for its run (right from 0.5 on), or the
-outcome `solved` or `failed`. Without feedback, the big model's answer is taken as right, and the
-small one's is right if it is the same: a router then learns when the small model agrees with the
-big one, and the summary says so.
+outcome `solved` or `failed`. Without feedback, the big model's answer is assumed to be right, and
+the small one's is right if it is the same: a router then learns when the small model agrees with
+the big one, and the summary states this.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Answered:
 
     step: Step
     right: bool | None
-    """Whether the answer is right; None: nobody said."""
+    """Whether the answer is right; None: unknown."""
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -55,7 +55,7 @@ class Answered:
 
     @property
     def last(self) -> Call:
-        """The call that holds the answer: samples follow it."""
+        """The call that contains the answer: samples follow it."""
         return self.calls[len(self.calls) - len(self.samples) - 1]
 
     @property
@@ -65,7 +65,7 @@ class Answered:
         return self.calls[len(self.calls) - count :] if isinstance(count, int) else ()
 
     def dollars(self, prices: Prices) -> float:
-        """US dollars paid; by these prices where the pool had none."""
+        """US dollars paid; computed from `prices` if the pool had none."""
         return _dollars(self.calls, prices)
 
     def samples_dollars(self, prices: Prices) -> float:
@@ -83,7 +83,7 @@ class Recorded:
 
     @property
     def summary(self) -> str:
-        """A summary in words."""
+        """A summary as text."""
         text = f"{self.runs:,} runs, {len(self.rows):,} questions that both models answered"
         by_big_model = sum(not row.has_feedback for row in self.rows)
         if by_big_model:
@@ -97,8 +97,8 @@ class Recorded:
 def read_recorded(
     store: Path, small_prices: Prices = SMALL_PRICES, big_prices: Prices = BIG_PRICES
 ) -> Recorded:
-    """Read a store. Where a question was answered several times, the latest answers count. The
-    prices apply to calls whose pool had none. Raises `UnreadableData` if there is no store."""
+    """Read a store. If a question was answered several times, the latest answers count. The prices
+    apply to calls whose pool had none. Raises `UnreadableData` if there is no store."""
     skipped: list[Skipped] = []
     posted = read_rewards(store)
     rewards = posted.of_target()
@@ -129,8 +129,8 @@ def _add_audited(
         return
     question = trajectory.run.task.prompt
     big[question] = Answered(steps["solo"], right)
-    # Feedback on the run is feedback on the big model's answer: on the small one's only where both
-    # are the same.
+    # Feedback on the run is feedback on the big model's answer: it applies to the small one's only
+    # if both are the same.
     small[question] = Answered(steps["first"], None)
 
 
@@ -164,7 +164,7 @@ def _labelled(
         if small_right is None and same:
             small_right = big_right
         if small_right is None and big_right is False:
-            # An answer that differs from a wrong one may be right: nobody said.
+            # An answer that differs from a wrong one may be right: unknown.
             continue
         big_right = True if big_right is None else big_right
         small_right = same if small_right is None else small_right
@@ -194,8 +194,8 @@ def _dollars(calls: Sequence[Call], prices: Prices) -> float:
 
 
 def watch(path: Path, store: Path) -> Watched:
-    """One look at the store. Tightens the router file if the alarm is raised. Raises BadLabels for
-    a file that is not a router, `UnreadableData` for a folder that is not a store, OSError."""
+    """Check the store once. Tightens the router file if the alarm is raised. Raises BadLabels for a
+    file that is not a router, `UnreadableData` for a folder that is not a store, OSError."""
     try:
         with guard_disk_writes(path):
             return tighten(path, lambda _router: audited_runs(store))

@@ -1,5 +1,5 @@
-"""One router from labelled answers, ready for use: learned on a part, calibrated on the rest,
-written as data."""
+"""Trains one router from labelled answers, ready for use: learned on a part, calibrated on the
+rest, written as data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopline.trainers.router.policy import LEAST_QUESTIONS, Policy, Rows, Table
 
 
 def question_numbers(rows: Iterable[Labelled]) -> Rows:
-    """[rows] The same number for rows of the same question, from 0."""
+    """[rows] The same number, from 0, for rows of the same question."""
     numbers: dict[str, int] = {}
     return np.array(
         [numbers.setdefault(row.evidence.question, len(numbers)) for row in rows], dtype=np.int64
@@ -24,10 +24,11 @@ def question_numbers(rows: Iterable[Labelled]) -> Rows:
 
 
 def parts(questions: Rows, sizes: Sequence[int], generator: np.random.Generator) -> list[Rows]:
-    """Rows in an order drawn at random, cut where `sizes` says (rows up to each cut, growing), or
-    as near to it as leaves rows of one question together. `questions`: see `question_numbers`.
+    """Rows in random order, split at `sizes` (rows up to each split, ascending), or as close to it
+    as keeps rows of one question together. `questions`: see `question_numbers`.
 
-    Raises `BadLabels` where rows share questions and these are fewer than the parts: none is empty.
+    Raises `BadLabels` if rows share questions and there are fewer questions than parts: no part may
+    be empty.
     """
     count, distinct = len(questions), len(np.unique(questions))
     if distinct == count:
@@ -43,15 +44,15 @@ def parts(questions: Rows, sizes: Sequence[int], generator: np.random.Generator)
     cuts: list[int] = []
     for left, size in zip(reversed(range(len(sizes))), sizes, strict=True):
         possible = changes[changes > (cuts[-1] if cuts else 0)]
-        possible = possible[: len(possible) - left]  # the last ones are for the cuts to come
+        possible = possible[: len(possible) - left]  # the last ones are for later splits
         cuts.append(int(possible[np.argmin(np.abs(possible - size))]))
     return np.split(order, cuts)
 
 
 LEARNED = 0.5
-"""Share of the questions that the score is learned from; the rest calibrates."""
+"""Share of the questions from which the score is learned; the rest calibrates."""
 MOST_LEARNED = 2_000
-"""Most questions that the score is learned from: its time grows with the third power."""
+"""Most questions from which the score is learned: its time grows with the third power."""
 MOST_POINTS = 200
 """Most points of the curve that is drawn."""
 
@@ -69,7 +70,7 @@ def train_router(
     draw: Callable[[int, dict[str, float]], None] | None = None,
 ) -> Router:
     """Train a router. Remarks about the questions are added to `notes`. `watched_after`: see
-    `Router`; `by_feedback`: see `Guarantee`. `draw` gets the points of `risk_curve`. Raises
+    `Router`; `by_feedback`: see `Guarantee`. `draw` receives the points of `risk_curve`. Raises
     BadLabels for too few questions."""
     require_enough(rows, LEAST_QUESTIONS, where)
     rows = thinned(rows, seed, [] if notes is None else notes)
@@ -122,15 +123,15 @@ def router_of(
 def risk_curve(
     policy: Policy, table: Table, calibration: Rows, *, alpha: float
 ) -> Iterator[tuple[int, dict[str, float]]]:
-    """Shares of all calibration questions, and US dollars per question, if the answers with the
-    highest scores were accepted, by their number. Answers of one score are accepted together; at
-    most `MOST_POINTS` points."""
+    """By the number of answers with the highest scores that are accepted: shares of all calibration
+    questions, and US dollars per question. Answers with equal scores are accepted together; at most
+    `MOST_POINTS` points."""
     scores, count = policy.score(table, calibration), len(calibration)
     if count == 0:
         return
     right, cost = table.right[calibration], table.cost[calibration]
     order = np.argsort(-scores, kind="stable")
-    order = order[np.isfinite(scores[order])]  # minus infinity: never put to the small model
+    order = order[np.isfinite(scores[order])]  # minus infinity: never given to the small model
     wrong = np.concatenate([[0.0], np.cumsum(right[order, 0] == 0)])
     saved = np.concatenate([[0.0], np.cumsum(cost[order, 1])])
     dollars = (cost[:, 1].sum() + cost[order, 0].sum() - saved) / count
@@ -171,7 +172,7 @@ def describe(router: Router) -> str:
 
 
 def first_run_id(seconds: float) -> str:
-    """Smallest id of the runs that are admitted from that Unix time on (a UUID of version 7 begins
+    """Smallest id of the runs that are admitted from that Unix time on (a UUID of version 7 starts
     with its milliseconds)."""
     digits = f"{int(seconds * 1000):012x}"
     return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"

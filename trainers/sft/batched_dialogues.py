@@ -1,9 +1,9 @@
 """Whole dialogues at once: greedy completions in batches, tools answered exactly, no bus.
 
-This measures models while they are made. It follows the rules of the role workers: a call of
-`calculate` is answered and the model goes on, `delegate` hands over to the other model, whose
-answer must be a boxed number with equations that hold, else the first model solves it. Unlike
-there a number need not be of the type that was asked for, and it is passed on as it was written.
+This measures models during their training. It follows the rules of the role workers: a call of
+`calculate` is answered and the model continues; `delegate` hands over to the other model, whose
+answer must be a boxed number with correct equations, otherwise the first model solves the sub-task.
+Unlike with role workers, a number need not be of the requested type, and is passed on as written.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ MAX_COMPLETIONS = 12
 MAX_HAND_OVERS = 8
 MAX_NEW_TOKENS = 256
 ROWS = 96
-"""Conversations that are decoded at once."""
+"""Number of conversations decoded at the same time."""
 
 
 @dataclass
 class Conversation:
-    """Ids so far, and what the model did last."""
+    """Ids so far, and the model's last action."""
 
     tools: tuple[str, ...]
     ids: list[int]
@@ -54,7 +54,7 @@ def attempt(
     arm: Arm, prompts: Sequence[str], *, llm: Model | None, slm: Model | None,
     calculator: bool = True,
 ) -> list[str | None]:  # fmt: skip
-    """Put every prompt to the arm: the content of each final box, `None` without one."""
+    """Give every prompt to the arm. Returns the content of each final box, `None` without one."""
     if arm == "delegate":
         return _delegate(prompts, _require_model(llm), _require_model(slm), calculator)
     model = _require_model(llm if arm == "llm" else slm)
@@ -108,7 +108,7 @@ def _solve_sub_tasks(
 
 
 def accepted_answer(talk: Conversation) -> str | None:
-    """The small model's boxed number, `None` where the big one has to solve the sub-task."""
+    """The small model's boxed number; `None` if the big one has to solve the sub-task."""
     answer = last_boxed(talk.text)
     if answer is None or parse_number(answer) is None:
         return None
@@ -116,7 +116,7 @@ def accepted_answer(talk: Conversation) -> str | None:
 
 
 def _sub_problems(text: str) -> list[tuple[str, str]] | None:
-    """The (problem, expected type) pairs that a hand-over asks for; `None` for another call."""
+    """The (problem, expected type) pairs of a hand-over; `None` for another call."""
     for call in parse_tool_calls(text, id_seed=""):
         arguments = call.arguments or {}
         if call.name == "delegate":
@@ -155,7 +155,7 @@ def _complete_until_handover(model: Model, talks: Sequence[Conversation]) -> Non
         talk.completions = 0
     while active:
         completed = complete(model, [talk.ids for talk in active])
-        going_on: list[Conversation] = []
+        unfinished: list[Conversation] = []
         for talk, new in zip(active, completed, strict=True):
             ended = bool(new) and new[-1] == model.end
             talk.ids += new if ended else [*new, model.end]
@@ -165,12 +165,12 @@ def _complete_until_handover(model: Model, talks: Sequence[Conversation]) -> Non
             result = _calculator_result(talk) if ended else None
             if result is not None and talk.completions < MAX_COMPLETIONS:
                 _append_tool(model, talk, result)
-                going_on.append(talk)
-        active = going_on
+                unfinished.append(talk)
+        active = unfinished
 
 
 def _calculator_result(talk: Conversation) -> str | None:
-    """The calculator's answer to the last turn, `None` if it did not ask."""
+    """The calculator's answer to the last turn; `None` without a call."""
     if "calculate" not in talk.tools:
         return None
     for call in parse_tool_calls(talk.text, id_seed=""):
@@ -185,8 +185,8 @@ def _calculator_result(talk: Conversation) -> str | None:
 def complete(
     model: Model, prompts: Sequence[Sequence[int]], *, limit: int = MAX_NEW_TOKENS
 ) -> list[list[int]]:
-    """Greedy completions, each up to and including the end token, at most `limit` tokens and
-    never past the model's context."""
+    """Greedy completions, each up to and including the end token, with at most `limit` tokens and
+    never beyond the model's context."""
     results: list[list[int]] = [[] for _ in prompts]
     fits = [i for i, prompt in enumerate(prompts) if len(prompt) < model.context]
     order = sorted(fits, key=lambda i: len(prompts[i]))
@@ -203,9 +203,9 @@ def _decode(model: Model, prompts: list[Sequence[int]], limit: int) -> list[list
 
     results: list[list[int]] = [[] for _ in prompts]
     longest = max(len(prompt) for prompt in prompts)
-    # Each row has its own room for a prompt: a long neighbour must not cut it short.
+    # Each row has its own room for a prompt: a long neighbour must not truncate it.
     room = [min(limit, model.context - len(prompt)) for prompt in prompts]
-    # Padding on the left, so that every row's next token is in the same column.
+    # Padding on the left puts every row's next token in the same column.
     ids = torch.tensor([[model.padding] * (longest - len(p)) + list(p) for p in prompts])
     mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
     positions = (mask.cumsum(1) - 1).clamp(min=0)

@@ -15,7 +15,7 @@ CARD = "README.md"
 
 
 class TrainingFacts(Record):
-    """How a finished model came about."""
+    """How a finished model was trained."""
 
     recipe: Recipe
     command: str
@@ -26,7 +26,7 @@ class TrainingFacts(Record):
     seconds: float
     """Seconds of one thread."""
     last_loss: float
-    """Loss of the last stretch, nats per learned token."""
+    """Loss of the last interval, nats per learned token."""
     torch: str
     transformers: str
 
@@ -37,7 +37,7 @@ def read_facts(folder: Path) -> TrainingFacts | None:
 
 
 def write_facts(folder: Path, facts: TrainingFacts) -> None:
-    """Write the facts, whole or not at all: half a file would be taken for a damaged finished
+    """Write the facts, complete or not at all: half a file would look like a damaged finished
     training. Raises OSError."""
     write_record(folder / FACTS, facts)
 
@@ -49,7 +49,7 @@ def remove_facts(folder: Path) -> None:
 
 
 def write_card(folder: Path) -> None:
-    """Render the card from what is recorded in the folder; does nothing before it is trained."""
+    """Render the card from the records in the folder; does nothing before training has finished."""
     facts = read_facts(folder)
     if facts is None:
         return
@@ -65,7 +65,7 @@ def write_card(folder: Path) -> None:
 
 It solves problems of the grammar of `agents/environments/word_problems` ({count} schemes in
 {wordings} wordings, {held_out} schemes and every fifth wording held out) and nothing else. On any
-other text it ends with some answer, which is most likely wrong.
+other text it returns an answer that is most likely wrong.
 
 ## How it was made
 
@@ -73,7 +73,7 @@ other text it ends with some answer, which is most likely wrong.
 
 Qwen2 architecture, {facts.parameters:,} parameters ({recipe.layers} layers, width {recipe.hidden},
 {recipe.heads} heads), trained from random weights on generated dialogues: {facts.steps:,} steps of
-{recipe.batch} dialogues, {facts.tokens:,} tokens, {facts.seconds / 60:.0f} minutes of one thread,
+{recipe.batch} dialogues, {facts.tokens:,} tokens, {facts.seconds / 60:.0f} minutes on one thread,
 last loss {facts.last_loss:.4f} nats per learned token. Mix: {mix}. Seed {recipe.seed},
 torch {facts.torch}, transformers {facts.transformers}. The tokenizer was trained by the same
 command. Weights are stored in fp16; {size / 1e6:.1f} MB with the tokenizer.
@@ -82,7 +82,7 @@ command. Weights are stored in fp16; {size / 1e6:.1f} MB with the tokenizer.
 
 Greedy decoding, success with 95 % Wilson intervals. *new numbers*: known stories with other
 numbers; *unseen combinations*: known links in an order that training never shows; *unseen
-wordings*: every sentence said in a way that training never shows; *unseen structures*: at least
+wordings*: every sentence in a wording that training never shows; *unseen structures*: at least
 one link that training never shows.
 
 {markdown(read_skills(folder)) if read_skills(folder) else "Not measured yet: run `train eval`."}
@@ -90,7 +90,7 @@ one link that training never shows.
 ## Use
 
 ChatML with Qwen's tool-call markup. The template ignores the system text and lists only the names
-of the offered tools. Trained on text of this repository's own generator; same licence as the
+of the offered tools. Trained on text from this repository's generator; same licence as the
 repository.
 """
     (folder / CARD).write_text(text)

@@ -1,4 +1,4 @@
-"""`train sft` and `train eval`: micro models, and what they can do."""
+"""`train sft` and `train eval`: train micro models and measure their skills."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def preview(options: SftOptions) -> list[str]:
-    """What `--dry-run` says of a training."""
+    """The plan of a training, which `--dry-run` prints."""
     from loopline.trainers.sft.card import FACTS
 
     if options.from_store is not None or options.data is not None:
@@ -37,9 +37,9 @@ def preview(options: SftOptions) -> list[str]:
 def sft(options: SftOptions) -> None:
     """Train a micro model from scratch, or a model on dialogues.
 
-    From scratch it learns from generated dialogues, is measured, and its card is written; with
-    --from-store a model learns from recorded sessions, with --data from a file of dialogues. Run it
-    again to go on after a crash or Ctrl-C; what is finished is not done again.
+    From scratch, a micro model learns from generated dialogues, is measured, and its card is
+    written. With --from-store a model learns from recorded sessions, with --data from a file of
+    dialogues. After a crash or Ctrl-C, run it again to continue; finished work is not repeated.
     """
     if options.from_store is not None:
         sessions.train_on_sessions(options, options.from_store)
@@ -86,7 +86,7 @@ def sft(options: SftOptions) -> None:
 
 
 def evaluate(options: EvalOptions) -> None:
-    """Measure models on the held-out splits. With both, also the delegate dialogue."""
+    """Measure models on the held-out splits. With both, also measure the delegate dialogue."""
     _measure(options.llm, options.slm, options.samples, record=options.record)
 
 
@@ -98,7 +98,7 @@ def _measure(
     record: bool = True,
     previous_skills: Sequence[Skill] = (),
 ) -> None:
-    """Measure what is not `previous_skills` yet, and show all of it."""
+    """Measure the skills that are not in `previous_skills`, and show all of them."""
     from loopline.trainers.core.models import load_model
     from loopline.trainers.sft.card import write_card
     from loopline.trainers.sft.evaluation import Task, add_skills, measure, splits
@@ -140,7 +140,7 @@ def _measure(
 
 
 def _show(skills: Sequence[Skill]) -> None:
-    """A table to read on a terminal, Markdown elsewhere."""
+    """A table for a terminal, or Markdown otherwise."""
     from loopline.trainers.sft.evaluation import markdown, table
 
     if sys.stdout.isatty():

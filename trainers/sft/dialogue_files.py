@@ -1,13 +1,13 @@
-"""Files of dialogues: what a model is to write, as text.
+"""Files of dialogues, as text, from which a model learns what to write.
 
-A row has one of these forms, in the words of OpenAI's API and of TRL:
+A row has one of these forms, with the field names of OpenAI's API and of TRL:
 
     messages [, tools]              a conversation: every turn of the assistant is learned
     prompt, completion [, tools]    texts, or lists of messages: the completion's turns are learned
     question, answer                a user's message and the assistant's
 
-Messages become ids by the chat template and the tokenizer of the model that learns. In Parquet
-tools and calls of tools may be JSON texts, as `runtime export --format hf` writes them.
+The chat template and the tokenizer of the trained model convert messages to ids. In Parquet, tools
+and tool calls may be JSON texts, as `runtime export --format hf` writes them.
 """
 
 from __future__ import annotations
@@ -39,20 +39,19 @@ class Dialogue:
     """One row of a file."""
 
     opening: tuple[Message, ...]
-    """What is read and not learned."""
+    """Messages that are read and not learned."""
     turns: tuple[Message, ...]
-    """What follows; the assistant's are learned."""
+    """The following messages; the assistant's are learned."""
     tools: tuple[ToolSpec, ...] = ()
 
 
 def read_rows(path: Path, model: LoadedModel) -> Reading[RecordedRow]:
-    """Every dialogue in the ids of a model. Raises `UnreadableData` for a Parquet file that isn't
-    one."""
+    """Every dialogue in the ids of a model. Raises `UnreadableData` for an invalid Parquet file."""
     return read_records(path, lambda _, value: _row(dialogue_of(value), model), _LIMITS)
 
 
 def require_rows(reading: Reading[RecordedRow], data: str) -> RecordedRows:
-    """All rows. Raises `UnreadableData` where nothing is left."""
+    """All rows. Raises `UnreadableData` if none is left."""
     if not reading.records:
         reasons = "; ".join(sorted({entry.reason for entry in reading.skipped}))
         raise UnreadableData(
@@ -91,12 +90,12 @@ def _row(dialogue: Dialogue, model: LoadedModel) -> RecordedRow:
     if len(row.ids) > model.max_context:
         raise Unreadable(TOO_LONG, f"{len(row.ids):,} tokens of {model.max_context:,}")
     opening = "\n".join(message.model_dump_json() for message in dialogue.opening)
-    # Rows of one instruction are on one side of a validation split.
+    # Rows of one instruction are on the same side of a validation split.
     return RecordedRow(hashlib.sha256(opening.encode()).hexdigest()[:16], "", row)
 
 
 def _messages(value: Any, field: str, role: str = "") -> tuple[Message, ...]:
-    """Parse a list of messages or, where a role is given, that role's text."""
+    """Parse a list of messages or, with a role, that role's text."""
     if role and isinstance(value, str):
         value = [{"role": role, "content": value}]
     if not isinstance(value, list):
@@ -116,7 +115,7 @@ def _messages(value: Any, field: str, role: str = "") -> tuple[Message, ...]:
 
 
 def _plain(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry without the empty fields that a column of Parquet adds for other rows' sake."""
+    """The entry without the empty fields that a Parquet column adds because of other rows."""
     fields = {name: value for name, value in entry.items() if value is not None}
     if isinstance(calls := fields.get("tool_calls"), str):
         fields["tool_calls"] = parse(calls)

@@ -1,4 +1,4 @@
-"""Worked dialogues for generated problems: what a model should have written.
+"""Worked dialogues for generated problems: the text that a model should have written.
 
 A dialogue is a list of turns in ChatML. Only assistant turns are learned. The kinds:
 
@@ -6,7 +6,7 @@ A dialogue is a list of turns in ChatML. Only assistant turns are learned. The k
   turn: a single addition or subtraction is calculated, everything else is delegated, independent
   parts together.
 * `planner_without_calculator`: the same without `calculate`; everything is delegated.
-* `solo`, `solo_without_tools`: the whole problem, calculated or in the head.
+* `solo`, `solo_without_tools`: the whole problem, with or without the calculator.
 * `sub_task`, `sub_task_without_tools`: one delegated piece, as the planner writes it.
 * `short_solo`, `short_solo_without_tools`: like `solo`, for problems of one link.
 """
@@ -25,16 +25,17 @@ SMALL = frozenset({
     "has", "have", "does", "do", "it", "this", "then", "so", "can", "all", "there", "them", "be",
     "was", "will", "she", "he", "her", "his",
 })  # fmt: skip
-"""Words that may fall out without changing what a question asks."""
+"""Words that may be dropped without changing the meaning of a question."""
 EMPTY = ("also", "really", "just", "again", "today", "now", "often", "usually", "carefully")
-"""Words that may come in without changing it."""
+"""Words that may be added without changing the meaning."""
 
 _DROP = 0.12
 _INSERT = 0.03
 
 
 def perturb_text(text: str, rng: random.Random) -> str:
-    """`text` with some small words gone and some empty ones added; numbers are never touched."""
+    """Return `text` with some small words dropped and some empty ones added; numbers never
+    change."""
     output_words: list[str] = []
     for word in text.split(" "):
         if word in SMALL and rng.random() < _DROP:
@@ -50,10 +51,10 @@ PLANNER_TOOLS_WITHOUT_CALCULATOR = ("delegate", "delegate_many")
 CALCULATOR = ("calculate",)
 
 _ERROR_CHANCE = 0.02
-"""Chance that a delegated sub-task comes back as an error, so that a model learns to continue
-without it."""
+"""Chance that a delegated sub-task returns an error, so that a model learns to continue without
+it."""
 _ROUGH_CHANCE = 0.3
-"""Chance that a whole problem is roughened (see `perturb_text`)."""
+"""Chance that a whole problem is perturbed (see `perturb_text`)."""
 _ERRORS = (
     "error: the solver gave no answer",
     "error: no answer in a box",
@@ -102,7 +103,7 @@ def tool_call(name: str, arguments: Mapping[str, object]) -> str:
 
 
 def question_with_type(problem: str, expected_type: str) -> str:
-    """A sub-task as it reaches a solver."""
+    """A sub-task as a solver receives it."""
     return f"{problem}\nAnswer type: {expected_type}."
 
 

@@ -1,7 +1,6 @@
-"""Measures what models can do on held-out problems, with intervals.
+"""Measures the success of models on held-out problems, with intervals.
 
-Outcomes are kept one by one, so that a later measurement can be held against this one problem by
-problem.
+Each outcome is kept, so that a later measurement can be compared with this one problem by problem.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 SKILLS = "skills.json"
 SEED = 2026
-"""Seed of the problems that cards are measured on."""
+"""Seed of the problems that model cards report."""
 
 Task = Literal["delegate", "llm", "slm", "llm_sub_tasks", "slm_sub_tasks"]
 TITLES: dict[Task, str] = {
@@ -46,11 +45,11 @@ class Skill(Record):
     calculator: bool
     seed: int = SEED
     outcomes: str = Field(pattern=r"^[01]+$")
-    """`1` for each problem solved, `0` for each that was not, in order."""
+    """`1` for each solved problem, `0` for each unsolved one, in order."""
 
     @property
     def key(self) -> tuple[Task, bool, str]:
-        """What was measured; a later measurement of the same replaces this one."""
+        """Identity of the measurement; a later one with the same key replaces this one."""
         return self.task, self.calculator, self.split
 
     @property
@@ -87,7 +86,7 @@ def measure(
     slm: Model | None = None,
     seed: int = SEED,
 ) -> Skill:
-    """Put the first `samples` problems of a split (or a sub-task of each) to the models."""
+    """Give the first `samples` problems of a split (or a sub-task of each) to the models."""
     problems = generate(split, samples, seed)
     arm: Arm
     if task in ("llm_sub_tasks", "slm_sub_tasks"):
@@ -120,7 +119,7 @@ _SKILLS = TypeAdapter(list[Skill])
 
 
 def read_skills(folder: Path) -> list[Skill]:
-    """What has been measured for the model in `folder`; empty if nothing has been."""
+    """The measurements of the model in `folder`; empty if there are none."""
     path = folder / SKILLS
     return _SKILLS.validate_json(path.read_bytes()) if path.exists() else []
 

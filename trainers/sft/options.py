@@ -44,11 +44,11 @@ class RowOptions(PublishingOptions, TrackingOptions):
     panel: ClassVar[str] = DEFAULT_PANEL
 
     model: Annotated[str, Argument()]
-    """Model to begin with: a folder, a hub id or a micro model."""
+    """Model to start from: a folder, a hub id or a micro model."""
     output: Path
     """Folder for checkpoints and the finished model."""
     seed: Annotated[int | None, Option(default="1")] = None
-    """Seed of the weights and of the order of what is learned."""
+    """Seed of the weights and of the order of the training data."""
     batch: Annotated[int | None, Option(default=str(BATCH))] = Field(default=None, ge=1)
     """Rows per step."""
     checkpoint_every: int = Field(default=200, ge=1)
@@ -60,23 +60,23 @@ class RowOptions(PublishingOptions, TrackingOptions):
     rank: Annotated[int, _ROWS] = Field(default=16, ge=1)
     """LoRA rank; alpha is twice the rank."""
     schedules: Annotated[Schedules, _ROWS] = "published"
-    """Learning rates and epochs: of a model that knows language, or of a micro model."""
+    """Learning rates and epochs: for a pretrained language model, or for a micro model."""
     rate: Annotated[float, _ROWS] = Field(default=1.0, gt=0)
     """Factor of all learning rates."""
-    tokens: Annotated[int | None, Option(default="what the epochs need"), _ROWS] = Field(
+    tokens: Annotated[int | None, Option(default="as many as the epochs need"), _ROWS] = Field(
         default=None, ge=1
     )
     """Tokens that go through the model, padding included."""
     validation: Annotated[float, _ROWS] = Field(default=0.02, ge=0, lt=1)
-    """Share of the instructions that are kept out, to measure the loss on."""
+    """Share of the instructions that is held out to measure the loss."""
     publish: Annotated[bool, Option(panel="Deployment"), _ROWS] = False
-    """Let a running deployment answer with what was trained."""
+    """Let a running deployment answer with the trained weights."""
     policy: Annotated[
         str | None,
-        Option(default="the one that was recorded, with --from-store", panel="Deployment"),
+        Option(default="the recorded one, with --from-store", panel="Deployment"),
         OnlyWith("--publish", lambda options: options.publish),
     ] = None
-    """Policy of the deployment that is published."""
+    """Policy of the deployment to publish to."""
 
     def session_settings(self, data_sha256: str) -> GlpftSettings:
         """Settings of the training, with the hash of its base. Raises `TrainingError` for a missing
@@ -97,7 +97,7 @@ class RowOptions(PublishingOptions, TrackingOptions):
         return validated(GlpftSettings, {**values, **self.objective_settings()})
 
     def objective_settings(self) -> dict[str, object]:
-        """Settings of the objective, where it is not to write the rows."""
+        """Settings of the objective, if it is not to write the rows."""
         return {}
 
 
@@ -109,7 +109,7 @@ class SessionOptions(ThresholdOptions, RowOptions):
     agent: Annotated[
         tuple[str, ...] | None, Option(metavar="NAME", default="every agent"), _SESSIONS
     ] = None
-    """Agent whose conversations are learned from, by the tag `agent`; may be repeated."""
+    """Agent from whose conversations to learn, by the tag `agent`; may be repeated."""
 
 
 class SftOptions(SessionOptions):
@@ -118,21 +118,21 @@ class SftOptions(SessionOptions):
     panel: ClassVar[str] = DEFAULT_PANEL
 
     model: Annotated[str, Argument()]
-    """Recipe: micro-llm or micro-slm. With --from-store or --data the model to begin with: a
+    """Recipe: micro-llm or micro-slm. With --from-store or --data, the model to start from: a
     folder, a hub id or a micro model."""
     data: Annotated[DataFile | None, Option(metavar="FILE", panel="Dialogues")] = None
     """Dialogues to learn from, as rows of .jsonl or .parquet with `messages`, with `prompt` and
-    `completion`, or with `question` and `answer`; here or hf://OWNER/NAME/FILE."""
+    `completion`, or with `question` and `answer`; a local file or hf://OWNER/NAME/FILE."""
     steps: Annotated[int | None, _RECIPE, _OF_RECIPE] = Field(default=None, ge=1)
     """Steps of the training."""
     seed: Annotated[int | None, Option(default="the recipe's, or 1")] = None
-    """Seed of the weights and of the order of what is learned."""
+    """Seed of the weights and of the order of the training data."""
     batch: Annotated[int | None, Option(default=f"the recipe's, or {BATCH}")] = Field(
         default=None, ge=1
     )
     """Dialogues per step."""
     samples: Annotated[int, _OF_RECIPE] = Field(default=200, ge=0)
-    """Problems per split to measure the finished model on; 0 measures nothing."""
+    """Problems per split on which to measure the finished model; 0 measures nothing."""
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:

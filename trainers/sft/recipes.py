@@ -1,4 +1,4 @@
-"""Trainings by name: sizes, schedule and the mix of dialogues."""
+"""Named trainings: sizes, schedule and the mix of dialogues."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ RECIPES: dict[str, Recipe] = {
 
 
 def recipe(name: str) -> Recipe:
-    """The recipe of that name. Raises `UnknownModel` with the available names."""
+    """The recipe of that name. Raises `UnknownModel`, which lists the available names."""
     model_recipe = RECIPES.get(name)
     if model_recipe is None:
         raise UnknownModel(

@@ -1,7 +1,7 @@
-"""`train sft MODEL --from-store`: a model learns from recorded sessions, its own or another model's
-with its tokenizer; `--data`: from the dialogues of a file.
+"""`train sft MODEL --from-store`: a model learns from recorded sessions, its own or those of
+another model with the same tokenizer; `--data`: from the dialogues of a file.
 
-It is one stage of `train glpft`, with that command's folder, checkpoints and report.
+The training is one stage of `train glpft`, with that command's folder, checkpoints and report.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def preview(options: SftOptions) -> list[str]:
-    """What `--dry-run` says of a training."""
+    """The plan of a training, which `--dry-run` prints."""
     from loopline.trainers.glpft.pipeline import SETTINGS
     from loopline.trainers.glpft.report import REPORT
 
@@ -43,17 +43,17 @@ def train_on_sessions(options: SftOptions, store: Path) -> None:
 
 
 def train_on_dialogues(options: SftOptions, data: str) -> None:
-    """Read the dialogues of a file, here or on the Hub, train, and publish on request."""
+    """Read the dialogues of a file, local or on the Hub, train, and publish on request."""
     from loopline.trainers.errors import TrainingError
 
     if options.publish and options.policy is None:
-        raise TrainingError("--publish: a file of dialogues names no policy: give one by --policy")
+        raise TrainingError("--publish: a file of dialogues names no policy: set one with --policy")
     train_on_rows(options, lambda loaded: _read_dialogues(data, loaded))
 
 
 def train_on_rows(options: RowOptions, read: Callable[[LoadedModel], RecordedRows]) -> None:
-    """Train on what `read` gives, or on the data that the training in the folder was begun with,
-    and publish on request."""
+    """Train on the rows that `read` returns, or on the data that the training in the folder was
+    started with, and publish on request."""
     from loopline.trainers.core.output_folder import lock_output
     from loopline.trainers.core.publishing import Publication
     from loopline.trainers.core.publishing import publish as publish_all
@@ -61,7 +61,7 @@ def train_on_rows(options: RowOptions, read: Callable[[LoadedModel], RecordedRow
     from loopline.trainers.glpft.pipeline import StageListener, claim, train
 
     output = options.output
-    # What is not there is named before the store is read.
+    # Report missing paths before reading the store.
     settings = options.session_settings("")
     with exit_on_interrupt():
         rows = _rows(options, read)
@@ -121,14 +121,15 @@ def _read_dialogues(data: str, loaded: LoadedModel) -> RecordedRows:
 
 
 def say_skipped(skipped: Sequence[Skipped]) -> None:
-    """What was left out, by its reason, on stderr."""
+    """Print on stderr what was left out, by reason."""
     examples = {entry.reason: entry.where for entry in reversed(skipped)}
     for reason, count in Counter(entry.reason for entry in skipped).most_common():
         typer.echo(f"left out: {count:,} × {reason}, such as {examples[reason]}", err=True)
 
 
 def _published_policy(options: RowOptions, rows: RecordedRows) -> str:
-    """Raises `TrainingError` before the training for what would keep it from being published."""
+    """The policy to publish. Raises `TrainingError` before the training if it could not be
+    published after it."""
     from loopline.trainers.core.network import base_folder
     from loopline.trainers.core.publishing import Publication, require_base, target_settings
     from loopline.trainers.errors import TrainingError
@@ -137,12 +138,12 @@ def _published_policy(options: RowOptions, rows: RecordedRows) -> str:
     if options.policy is None and len(rows.policies) > 1:
         raise TrainingError(
             f"--publish: the sessions are of several policies ({', '.join(rows.policies)}): name "
-            "one by --policy"
+            "one with --policy"
         )
     policy = options.policy or next(iter(rows.policies))
     base = base_folder(options.model)
     publication = Publication(policy, options.output, weights_sha256(base))
-    # A whole model is compared with the pool's by its tokenizer, which is its base's.
+    # A whole model is compared with the pool's by its tokenizer, which is that of its base.
     there = replace(publication, folder=base) if options.weights == "full" else publication
     require_base(there, target_settings(options.redis_url, options.profile).models)
     return policy

@@ -1,5 +1,5 @@
-"""Rows of recorded sessions: each conversation of a client with its model is one example, in the
-very ids that the model read and wrote."""
+"""Rows of recorded sessions: each conversation of a client with its model is one example, with
+exactly the ids that the model read and wrote."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def read_sessions(
     agents: Collection[str] | None = None,
     workflow: str = CHAT,
 ) -> Reading[RecordedRow]:
-    """The conversations of a store, those of these agents alone where they are given; with a
-    threshold those that a posted reward calls good enough, else all of them that did not fail. Of a
-    workflow other than `chat`, the agents of a team: what each of them read and wrote in the
-    candidates that its runs went on with.
+    """The conversations of a store, or only those of `agents`. With a threshold, those with a high
+    enough posted reward; otherwise all that did not fail. In a workflow other than `chat`, with a
+    team of agents, a conversation is the text that one agent read and wrote in the selected
+    candidates.
 
-    What a conversation is made of is decided before its reward is asked: the posted rewards of all
-    of its runs count. Raises `UnreadableData` for a store without runs.
+    Conversations are assembled before their rewards are checked, so that the posted rewards of all
+    of their runs count. Raises `UnreadableData` for a store without runs.
     """
     reading = read_trajectories(store, workflow)
     calls_of = chat_calls if workflow == CHAT else chosen_calls
@@ -78,13 +78,13 @@ def read_sessions(
 
 
 def require_rows(reading: Reading[RecordedRow], store: Path) -> RecordedRows:
-    """Raises `UnreadableData` where nothing is left."""
+    """All rows. Raises `UnreadableData` if none is left."""
     if not reading.records:
         reasons = "; ".join(sorted({entry.reason for entry in reading.skipped}))
         raise UnreadableData(
-            f"no session in {store} can be learned from"
-            f"{f' ({reasons})' if reasons else ''}: record calls of a model with the "
-            "tokenizer of the one that is trained, and give a --min-reward that some reach"
+            f"no session in {store} can be learned from{f' ({reasons})' if reasons else ''}: "
+            "record calls of a model that has the tokenizer of the trained one, and set a "
+            "--min-reward that some sessions reach"
         )
     return RecordedRows(reading.records)
 

@@ -1,7 +1,7 @@
 """Supervised training of a micro model from scratch: one plain loop on one thread.
 
-Every step is a pure function of the recipe, the step's number and the tensors before it, so that
-a run that was killed and resumed ends with the same weights, bit for bit, as one that was not.
+Every step is a pure function of the recipe, the step's number and the previous tensors, so that a
+run that was killed and resumed ends with the same weights, bit for bit, as one that was not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 TOKENIZER_SEED = 7
 TOKENIZER_DIALOGUES = 8_000
-"""Enough that every word of the generator occurs."""
+"""Enough dialogues for every word of the generator to occur."""
 CURVES = "curves"
 REPORT_EVERY = 20
 """Steps per reported mean loss."""
@@ -50,11 +50,11 @@ REPORT_EVERY = 20
 
 @dataclass(frozen=True)
 class Progress:
-    """What is shown during training."""
+    """The progress that is shown during training."""
 
     step: int
     loss: float
-    """Mean over the last stretch, in nats per learned token."""
+    """Mean over the last interval, in nats per learned token."""
     tokens_per_second: float
 
 
@@ -82,10 +82,11 @@ def train(
     """Train to the recipe's last step, resuming from the checkpoint in `output` if there is one,
     and write the model there (fp16 safetensors, configuration, tokenizer, template).
 
-    `trackers` get the curves of loss, learning rates and tokens (`loopline.trainers.core.curves`).
-    A folder whose training is finished is left as it is. Ctrl-C ends the step, saves a checkpoint
-    and raises KeyboardInterrupt. Raises `TrainingError`s; a step whose loss or gradient is not a
-    number raises one before it changes weights.
+    `trackers` receive the curves of loss, learning rates and tokens
+    (`loopline.trainers.core.curves`). A folder whose training is finished stays unchanged. After
+    Ctrl-C the training finishes the step, saves a checkpoint and raises KeyboardInterrupt. Raises
+    `TrainingError`s; a step whose loss or gradient is not finite raises one before it changes
+    weights.
     """
     finished = None if restart else read_facts(output)
     if finished is not None:
@@ -114,7 +115,7 @@ def train(
     if checkpoint is not None:
         require_same_recipe(checkpoint.state.recipe, recipe, output)
         losses = _restore(training, checkpoint)
-    begins = f"goes on from step {training.step}" if training.step else "begins"
+    begins = f"resumes from step {training.step}" if training.step else "starts"
     say(f"training {begins}, {recipe.steps:,} steps in all")
 
     def save() -> None:
@@ -140,7 +141,7 @@ def train(
 
         _loop(training, tokenizer, losses, checkpoint_every, show, save, interruption)
     facts = _facts(training, losses, output)
-    # The last step's checkpoint is there still: where the disk is full, nothing is lost.
+    # The last step's checkpoint still exists: on a full disk, nothing is lost.
     with guard_disk_writes(output):
         export_model(model, tokenizer, output, context=recipe.context)
         write_facts(output, facts)
@@ -149,7 +150,7 @@ def train(
 
 
 def learn_tokenizer(recipe: Recipe) -> Tokenizer:
-    """The tokenizer of a recipe: a function of its mix and vocabulary alone."""
+    """The tokenizer of a recipe: a function of only its mix and vocabulary."""
     selected_dialogues = islice(dialogues(recipe.mix, TOKENIZER_SEED), TOKENIZER_DIALOGUES)
     return build_tokenizer((render(dialogue) for dialogue in selected_dialogues), recipe.vocabulary)
 
@@ -162,17 +163,17 @@ def schedule(recipe: Recipe, step: int) -> float:
 
 
 def dialogue_loss(model: Any, batch: Batch) -> torch.Tensor:
-    """Mean negative log-likelihood (nats) of the learned tokens of a batch, each given all
+    """Mean negative log-likelihood (nats) of the learned tokens of a batch, each given all tokens
     before it."""
     import torch
     from torch.nn import functional
 
     ids = torch.tensor(batch.ids)  # [rows, length]
     learned = torch.tensor(batch.learned)[:, 1:]
-    # Padding stands on the right, so that causal attention alone keeps it out of sight.
+    # Padding is on the right, so that causal attention alone masks it.
     with torch.autocast("cpu", torch.bfloat16):
         hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-        # Only positions that are learned get logits: [learned tokens, vocabulary]
+        # Only learned positions get logits: [learned tokens, vocabulary]
         logits = model.lm_head(hidden[:, :-1][learned])
     return functional.cross_entropy(logits.float(), ids[:, 1:][learned])
 
@@ -204,9 +205,9 @@ def _loop(
                 Progress(training.step, losses[-1], training.tokens / max(training.seconds, 1e-9))
             )
         due = training.step % checkpoint_every == 0 or training.step == recipe.steps
-        if due or interruption.asked:
+        if due or interruption.requested:
             save()
-        if interruption.asked:
+        if interruption.requested:
             raise KeyboardInterrupt
 
 
@@ -225,8 +226,8 @@ def _step(training: _Training, batch: Batch, factor: float) -> float:
     for what, value in (("loss", loss_value), ("gradient's norm", float(norm))):
         if not math.isfinite(value):
             raise TrainingError(
-                f"the {what} is {value} at step {training.step + 1}, which is not taken. Lower the "
-                f"learning rates of the recipe {recipe.name} (learning_rate {rates[1]:.1e}, "
+                f"the {what} is {value} at step {training.step + 1}, which was not applied. Lower "
+                f"the learning rates of the recipe {recipe.name} (learning_rate {rates[1]:.1e}, "
                 f"matrix_learning_rate {rates[0]:.1e}), or give another --seed or a larger "
                 "--batch, and --restart"
             )
@@ -293,6 +294,6 @@ def _restore(training: _Training, checkpoint: Checkpoint[TrainingState]) -> list
 
 
 def _parameters_of(recipe: Recipe) -> int:
-    """About how many parameters a model of the recipe has."""
+    """Approximate number of parameters of a model of the recipe."""
     layer = 4 * recipe.hidden**2 + 3 * recipe.hidden * recipe.feed_forward
     return recipe.vocabulary * recipe.hidden + recipe.layers * layer

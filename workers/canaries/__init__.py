@@ -1,6 +1,8 @@
-"""Canaries are judged here, in the recorder: by what it has written of finished runs and rewards.
-Nothing is kept but the store and the policy on the bus, so the successor of a recorder that was
-killed, or a parallel one, reaches the same decision, and the bus records it once."""
+"""Judges canaries in the recorder, from its own records of finished runs and rewards.
+
+The only state is the store and the policy on the bus. The successor of a killed recorder, or a
+parallel one, therefore reaches the same decision, and the bus records it once.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The part of a recorder that judges canaries: it reads what has come to the store, lets shadow
-runs in, and promotes or rolls back."""
+"""The part of a recorder that judges canaries: it reads new records from the store, admits shadow
+runs, and promotes or rolls back."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from loopline.workers.store.recent import RecentRuns
 
 log = structlog.get_logger("loopline.workers.canaries")
 
-MOST_SHADOWS = 100
-"""Shadow runs that one look admits, so that runs which somebody waits for come first."""
+MAX_SHADOWS = 100
+"""Maximum number of shadow runs admitted per evaluation: runs with a waiting caller come first."""
 
 
 class CanaryDecider:
-    """Looks from time to time. Any number of recorders may do so: the bus lets one of them decide,
-    and a shadow run be admitted once."""
+    """Evaluates canaries periodically. Any number of recorders may do so: the bus accepts one
+    decision, and admits each shadow run once."""
 
     def __init__(self, bus: Bus, store: Path, name: str, pause: float) -> None:
-        """`name`: how the log calls who decided. `pause`: seconds between two looks."""
+        """`name`: the name of the decider in the log. `pause`: seconds between two evaluations."""
         self._bus = bus
         self._store = store
         self._name = name
@@ -53,15 +53,15 @@ class CanaryDecider:
         self._recent: RecentRuns[RunRecord] | None = None
         self._verdicts: dict[str, tuple[Canary, tuple[Pair, ...], Verdict]] = {}
         self._shadows: set[str] = set()
-        """Ids that need not be admitted again."""
+        """Ids of shadow runs that need not be admitted again."""
         self._without_shadow: Counter[str] = Counter()
-        """Policy → runs that can't be played once more."""
+        """Policy → ids of runs that can't be replayed."""
 
     def drain(self) -> None:
         self._draining.set()
 
     def details(self) -> dict[str, dict[str, JsonValue]]:
-        """Policy → what its canary's comparison says so far, for the recorder's presence."""
+        """Policy → result of its canary's comparison so far, for the recorder's presence."""
         return {
             name: verdict.evidence
             | {"in_words": in_words(verdict.evidence)}
@@ -70,8 +70,8 @@ class CanaryDecider:
         }
 
     async def run(self) -> None:
-        """Judge canaries until drained. A failure is logged and tried again: a late look loses
-        nothing."""
+        """Judge canaries until drained. A failure is logged and tried again: a late evaluation
+        loses nothing."""
         failures = 0
         while not self._draining.is_set():
             try:
@@ -83,7 +83,7 @@ class CanaryDecider:
                 failures += 1
                 if failures & (failures - 1) == 0:
                     log.error(
-                        "canaries not judged", error=str(error), kind=type(error).__name__,
+                        "canaries not evaluated", error=str(error), kind=type(error).__name__,
                         exc_info=not isinstance(error, OUTAGE),
                     )  # fmt: skip
             pause = self._pause + (pause_before(failures) if failures else 0.0)
@@ -122,7 +122,7 @@ class CanaryDecider:
                 await self._admit_shadows(name, canary, recent)
 
     async def _refusals(self) -> Mapping[tuple[str, int, float], str]:
-        """Policy, version and beginning of canaries that a worker can't serve, and why."""
+        """Policy, version and start of canaries that a worker can't serve, and why."""
         refusals: dict[tuple[str, int, float], str] = {}
         for worker in await live_workers(self._bus):
             for name, state in worker.details.get("policies", {}).items():
@@ -143,7 +143,7 @@ class CanaryDecider:
         return verdict
 
     async def _decide(self, name: str, canary: Canary, verdict: Verdict) -> None:
-        """Once, also where others decide the same at this moment, and with the log's entry."""
+        """Decide once, even if others decide the same at this moment, and write the log entry."""
 
         def decided(policy: Policy) -> Policy:
             if verdict.decision == "promote":
@@ -155,7 +155,7 @@ class CanaryDecider:
                 self._bus, name, decided, by=self._name, evidence=verdict.evidence
             )
         except PolicyError as error:
-            log.info("decided by somebody else", policy=name, why=str(error))
+            log.info("canary already decided elsewhere", policy=name, why=str(error))
             return
         log.warning(
             "canary decided", policy=name, version=canary.version, decision=verdict.decision,
@@ -169,7 +169,7 @@ class CanaryDecider:
         for run_id, record in recent.runs.items():
             shadow_id = shadow_run_id(run_id, name, canary)
             if (
-                admitted >= MOST_SHADOWS
+                admitted >= MAX_SHADOWS
                 or shadow_id in self._shadows
                 or shadow_id in recent.runs
                 or is_shadow(run_id)
@@ -190,7 +190,7 @@ class CanaryDecider:
                 return
             except (NoShadow, MessageTooLarge) as error:
                 self._without_shadow[name] += 1
-                log.info("no shadow", policy=name, run=run_id, why=str(error))
+                log.info("no shadow run", policy=name, run=run_id, why=str(error))
             self._shadows.add(shadow_id)
 
     def _read_run(self, run_id: str) -> Run | None:

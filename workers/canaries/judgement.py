@@ -1,11 +1,11 @@
-"""Whether a canary is as good as the version that serves: a sequential test on pairs.
+"""Decides by a sequential test on pairs whether a canary is as good as the serving version.
 
-A pair is, in shadow, one question answered by both; otherwise the mean of the canary's runs and the
-mean of the serving version's since the pair before, in the order in which their scores came to be
-known. Which runs the canary has is drawn by their ids, so the differences of the pairs have the
-difference of both versions as their mean, as far as the traffic within one pair is alike. Each of
-four tests (`loopline.agents.sequential_test`) may be looked at after every pair: not worse by more
-than the margin, worse by more than it, better, cheaper.
+In shadow mode, a pair is one question answered by both versions. Otherwise it is the mean of the
+canary's runs and the mean of the serving version's runs since the previous pair, in the order in
+which their scores became known. Runs are assigned to the canary by their ids, so the mean of the
+pairs' differences is the difference of the two versions, provided that the traffic within one pair
+is alike. Each of four tests (`loopline.agents.sequential_test`) may be evaluated after every pair:
+not worse by more than the margin, worse by more than it, better, cheaper.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Decision = Literal["promote", "roll back"]
 
 @dataclass(frozen=True)
 class Played:
-    """One run of either version, scored."""
+    """One scored run of either version."""
 
     score: float
     micro_dollars: float
@@ -41,7 +41,7 @@ class Played:
 
 @dataclass(frozen=True)
 class Pair:
-    """Both versions, means of their runs."""
+    """One result of each version, each a mean over its runs."""
 
     canary: Played
     serving: Played
@@ -49,13 +49,13 @@ class Pair:
 
     @property
     def difference(self) -> float:
-        """Difference of the scores; positive where the canary is better."""
+        """Difference of the scores; positive if the canary is better."""
         return self.canary.score - self.serving.score
 
     @property
     def saving(self) -> float:
-        """Part of the dearer one's cost that the canary saves; of tokens, where one of them has no
-        price. From -1 to 1."""
+        """Cost that the canary saves, as a share of the more expensive version's cost; computed
+        from tokens if one of them has no price. From -1 to 1."""
         new, old = self.canary.micro_dollars, self.serving.micro_dollars
         if new == 0 or old == 0:
             new, old = self.canary.tokens, self.serving.tokens
@@ -81,7 +81,7 @@ def _blocks(
             continue
         takes = canary.takes(policy, run_id)
         version = canary.version if takes else canary.against
-        # One that a worker without the canary answered, or that outlived its trial, says nothing.
+        # Skip a run that a worker without the canary answered, or that outlived its trial.
         if _is_of(record, policy, version):
             played.append((takes, Played.of(record, scores[run_id])))
     pairs: list[Pair] = []
@@ -96,8 +96,9 @@ def _blocks(
 
 
 def _is_of(record: RunRecord, policy: str, version: int) -> bool:
-    """Whether the version that was to answer did, or failed to: left out, a version that fails each
-    call would be compared by nothing, and one that fails some by the others alone."""
+    """Whether the intended version answered, or failed to answer. If failed runs were left out, a
+    version that fails every call would have no pairs, and one that fails some would only be
+    compared on the others."""
     versions = record.versions.get(policy)
     return versions == frozenset((version,)) if versions else policy in record.unanswered
 
@@ -137,9 +138,10 @@ def _shadow_pairs(
 def _shadow_score(
     shadow: RunRecord, serving: RunRecord, old: Scored, new: Scored | None
 ) -> Scored | None:
-    """Score of a shadow run, whose answer nobody has seen. A score of its own counts first.
-    Otherwise it scores as its run if both answers are the same, and 0 if its run is right and the
-    answers differ. If the run is wrong, another answer may be right: then the result is None."""
+    """Score of a shadow run, whose answer nobody has seen. A score of its own takes precedence.
+    Otherwise it gets its original run's score if both answers are the same, and 0 if the original
+    is right and the answers differ. If the original is wrong, another answer may be right: then the
+    result is None."""
     if new is not None and (new.source != "ladder" or old.source == "ladder"):
         return new
     at = max(old.at, shadow.ended)
@@ -152,7 +154,7 @@ def _shadow_score(
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the pairs say."""
+    """Result of evaluating the pairs."""
 
     decision: Decision | None
     """Decision; None if it is too early for one."""
@@ -161,7 +163,7 @@ class Verdict:
 
 
 def judge(canary: Canary, pairs: Iterable[Pair], refusal: str = "") -> Verdict:
-    """What the pairs lead to, with its evidence. `refusal`: why a worker can't serve the canary."""
+    """The verdict on the pairs. `refusal`: why a worker can't serve the canary."""
     if refusal:
         return Verdict("roll back", {"reason": f"a worker refuses it: {refusal}"[:500]})
     trial = decide(canary, pairs)
@@ -169,7 +171,7 @@ def judge(canary: Canary, pairs: Iterable[Pair], refusal: str = "") -> Verdict:
 
 
 class Trial:
-    """The pairs up to the decision, and what each test makes of them."""
+    """The pairs up to the decision, and the state of each test."""
 
     def __init__(self, canary: Canary) -> None:
         self.pairs: list[Pair] = []
@@ -189,7 +191,7 @@ class Trial:
 
 
 def decide(canary: Canary, pairs: Iterable[Pair]) -> Trial:
-    """The first decision that the pairs lead to, no matter who looks and when."""
+    """The first decision that the pairs lead to, whichever process evaluates them and when."""
     limit = 1 / canary.delta
     trial = Trial(canary)
     for pair in pairs:
@@ -224,7 +226,7 @@ def _evidence(canary: Canary, trial: Trial) -> dict[str, JsonValue]:
     if not pairs:
         return evidence
     count = len(pairs)
-    # Each end at the level of the tests: it is above 0 where "better" is decided.
+    # Each bound is at the level of the tests: it is above 0 where "better" is decided.
     differences = mean_interval((pair.difference for pair in pairs), 2 * canary.delta)
     savings = mean_interval((pair.saving for pair in pairs), 2 * canary.delta)
     by_source = Counter(pair.canary.source for pair in pairs)

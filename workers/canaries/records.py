@@ -1,4 +1,4 @@
-"""What the store has of the runs since a canary began, as far as a comparison needs it."""
+"""The records of runs since a canary started, reduced to the fields that a comparison needs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from loopline.workers.store.recent import RecentRuns
 from loopline.workers.store.rewards import Feedback, own_targets
 
 ScoreSource = Literal["feedback", "outcome", "audit", "ladder", "serving answer"]
-"""Source of a run's score: a posted reward; how the run ended, or what its environment gave; the
-big model of an audited cascade; the cascade's own ladder; for a shadow run, a comparison of its
-answer with that of its run, whose score is known."""
+"""Source of a run's score: a posted reward; the run's outcome, or its environment's reward; the big
+model of an audited cascade; the cascade's own ladder; for a shadow run, a comparison with the
+answer of its original run, whose score is known."""
 
 
 @dataclass(frozen=True)
@@ -31,28 +31,28 @@ class RunRecord:
 
     run_id: str
     targets: tuple[str, ...]
-    """Targets by which rewards name the run."""
+    """Targets by which rewards refer to the run."""
     ended: float
     answer: str | None
-    """Answer in a form in which equal answers are equal texts; None without an answer."""
+    """Answer in normalized form, so that equal answers are equal texts; None without an answer."""
     score: float | None
-    """Score from 0 to 1, without posted rewards; None if nobody can say."""
+    """Score from 0 to 1, without posted rewards; None if unknown."""
     scored_by: ScoreSource
     micro_dollars: int
     tokens: int
     versions: Mapping[str, frozenset[int]]
     """Policy → which of its versions answered."""
     pinned: frozenset[str]
-    """Policies of which the run names a version."""
+    """Policies for which the run requests a specific version."""
     shadow_of: str | None
     unanswered: frozenset[str] = frozenset()
-    """Policies of the run's agents that none of its calls is of, where it ended in an error or at
-    its deadline: the version that was to answer may be the reason."""
+    """Policies of the run's agents that made none of its calls, if the run ended in an error or at
+    its deadline: the intended version may be the reason."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What a run was worth, and since when that is known."""
+    """The score of a run, and the time at which it became known."""
 
     score: float
     source: ScoreSource
@@ -136,12 +136,12 @@ def _clamp(value: float) -> float:
 
 
 def _short(text: str) -> str:
-    """Long answers are told apart by their hash."""
+    """Replace a long answer by its hash, which is enough to compare answers."""
     return text if len(text) <= 64 else hashlib.sha256(text.encode()).hexdigest()
 
 
 def scores_of(recent: RecentRuns[RunRecord]) -> dict[str, Scored]:
-    """Scores by run id, for the runs that somebody has scored."""
+    """Scores by run id, for all runs that have one."""
     posted = recent.posted
     by_target = posted.of_target()
     times: dict[str, float] = {}
@@ -159,7 +159,7 @@ def scores_of(recent: RecentRuns[RunRecord]) -> dict[str, Scored]:
 def score_of(
     record: RunRecord, rewards: Mapping[str, Iterable[Reward]], times: Mapping[str, float]
 ) -> Scored | None:
-    """A posted reward says more than how a run ended."""
+    """Score of a run, from posted rewards if there are any, else from the way it ended."""
     posted = [reward for target in record.targets for reward in rewards.get(target, ())]
     team = Feedback.of(posted).team
     if team is not None:

@@ -1,8 +1,8 @@
-"""Shadow runs: a finished run played once more, with a canary in the place of one policy.
+"""Shadow runs: a finished run is replayed with a canary in place of one policy.
 
-Its caller gets nothing of it, its cost is on nobody's account, and it has no tools that do
-something to the world: a run that offers such tools has no shadow. Its id follows from the run's,
-so it is admitted once, however often and by anyone.
+Its caller does not see it, no account pays for it, and it has no tools with side effects: a run
+that offers such tools has no shadow. A shadow's id follows from the run's id, so it is admitted
+once, no matter how often and by which process it is requested.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loopline.workers.admission import admission_of
 
 
 class NoShadow(Exception):
-    """The run can't be played once more; says why."""
+    """The run can't be replayed; the message says why."""
 
 
 def shadow_of(run: Run, policy: str, canary: Canary, now: float) -> Run:
@@ -30,7 +30,7 @@ def shadow_of(run: Run, policy: str, canary: Canary, now: float) -> Run:
     except AgentError as error:
         raise NoShadow(str(error)) from error
     if effects:
-        raise NoShadow(f"its tools may do something to the world: {', '.join(effects)[:200]}")
+        raise NoShadow(f"its tools may have side effects: {', '.join(effects)[:200]}")
     pinned = f"{policy}@{canary.version}"
     return run.model_copy(
         update={
@@ -50,7 +50,7 @@ def shadow_of(run: Run, policy: str, canary: Canary, now: float) -> Run:
 
 
 def _tools_with_effects(run: Run) -> list[str]:
-    """Tools that the run may call and that are not known to be free of effects."""
+    """Tools that the run may call and that are not known to be free of side effects."""
     workflow = workflows.get(run.workflow)
     naming = capability(workflow, NamingTools)
     named = [*(naming.tools_in(run.options) if naming else ())]
@@ -66,7 +66,7 @@ def _tools_with_effects(run: Run) -> list[str]:
 
 
 async def admit_shadow(bus: Bus, shadow: Run) -> None:
-    """Admit it, unless it was admitted before. Raises NoShadow, and as `Bus.admit` does."""
+    """Admit the shadow run, unless it was admitted before. Raises as `Bus.admit`, and NoShadow."""
     try:
         handoffs = workflows.get(shadow.workflow).first(shadow)
     except AgentError as error:

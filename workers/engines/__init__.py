@@ -1,6 +1,6 @@
 """Engines, which turn a prompt into tokens, behind one small protocol.
 
-`build_engine(ModelSettings(…))` gives one; `protocol` says what it does.
+`build_engine(ModelSettings(…))` returns one; `protocol` describes its interface.
 """
 
 from loopline.workers.engines.factory import build_engine, engine_names

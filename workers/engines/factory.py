@@ -1,4 +1,4 @@
-"""Engines made from settings. Engines of other packages join by entry point."""
+"""Builds engines from settings. Other packages add engines through entry points."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ BUILT_IN: dict[str, str] = {
     "openai": "loopline.workers.engines.openai.engine",
     "scripted": "loopline.workers.engines.scripted.engine",
 }
-"""Modules are imported only when their engine is asked for: torch alone takes seconds."""
+"""Modules are imported only when their engine is requested: importing torch takes seconds."""
 
 
 def build_engine(settings: ModelSettings) -> Engine:
-    """The engine that `settings.engine` names, not yet started.
+    """Build the engine that `settings.engine` specifies, without starting it.
 
-    Built-in names cannot be taken over by an entry point. Raises EngineError of kind
-    `bad_request` for a name that nobody has registered, or an optional package that is missing.
+    Entry points cannot replace built-in names. Raises EngineError of kind `bad_request` for an
+    unregistered name or an optional package that is missing.
     """
     name = settings.engine
     try:

@@ -1,4 +1,4 @@
-"""Faults to inject, chosen by rate and seed, so that a bad day can be repeated exactly."""
+"""Faults to inject, chosen by rate and seed, so that a bad run can be repeated exactly."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 class FaultPlan(BaseModel):
     """Plan of which requests fail, and how.
 
-    The fate of a request is a function of (seed, request, how often that request was seen), so
-    it does not depend on the order in which concurrent requests arrive.
+    A request's fate is a function of (seed, request, number of earlier arrivals of this request),
+    so it does not depend on the order in which concurrent requests arrive.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     seed: int = 0
-    """Seed of the choice; another seed hits other requests."""
+    """Seed of the draws; another seed affects other requests."""
     sequence: tuple[FaultKind | Literal["ok"], ...] = ()
-    """Fates of the first requests in order of arrival; the rates apply to those after them."""
+    """Fates of the first requests, in order of arrival; the rates apply to later ones."""
     rate_limited: float = Field(default=0.0, ge=0, le=1)
-    """Share of requests answered by 429 with Retry-After."""
+    """Share of requests answered with 429 and Retry-After."""
     server_error: float = Field(default=0.0, ge=0, le=1)
-    """Share of requests answered by 500."""
+    """Share of requests answered with 500."""
     hang: float = Field(default=0.0, ge=0, le=1)
     """Share of requests that are never answered."""
     malformed_json: float = Field(default=0.0, ge=0, le=1)
-    """Share of requests answered by something that is not JSON."""
+    """Share of requests answered with something that is not JSON."""
     malformed_tool_call: float = Field(default=0.0, ge=0, le=1)
     """Share of tool calls whose arguments are broken JSON."""
     truncated_stream: float = Field(default=0.0, ge=0, le=1)
-    """Share of requests whose answer ends in the middle."""
+    """Share of requests whose answer stops in the middle."""
     missing_usage: float = Field(default=0.0, ge=0, le=1)
     """Share of requests answered without usage."""
     retry_after_seconds: float = Field(default=0.05, ge=0)
-    """What a 429 asks the client to wait."""
+    """Wait that a 429 asks of the client."""
 
     @model_validator(mode="after")
     def _check_rates(self) -> Self:
@@ -54,18 +54,18 @@ class FaultPlan(BaseModel):
         return self
 
     def rate(self, kind: FaultKind) -> float:
-        """The share of requests that meet `kind`."""
+        """The share of requests with the fault `kind`."""
         return float(getattr(self, kind))
 
     @property
     def active(self) -> bool:
-        """Whether any request can go wrong at all."""
+        """Whether any request can fail at all."""
         return bool(self.sequence) or any(self.rate(kind) for kind in FAULT_KINDS)
 
 
 class FaultChooser:
-    """Deals the fates of a plan. Counts how often each request was seen, so that a retry of a
-    failed request meets a fresh draw."""
+    """Assigns the fates of a plan. Counts the arrivals of each request, so that a retry of a failed
+    request gets a new draw."""
 
     def __init__(self, plan: FaultPlan) -> None:
         self._plan = plan
@@ -73,7 +73,7 @@ class FaultChooser:
         self._seen: Counter[str] = Counter()
 
     def choose(self, request_key: str) -> FaultKind | None:
-        """The fate of this arrival of the request with this key; `None` is a good day."""
+        """The fate of this arrival of the request with this key; `None` without a fault."""
         if not self._plan.active:
             return None
         arrival, self._arrivals = self._arrivals, self._arrivals + 1

@@ -1,4 +1,4 @@
-"""Requests in flight: how each of them is cancelled, and how it meets its deadline."""
+"""Requests in flight: how each one is cancelled, and how it keeps its deadline."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ T = TypeVar("T")
 
 
 class Ticket:
-    """One request in flight. Everything it waits for goes through `guard` or `telling`."""
+    """One request in flight. All its waits go through `guard` or `telling`."""
 
     def __init__(self, request: GenerateRequest) -> None:
         self.request_id = request.id
         remaining = None if request.deadline is None else request.deadline - time.time()
         self._ends = None if remaining is None else time.monotonic() + remaining
-        """Deadline by the monotonic clock, which nobody can set: it may be far away."""
+        """Deadline on the monotonic clock, which nobody can change: it may be far away."""
         self._cancelled = False
         self._scope: asyncio.Timeout | None = None
-        """Timeout of the guard that waits now."""
+        """Timeout of the guard that is waiting now."""
         self._tell: Callable[[EngineError], object] | None = None
 
     def cancel(self) -> None:
@@ -38,7 +38,7 @@ class Ticket:
     @contextmanager
     def telling(self, tell: Callable[[EngineError], object]) -> Generator[None]:
         """Call `tell` with the error when the request is cancelled or its deadline passes within
-        the block: for a caller that waits for thousands of events, each too cheap for a `guard`."""
+        the block: for a caller that waits for thousands of events, each too short for a `guard`."""
         if self._cancelled:
             raise self._cancelled_error()
         self._tell = tell
@@ -65,9 +65,9 @@ class Ticket:
         return None if self._ends is None else max(0.0, self._ends - time.monotonic())
 
     async def guard(self, work: Coroutine[Any, Any, T], *, timeout: float | None = None) -> T:
-        """The result of `work`, unless something else comes first: then `work` is cancelled, and
-        has ended when this raises EngineError of kind `cancelled`, EngineDeadline, or TimeoutError
-        after `timeout` seconds."""
+        """Return the result of `work`, unless something else happens first. Then `work` is
+        cancelled and has finished when this raises EngineError of kind `cancelled`, EngineDeadline,
+        or TimeoutError after `timeout` seconds."""
         remaining = self.seconds_left()
         if self._cancelled or remaining == 0:
             work.close()
@@ -75,13 +75,13 @@ class Ticket:
         limits = [seconds for seconds in (timeout, remaining) if seconds is not None]
         before = self._scope
         try:
-            # Not a task of its own: a stream waits here for each of its chunks.
+            # Not a separate task: a stream waits here for each of its chunks.
             async with asyncio.timeout(min(limits, default=None)) as self._scope:
                 return await work
         except TimeoutError:
             if self._cancelled:
                 raise self._cancelled_error() from None
-            # Not by the clock: uvloop's timers may end a little early.
+            # Don't compare with the clock: uvloop's timers may fire a little early.
             by_deadline = remaining is not None and (timeout is None or remaining <= timeout)
             if by_deadline and self._scope is not None and self._scope.expired():
                 raise self._deadline_error() from None
@@ -112,8 +112,8 @@ class InFlight:
 
     @contextmanager
     def enter(self, request: GenerateRequest) -> Generator[Ticket]:
-        """Keep a ticket for as long as the request is in flight. An id may be in flight twice: a
-        worker that lost its lease and its successor ask for the same thing."""
+        """Keep a ticket while the request is in flight. An id may be in flight twice, when a worker
+        that lost its lease and its successor both run the request."""
         ticket = Ticket(request)
         same = self._tickets.setdefault(request.id, set())
         same.add(ticket)
@@ -125,11 +125,12 @@ class InFlight:
                 del self._tickets[request.id]
 
     def cancel(self, request_id: str) -> None:
-        """Cancel every request with this id; an unknown id is one that has already ended."""
+        """Cancel every request with this id; an unknown id belongs to a request that has
+        finished."""
         for ticket in self._tickets.get(request_id, ()):
             ticket.cancel()
 
     def cancel_all(self) -> None:
-        """Cancel everything: the engine closes."""
+        """Cancel everything, because the engine is closing."""
         for request_id in list(self._tickets):
             self.cancel(request_id)

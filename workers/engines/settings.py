@@ -1,4 +1,4 @@
-"""What one model pool is told: which engine, which model, how to reach it, what it costs."""
+"""Settings of one model pool: which engine, which model, how to reach it, what it costs."""
 
 from __future__ import annotations
 
@@ -21,52 +21,52 @@ from loopline.workers.engines.server_settings import (
 
 
 class Price(SettingsModel):
-    """US dollars per million tokens, which is micro-dollars per token."""
+    """US dollars per million tokens, which equals micro-dollars per token."""
 
     prompt: Decimal | None = Field(default=None, ge=0)
-    """Price of a million prompt tokens that were not read from a cache."""
+    """Price of a million prompt tokens that did not come from a cache."""
     cached: Decimal | None = Field(default=None, ge=0)
-    """Price of a million prompt tokens read from the provider's cache. The prompt price if not
-    given."""
+    """Price of a million prompt tokens that came from the provider's cache. By default the prompt
+    price."""
     completion: Decimal | None = Field(default=None, ge=0)
-    """Price of a million generated tokens, hidden reasoning included."""
+    """Price of a million generated tokens, including hidden reasoning."""
 
     @property
     def is_known(self) -> bool:
-        """False where nothing was said: that is not a price of 0."""
+        """False if no price was set: unknown, which is not a price of 0."""
         return self.prompt is not None or self.completion is not None
 
 
 class ScriptedWorlds(SettingsModel):
-    """Instances of the simulated worlds whose way the script knows."""
+    """Instances of the simulated worlds that the script can solve."""
 
     split: str
     """Split of the simulator, for example `unseen_worlds`."""
     seed: int = 123
-    """Seed that the instances are drawn from, as `--seed` of `bench tools`."""
+    """Seed that draws the instances, like `--seed` of `bench tools`."""
     samples: int = Field(default=200, ge=1, le=100_000)
-    """How many; a larger number holds the smaller one's instances."""
+    """Number of instances; a larger set contains the smaller ones."""
 
 
 class ScriptedHeed(SettingsModel):
-    """Change that a phrase in the system prompt makes: a model that follows its instructions."""
+    """Change of behaviour by a phrase in the system prompt: simulates a model that obeys it."""
 
     phrase: str = Field(min_length=1)
     """Part of the system prompt, verbatim."""
     mistake_rate: float | None = Field(default=None, ge=0, le=1)
-    """Mistake rate in place of the pool's."""
+    """Mistake rate that replaces the pool's."""
     answer: str | None = Field(default=None, min_length=1)
-    """Answer in place of everything else."""
+    """Answer that replaces everything else."""
 
 
 class ScriptedAnswer(SettingsModel):
-    """What the script says to one kind of input."""
+    """The script's answers to one kind of input."""
 
     where: tuple[str, ...] = Field(min_length=1)
-    """Texts that must all be in the conversation."""
+    """Texts that must all occur in the conversation."""
     says: tuple[str, ...] = Field(min_length=1)
-    """Word for word. Of several completions of one request each has its own; they begin again
-    where there are more."""
+    """Answers, word for word. Each completion of a request gets its own; with more completions than
+    answers, they repeat."""
 
 
 class ScriptedOptions(SettingsModel):
@@ -75,28 +75,28 @@ class ScriptedOptions(SettingsModel):
     latency_seconds: float = Field(default=0.0, ge=0)
     """Seconds from the start of a call to its first token."""
     tokens_per_second: float | None = Field(default=None, gt=0)
-    """Speed of generation after the first token; none means all at once."""
+    """Speed of generation after the first token; without it, all tokens arrive at once."""
     mistake_rate: float = Field(default=0.0, ge=0, le=1)
-    """Share of sub-problems that are answered wrongly: a false equation or no boxed answer."""
+    """Share of sub-problems with a wrong answer: a false equation or no boxed answer."""
     heeds: tuple[ScriptedHeed, ...] = ()
-    """Rules for phrases: the first whose phrase is in the system prompt applies."""
+    """Rules for phrases: the first rule whose phrase is in the system prompt applies."""
     faults: FaultPlan = FaultPlan()
     """Errors to inject."""
     worlds: tuple[ScriptedWorlds, ...] = ()
-    """What it answers as the simulator's oracle would, in every role of `umi` and `umi_single`."""
+    """Worlds solved as the simulator's oracle does, in every role of `umi` and `umi_single`."""
     answers: tuple[ScriptedAnswer, ...] = ()
-    """Memorized answers: the first that fits is said, before everything else."""
+    """Memorized answers: the first match is used, before everything else."""
 
 
 AdapterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-"""Name of an adapter, the part of a policy's name after the pool's: `caller` of `umi/caller`."""
+"""Name of an adapter: the part of a policy's name after the pool's, `caller` in `umi/caller`."""
 
 
 LeftOut = Literal[
     "temperature", "top_p", "top_k", "max_tokens", "stop", "seed", "n", "stream", "stream_options"
 ]
-"""What an endpoint can be asked without: `stop` is then seen to here, several completions are asked
-for one by one, a text that is not streamed arrives at once."""
+"""Fields that an endpoint can do without: the engine then applies `stop` itself, requests several
+completions one by one, or returns an unstreamed text at once."""
 
 
 HedgeAfter = (
@@ -107,7 +107,7 @@ HedgeAfter = (
 
 
 SERVED = ("vllm", "sglang")
-"""Engines that are servers that you run: given by their address, or started by the gpu worker."""
+"""Engines that are servers: you run them and set their address, or the gpu worker starts them."""
 
 
 class ModelSettings(SettingsModel):
@@ -118,14 +118,14 @@ class ModelSettings(SettingsModel):
     `loopline.engines` entry point."""
     model: str = Field(min_length=1)
     """torch, vllm and sglang: a local folder, a hub id, or `micro:` and a shipped model. llama_cpp:
-    a GGUF file, or `owner/repository/file.gguf` on the hub. Else the endpoint's name."""
+    a GGUF file, or `owner/repository/file.gguf` on the hub. Otherwise its name at the endpoint."""
     price: Price = Price()
-    """What a million tokens cost, 0 if nothing. Where no price is given, the cost is unknown."""
+    """Cost of a million tokens, 0 if free. Without a price, the cost is unknown."""
 
     temperature: float = Field(default=0.0, ge=0, le=5)
     """Default sampling temperature; 0 is greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Default nucleus; 1 is off."""
+    """Default nucleus (top-p); 1 turns it off."""
     max_tokens: int = Field(default=512, ge=1, le=131_072)
     """Default limit of generated tokens per completion."""
 
@@ -133,11 +133,11 @@ class ModelSettings(SettingsModel):
     """Concurrent requests; more wait in the engine. For a model in this process: rows decoded
     together."""
     max_tokens_in_flight: int | None = Field(default=None, ge=8, le=2**31 - 1)
-    """Bounds the memory of a model in this process; requests wait while there is no room.
-    llama_cpp: tokens that the cache has room for, at least one context. Shared prefixes count
-    once. None is 16 contexts. torch: rows times the longest that one of them may become (prompt
-    and max_tokens), and what is kept of finished requests, a quarter at most. One request alone
-    always runs. None: only max_concurrency bounds it."""
+    """Limits the memory of a model in this process; requests wait while there is no room.
+    llama_cpp: tokens that fit in the cache, at least one context; shared prefixes count once; None
+    is 16 contexts. torch: rows times the longest possible row (prompt and max_tokens), plus the
+    cache of finished requests (at most a quarter). A single request always runs. None: only
+    max_concurrency limits it."""
     timeout_seconds: float = Field(default=120.0, gt=0)
     """Longest time for one attempt at an endpoint, from sending to the last byte."""
     connect_timeout_seconds: float = Field(default=10.0, gt=0)
@@ -145,129 +145,129 @@ class ModelSettings(SettingsModel):
     max_attempts: int = Field(default=6, ge=1, le=20)
     """Attempts per request at an endpoint (429, 5xx, time-outs, refused connections)."""
     backoff_seconds: float = Field(default=0.5, gt=0)
-    """Upper end of the first random wait between attempts; doubles with every attempt."""
+    """Upper end of the first random wait between attempts; it doubles with every attempt."""
     max_backoff_seconds: float = Field(default=30.0, gt=0)
-    """Longest wait between two attempts that the engine chooses by itself. A longer
-    Retry-After of the endpoint is honoured up to the request's deadline."""
+    """Longest wait between two attempts that the engine chooses itself. A longer Retry-After from
+    the endpoint is honoured up to the request's deadline."""
 
     requests_per_minute: int | None = Field(default=None, ge=1, le=10_000_000)
-    """Rate limit of an endpoint, kept by all workers of the deployment together. What its headers
-    `x-ratelimit-limit-requests`, `x-ratelimit-remaining-requests` and `retry-after` say holds as
+    """Rate limit of an endpoint, shared by all workers of the deployment. Limits in its headers
+    `x-ratelimit-limit-requests`, `x-ratelimit-remaining-requests` and `retry-after` apply as
     well."""
     tokens_per_minute: int | None = Field(default=None, ge=1, le=10**12)
-    """The same for tokens: of prompts, and as many as a completion may have until it has come."""
+    """The same for tokens: of prompts, plus the most that a completion may have until it
+    arrives."""
 
     fallbacks: tuple[str, ...] = ()
-    """Other pools of the same workers, which answer in this order when the endpoint can't be
-    reached, is too slow, or has failed so often that it is not asked. A run's calls name the pool
-    that answered, and cost its price. Requests for one version or an adapter of the pool, and texts
-    that are streamed already, are not handed on."""
+    """Other pools of the same workers. They answer, in this order, when the endpoint can't be
+    reached, is too slow, or has failed too often to be asked. A run's calls list the pool that
+    answered, at its price. Requests for one version or an adapter of the pool, and texts that have
+    started to stream, are not handed over."""
     breaker_failures: int = Field(default=5, ge=1, le=1_000)
-    """Failed requests in a row after which no worker asks the endpoint. Those of all workers count.
-    It applies to a pool with fallbacks."""
+    """Failed requests in a row, over all workers, after which no worker asks the endpoint. Applies
+    to a pool with fallbacks."""
     breaker_seconds: float = Field(default=30.0, gt=0, le=86_400)
     """Seconds until one request of one worker tries the endpoint again."""
 
     hedge_after: HedgeAfter | None = None
-    """A request to an endpoint that is not answered (streamed: has no text) this many seconds after
-    it was sent is sent a second time. The first answer wins, the other request is cancelled, and
-    may have been billed all the same: the ledger has both. A percentile (`"p95"`) is of what the
-    worker's latest requests to the pool took."""
+    """Send a request to an endpoint a second time if it has no answer (streamed: no text) after
+    this many seconds. The first answer wins; the other request is cancelled but may still be
+    billed: the ledger has both. A percentile (`"p95"`) refers to the durations of the worker's
+    latest requests to the pool."""
     hedge_with: str = ""
-    """The pool of the same workers that the second request goes to; empty is the same endpoint."""
+    """Pool of the same workers that gets the second request; empty is the same endpoint."""
 
     coalesce: Literal["off", "deterministic", "same_body"] = "off"
-    """Equal requests to an endpoint that are under way at the same time, from all workers, become
-    one call: all get its answer, one run pays for it, and the ledger entries of the others say so.
-    `deterministic`: those of temperature 0, whatever their seed. `same_body`: at any temperature
-    where the seed is the same, too: what was meant to be drawn twice is drawn once. Only requests
-    of one tenant become one call."""
+    """Merge equal requests to an endpoint that run at the same time, from all workers, into one
+    call: all get its answer, one run pays for it, and the ledger entries of the others record that.
+    `deterministic`: requests of temperature 0, with any seed. `same_body`: also requests at any
+    temperature with the same seed; two draws then become one. Only requests of one tenant are
+    merged."""
     coalesce_tenants: bool = False
-    """Requests of different tenants become one call, too: each can tell from the time of its
-    answer that another has asked the same."""
+    """Also merge requests of different tenants: each can tell from the timing of its answer that
+    another tenant has asked the same."""
 
     max_useless_answers: int = Field(default=3, ge=1, le=20)
-    """Answers that an endpoint was paid for and that are of no use (unreadable, broken off): after
-    that many a request is not sent again."""
+    """Useless answers (unreadable, incomplete) that an endpoint may bill for one request; after
+    that many, the request is not sent again."""
     max_useless_dollars: Decimal = Field(default=Decimal(1), ge=0)
-    """The same by money: a request is not sent again where one more such answer could bring what
-    was paid for unused answers above this. US dollars."""
+    """The same as an amount in US dollars: a request is not sent again if one more useless answer
+    could raise the amount paid for useless answers above this limit."""
 
     base_url: str | None = None
-    """Endpoint of an OpenAI-compatible server, ending in `/v1`, perhaps with a query that each
-    request takes along (`?api-version=…`). None is OpenAI itself. vllm and sglang: a running
-    server."""
+    """URL of an OpenAI-compatible server, ending in `/v1`, optionally with a query that is added to
+    each request (`?api-version=…`). None is OpenAI itself. vllm and sglang: a running server."""
     managed: bool = False
     """vllm and sglang: the gpu worker starts the server itself, on its machine, watches it,
-    restarts it and ends it; see `vllm.python` and `vllm.args`. True by default where there is no
+    restarts it and stops it; see `vllm.python` and `vllm.args`. True by default if there is no
     base_url."""
     api_key_env: str | None = None
-    """Name of the environment variable that holds the key. None means OPENAI_API_KEY for OpenAI
-    itself, and no key for your own `base_url`."""
+    """Name of the environment variable with the key. None means OPENAI_API_KEY for OpenAI itself,
+    and no key for your own `base_url`."""
     max_tokens_field: Literal["auto", "max_tokens", "max_completion_tokens"] = "auto"
-    """How the endpoint calls its token limit. `auto`: `max_completion_tokens` for OpenAI itself,
+    """Name of the endpoint's token limit. `auto`: `max_completion_tokens` for OpenAI itself,
     `max_tokens` for your own `base_url`."""
     leave_out: tuple[LeftOut, ...] = ()
-    """Fields of the request that an endpoint refuses: it then samples by its own default. One that
-    it refuses at run time is left out too, after the first refusal."""
+    """Fields of the request that an endpoint refuses: it then uses its own defaults. A field that
+    it refuses at run time is also left out after the first refusal."""
     logprobs: Literal["none", "raw", "processed"] = "none"
-    """What the endpoint's logprobs mean: `raw` (softmax of the unscaled logits) or `processed`
-    (after temperature and filters). `raw` ones are kept only where both mean the same."""
+    """Meaning of the endpoint's logprobs: `raw` (softmax of the unscaled logits) or `processed`
+    (after temperature and filters). `raw` values are kept only where both mean the same."""
     token_ids: bool = False
-    """The endpoint returns token ids when asked by `return_token_ids` (vLLM)."""
+    """The endpoint returns token ids when asked with `return_token_ids` (vLLM)."""
     json_schema: bool = True
     """The endpoint understands `response_format` of type `json_schema`."""
     top_k: bool = False
     """The endpoint understands `top_k` (vLLM, llama-server); OpenAI does not."""
     images: bool = False
-    """openai: the endpoint's model takes images in messages of users."""
+    """openai: the endpoint's model accepts images in user messages."""
     image_tokens: int = Field(default=2_048, ge=1, le=10_000_000)
-    """Most prompt tokens of one image (with `images`). Budgets and rate limits reserve this number
+    """Most prompt tokens of one image (with `images`). Budgets and rate limits reserve this many
     until the endpoint has counted the tokens."""
     embeddings: bool = False
-    """openai: the endpoint's model makes vectors of texts (`POST /v1/embeddings`), and nothing
+    """openai: the endpoint's model returns embeddings of texts (`POST /v1/embeddings`), and nothing
     else."""
     max_context: int | None = Field(default=None, ge=8)
-    """Longest prompt plus output in tokens. For a model in this process at most (and by default)
-    the model's own."""
+    """Longest prompt plus output in tokens. For a model in this process, the model's own limit is
+    the maximum and the default."""
 
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
-    """`auto` takes a GPU when there is one."""
+    """`auto` uses a GPU if there is one."""
     dtype: Literal["auto", "float64", "float32", "bfloat16", "float16"] = "auto"
-    """torch, `auto`: float32 on a CPU, the checkpoint's own on a GPU; `float64` is for comparisons
-    without rounding. llama_cpp takes the weights as they are in the file; `float32` makes its
-    attention exact, which is slower."""
+    """torch, `auto`: float32 on a CPU, the checkpoint's own type on a GPU; `float64` is for
+    comparisons without rounding. llama_cpp uses the weights as they are in the file; `float32`
+    makes its attention exact but slower."""
     quantization: Literal["none", "int8", "int4"] = "none"
-    """torch on a GPU: hold the weights in 8 bits (LLM.int8) or 4 (NF4), quantized while they are
-    loaded. llama_cpp reads GGUF files that are quantized already."""
+    """torch on a GPU: keep the weights in 8 bits (LLM.int8) or 4 (NF4), quantized during loading.
+    llama_cpp reads GGUF files that are already quantized."""
     threads: int = Field(default=1, ge=1, le=256)
-    """CPU threads of a model in this process. Several processes with more than one each slow each
-    other down, least with `OMP_WAIT_POLICY=passive` in their environment."""
+    """CPU threads of a model in this process. Several processes with more than one thread each slow
+    each other down, least with `OMP_WAIT_POLICY=passive` in their environment."""
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
     constrain_tools: bool = True
-    """Constrain tool calls to the offered tools' schemas. It applies to a model in this process.
-    Turn it off for rollouts to train on, where log-probabilities must be the model's own."""
+    """Constrain tool calls to the offered tools' schemas. Applies to a model in this process. Turn
+    it off for training rollouts, where log-probabilities must be the model's own."""
 
     template_options: TemplateOptions = Field(default_factory=dict)
-    """Switches of the model's chat template, as in `{ enable_thinking = false }` of Qwen3. A local
-    model whose template does not read one is not loaded. openai: sent to your own `base_url` as
-    `chat_template_kwargs` (vLLM, SGLang, llama-server)."""
+    """Switches of the model's chat template, such as Qwen3's `{ enable_thinking = false }`. A local
+    model whose template does not read one of them is not loaded. openai: sent to your own
+    `base_url` as `chat_template_kwargs` (vLLM, SGLang, llama-server)."""
 
     plain_logprobs: bool = False
-    """torch, vllm, sglang: the log-probabilities are read off one pass over prompt and completion
-    at its end, without a cache, as a trainer computes them; on a GPU, completions that end together
-    share passes. Rounding in a batch differs: in float32 by up to 4e-5. Costs a prefill per
-    completion; for rollouts to train on. Those of a distribution that a grammar, a temperature or a
-    nucleus has shaped stay as they were drawn from, but for `raw_logprobs`."""
+    """torch, vllm, sglang: compute the log-probabilities in one pass over prompt and completion at
+    its end, without a cache, as a trainer does; on a GPU, completions that finish together share
+    passes. Rounding in a batch differs: in float32 by up to 4e-5. Costs a prefill per completion;
+    meant for training rollouts. Log-probabilities of a distribution that a grammar, a temperature
+    or a nucleus has shaped stay as drawn, except `raw_logprobs`."""
 
     adapters: dict[AdapterName, str] = Field(default_factory=dict)
-    """Adapters (`caller` of the policy `umi/caller`) that the pool begins with: a folder or the
-    name of a micro one. The first worker that starts publishes them as version 1."""
+    """Adapters (`caller` of the policy `umi/caller`) that the pool starts with: a folder or the
+    name of a micro adapter. The first worker that starts publishes them as version 1."""
     base_until_published: tuple[AdapterName, ...] = ()
-    """Adapters (`caller` of the policy `umi/caller`) whose requests this model answers alone, as
-    version 0, until a version is published. From then on a version that no worker can load is an
-    error, as a request for any other adapter without a version always is."""
+    """Adapters (`caller` of the policy `umi/caller`) whose requests this model answers without an
+    adapter, as version 0, until a version is published. From then on, a version that no worker can
+    load is an error; a request for any other adapter without a version always is."""
 
     scripted: ScriptedOptions = ScriptedOptions()
     """Options of the scripted engine."""
@@ -306,7 +306,7 @@ class ModelSettings(SettingsModel):
 
     @property
     def serving(self) -> ServingSettings:
-        """The table of the engine's own servers."""
+        """The table with the settings of this engine's servers."""
         return self.sglang if self.engine == "sglang" else self.vllm
 
     @model_validator(mode="after")
@@ -330,7 +330,7 @@ class ModelSettings(SettingsModel):
             )
         elif self.managed and self.serving.servers:
             raise ValueError(
-                f"{self.engine}.servers are for servers that run already: leave out managed"
+                f"{self.engine}.servers are for servers that already run: leave out managed"
             )
         elif self.serving.gpu_share is not None and not self.managed:
             raise ValueError(f"{self.engine}.gpu_share is for a managed server: leave it out")
@@ -341,7 +341,7 @@ class ModelSettings(SettingsModel):
         if self.engine != "openai" and (self.requests_per_minute or self.tokens_per_minute):
             raise ValueError(
                 f"requests_per_minute and tokens_per_minute are for engine = 'openai', not "
-                f"{self.engine!r}: a local model has max_concurrency"
+                f"{self.engine!r}: set max_concurrency for a local model"
             )
         return self
 
@@ -349,22 +349,22 @@ class ModelSettings(SettingsModel):
     def _check_of_endpoints(self) -> Self:
         if self.hedge_after is not None and self.engine != "openai":
             raise ValueError(
-                f"hedge_after is for engine = 'openai', not {self.engine!r}: what shares this "
-                "machine's processors is not sooner done for being asked twice"
+                f"hedge_after is for engine = 'openai', not {self.engine!r}: an engine on "
+                "this machine is not faster when it is asked twice"
             )
         if self.coalesce != "off" and self.engine != "openai":
             raise ValueError(f"coalesce is for engine = 'openai', not {self.engine!r}")
         if self.coalesce_tenants and self.coalesce == "off":
-            raise ValueError("coalesce_tenants says who shares coalesced calls: set coalesce, too")
+            raise ValueError("coalesce_tenants sets who shares coalesced calls: set coalesce, too")
         if self.hedge_with and self.hedge_after is None:
-            raise ValueError("hedge_with says where hedged requests go: set hedge_after, too")
+            raise ValueError("hedge_with sets where hedged requests go: set hedge_after, too")
         return self
 
     @model_validator(mode="after")
     def _check_images(self) -> Self:
         if self.images and self.engine != "openai":
             raise ValueError(
-                f"images = true is for engine = 'openai', not {self.engine!r}: it takes text alone"
+                f"images = true is for engine = 'openai', not {self.engine!r}: it accepts only text"
             )
         return self
 
@@ -374,7 +374,7 @@ class ModelSettings(SettingsModel):
             raise ValueError(f"embeddings = true is for engine = 'openai', not {self.engine!r}")
         if self.embeddings and (self.hedge_with or self.fallbacks or self.images):
             raise ValueError(
-                "embeddings = true goes with no fallbacks, hedge_with or images: the vectors of"
+                "embeddings = true excludes fallbacks, hedge_with and images: the vectors of"
                 " different models cannot be compared"
             )
         return self
@@ -383,7 +383,7 @@ class ModelSettings(SettingsModel):
     def _check_quantization(self) -> Self:
         if self.quantization != "none" and self.engine != "torch":
             hint = (
-                "llama_cpp takes a GGUF file that is quantized: train export --gguf --precision"
+                "give llama_cpp a quantized GGUF file: train export --gguf --precision"
                 if self.engine == "llama_cpp"
                 else "its weights are not in this process"
             )
@@ -423,25 +423,25 @@ class ModelSettings(SettingsModel):
 
     @property
     def endpoint(self) -> str | None:
-        """Names what all workers call together: what it allows, and whether it answers, is the same
-        for each of them. None where every worker has a model or a server of its own."""
+        """Identifies an endpoint that all workers share, with one rate limit and one circuit
+        breaker for all of them. None where every worker has its own model or server."""
         if self.engine == "openai" or (self.engine == "vllm" and not self.managed):
             return f"{self.base_url} {self.model} {self.api_key_env}"
         return None
 
     def sampling(self) -> SamplingParams:
-        """The pool's default sampling, for requests that bring none of their own."""
+        """The pool's default sampling, for requests without their own."""
         return SamplingParams(
             temperature=self.temperature, top_p=self.top_p, max_tokens=self.max_tokens
         )
 
 
 def cost_micro_dollars(usage: Usage, price: Price) -> int:
-    """What one completion cost, in whole micro-dollars.
+    """Cost of one completion, in whole micro-dollars.
 
-    (prompt - cached) * price.prompt + cached * price.cached + completion * price.completion,
-    in exact decimal arithmetic, then rounded once, half up. The sum over n completions is thus
-    at most n/2 micro-dollars away from the exact sum. Reasoning tokens are part of `completion`.
+    (prompt - cached) * price.prompt + cached * price.cached + completion * price.completion, in
+    exact decimal arithmetic, then rounded once, half up. The sum over n completions is therefore at
+    most n/2 micro-dollars away from the exact sum. Reasoning tokens are part of `completion`.
     Raises ValueError if more tokens are cached than were in the prompt.
     """
     if usage.cached > usage.prompt:
@@ -457,8 +457,8 @@ def cost_micro_dollars(usage: Usage, price: Price) -> int:
 
 
 def max_micro_dollars(prompt: int, completion: int, price: Price) -> int:
-    """What a call of that many tokens costs at most, rounded up: nothing of it cached, unless
-    reading from a cache is dearer."""
+    """Upper bound of the cost of a call with that many tokens, rounded up: nothing comes from a
+    cache, unless cached tokens cost more."""
     dearest = max(price.prompt or Decimal(0), price.cached or Decimal(0))
     exact = prompt * dearest + completion * (price.completion or Decimal(0))
     return int(exact.to_integral_value(ROUND_CEILING))
@@ -476,12 +476,12 @@ _PROVIDERS = {
     "perplexity.ai": "perplexity",
     "x.ai": "x_ai",
 }
-"""OpenTelemetry's names of providers, by the domain of their endpoints."""
+"""OpenTelemetry's provider names, by the domain of their endpoints."""
 
 
 def provider_of(settings: ModelSettings) -> str:
     """Name of the provider that serves a pool, in OpenTelemetry's terms: a known provider, `openai`
-    for an unknown endpoint of its format, else the engine."""
+    for an unknown endpoint with its API, otherwise the engine."""
     if settings.engine != "openai" or settings.base_url is None:
         return settings.engine
     host = urlsplit(settings.base_url.strip()).hostname or ""
@@ -495,5 +495,5 @@ def _is_address(url: str) -> bool:
             urlsplit(url.strip()).port != 0
             and re.match(r"https?://[^/\s]+\S*$", url.strip()) is not None
         )
-    except ValueError:  # a port that is not a number, half of a pair of brackets
+    except ValueError:  # a port that is not a number, an unclosed bracket
         return False

@@ -1,6 +1,6 @@
-"""Whether an answer is another one: a number within a tolerance, or the same part by part
-(`expressions`). It is asked strictly: rewards depend on it, so one answer is paid and several are
-not, and a question's own expression is not an answer."""
+"""Compares answers: as numbers within a tolerance, or part by part (`expressions`). The comparison
+is strict because rewards depend on it: one correct answer is rewarded, several answers are not, and
+repeating the question's own expression is not an answer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from loopline.workers.judging.math_verify import MathVerifier
 
 
 class AnswerJudge:
-    """Owner of a Math-Verify child process, which the first question starts. A context, to be used
-    from one event loop."""
+    """Owner of a Math-Verify child process, which starts with the first question. A context
+    manager, to be used from one event loop."""
 
     def __init__(self) -> None:
         """Raises `MathVerifyMissing`."""
@@ -33,8 +33,8 @@ class AnswerJudge:
         self._verifier.close()
 
     async def right(self, answer: str, problem: MathProblem) -> bool:
-        """Whether it is the gold answer; a missing one (empty) is not. Raises RuntimeError when the
-        child does not come up."""
+        """Whether the answer matches the gold answer; a missing (empty) answer does not. Raises
+        RuntimeError if the child does not start."""
         if problem.tolerance is not None and _is_within_tolerance(
             answer, problem.answer, problem.tolerance
         ):
@@ -42,8 +42,8 @@ class AnswerJudge:
         return await self.equal(answer, problem.answer)
 
     async def equal(self, answer: str, reference: str) -> bool:
-        """Whether an answer is the reference. It need not be symmetric: the reference is taken for
-        well-formed. Raises as `right`."""
+        """Whether an answer matches the reference. The comparison need not be symmetric: the
+        reference is assumed to be well-formed. Raises as `right`."""
         if not answer.strip():
             return False
         loop = asyncio.get_running_loop()
@@ -54,7 +54,7 @@ def _is_within_tolerance(answer: str, gold: str, tolerance: float) -> bool:
     answer_number, gold_number = parse_number(answer), parse_number(_strip_formatting(gold))
     if answer_number is None or gold_number is None or answer_number.percent != gold_number.percent:
         return False
-    # The decimal that was written: 4.3 lies within 0.1 of 4.2, whatever binary fractions say.
+    # Exact decimals, as written: 4.3 is within 0.1 of 4.2, despite binary rounding.
     return abs(answer_number.value - gold_number.value) <= Fraction(str(tolerance))
 
 

@@ -1,8 +1,8 @@
 r"""The structure of an answer in LaTeX: a list, a tuple or interval, a union, a relation, words, or
-one expression. Two answers are the same if their structures are and their expressions are, part
-by part; so `(1,2)` is not `(2,1)`, `1,2` is `2,1`, and `3x+4y+14=0` is not `0`.
+one expression. Two answers are the same if their structures match and their expressions match part
+by part. So `(1,2)` is not `(2,1)`, `1,2` is `2,1`, and `3x+4y+14=0` is not `0`.
 
-Pure: what only computer algebra can decide is asked of a `Leaves`.
+Pure: decisions that need computer algebra are left to a `Leaves`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from loopline.workers.judging.units import unit_of
 from loopline.workers.judging.written_numbers import PREFIX, written_number, written_numbers_agree
 
 MAX_PARTS = 64
-"""Longest list or tuple that is compared by parts; a longer one is compared as text."""
+"""Longest list or tuple that is compared part by part; a longer one is compared as text."""
 
 
 class Leaves(Protocol):
-    """Decides about expressions, and about relations, intervals and unions of such."""
+    """Compares expressions, and relations, intervals and unions of expressions."""
 
     def same(self, answer: str, gold: str) -> bool: ...
 
@@ -116,7 +116,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 class Unreadable(ValueError):
-    """The text is not an answer: its brackets don't match."""
+    """The text is not an answer, because its brackets don't match."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class _Bracketed:
 
 
 def same(answer: str, gold: str, leaves: Leaves) -> bool:
-    """Whether an answer says what the gold one says, and nothing else."""
+    """Whether an answer states the same as the gold answer and nothing else."""
     try:
         return _same(normal(answer), normal(gold), leaves)
     except Unreadable:
@@ -135,8 +135,8 @@ def same(answer: str, gold: str, leaves: Leaves) -> bool:
 
 
 def normal(text: str) -> str:
-    """Return the text without mere formatting. Raises Unreadable for brackets that don't match,
-    such as those of a text that ends the box it is put into."""
+    """Return the text without formatting. Raises Unreadable if brackets don't match, as in a text
+    that closes the box around it."""
     _require_balance(text)
     text = _DOLLARS.sub(" ", text)
     text = _JOINING.sub(" , ", text)
@@ -176,7 +176,7 @@ def _require_balance(text: str) -> None:
 def _same(answer: str, gold: str, leaves: Leaves) -> bool:
     if _remove_spaces(answer) == _remove_spaces(gold):
         return bool(answer)
-    # "… = 385" says what it comes to; "1, 3, …" leaves it to its reader.
+    # "… = 385" states the result; "1, 3, …" leaves it to the reader.
     if _ELLIPSIS.search(answer.rpartition("=")[2]) or _ELLIPSIS.search(gold):
         return False
     if _is_text(answer) or _is_text(gold):
@@ -188,7 +188,7 @@ def _same(answer: str, gold: str, leaves: Leaves) -> bool:
 
 
 def _same_lists(answers: list[str], golds: list[str], leaves: Leaves) -> bool:
-    """Whether each is one of the others; in any order."""
+    """Whether both lists have the same parts, in any order."""
     answers, golds = _distinct_parts(answers), _distinct_parts(golds)
     if not answers or len(answers) != len(golds) or len(golds) > MAX_PARTS:
         return False
@@ -248,7 +248,7 @@ def _same_relations(
     if also_named and len(answer_sides) == 1:
         return _same(answer, wanted[-1], leaves)
     if len(wanted) == 1 and _parse_bracketed(gold) is None and "\\cup" not in gold:
-        # "3 + 4 = 7" works it out.
+        # "3 + 4 = 7" works out the result.
         return (
             set(answer_sides[1::2]) == {"="}
             and _same(answer_sides[-1], gold, leaves)
@@ -260,13 +260,12 @@ def _same_relations(
 
 
 def _both_assign(answer_sides: list[str], wanted: list[str]) -> bool:
-    """Whether both give numbers to variables: `a = 7` is not a `b = 7`."""
+    """Whether both assign numbers to variables: `a = 7` is not `b = 7`."""
     return written_number(answer_sides[-1]) is not None and written_number(wanted[-1]) is not None
 
 
 def _is_consistent_chain(sides: list[str], leaves: Leaves) -> bool:
-    """Whether those sides of a chain that are numbers are the last one: `n = 7 = 315` is two
-    answers."""
+    """Whether all numbers in a chain equal the last one: `n = 7 = 315` is two answers."""
     return all(
         written_number(side) is None or written_numbers_agree(side, sides[-1])
         for side in sides[:-1:2]
@@ -274,7 +273,7 @@ def _is_consistent_chain(sides: list[str], leaves: Leaves) -> bool:
 
 
 def _is_name_of(sides: list[str]) -> bool:
-    """Whether a name is given to what stands last: `x = 5`, `f(x) = 2x`, `x \\in (0, 1)`."""
+    """Whether the last side is given a name: `x = 5`, `f(x) = 2x`, `x \\in (0, 1)`."""
     return len(sides) >= 3 and set(sides[1::2]) <= {"=", "\\in"} and bool(_NAME.fullmatch(sides[0]))
 
 
@@ -296,7 +295,7 @@ def _same_leaves(answer: str, gold: str, leaves: Leaves) -> bool:
 
 
 def _measured(text: str) -> tuple[str, str] | None:
-    """An expression and the listed unit behind it, such as inches; None for any other."""
+    """An expression and the listed unit after it, such as inches; None without a listed unit."""
     match = _MEASURED.fullmatch(text)
     if match is None or unit_of(match["unit"]) is None:
         return None
@@ -304,13 +303,13 @@ def _measured(text: str) -> tuple[str, str] | None:
 
 
 def _is_ambiguous(answer: str) -> bool:
-    """Whether it is what a reader of LaTeX takes for a product or passes over: numbers alongside
-    each other, a base."""
+    """Whether the answer contains notation that a LaTeX parser misreads as a product or ignores:
+    adjacent numbers, or a base."""
     return bool(_DIGITS_APART.search(_without_arguments(answer)) or _BASE.search(answer))
 
 
 def _without_arguments(text: str) -> str:
-    """Replace fractions, whose two braces belong together, and other commands by a plain name."""
+    """Replace fractions, whose two pairs of braces belong together, and other commands by `x`."""
     for _ in range(6):
         shorter = re.sub(
             r"\\(?:frac|binom|sqrt|log)\s?(?:_\s?)?(?:\[[^\[\]]*\]\s?)?(?:\{[^{}]*\}\s?){1,2}",
@@ -324,7 +323,7 @@ def _without_arguments(text: str) -> str:
 
 
 def _list_parts(text: str) -> Iterator[str]:
-    """The parts of a list or a set, which has no order; a plus or minus says two."""
+    """The parts of a list or a set, which has no order; a plus-minus sign yields two parts."""
     inner = text
     if text.startswith("\\{") and text.endswith("\\}") and _is_one_bracket(text):
         inner = text[2:-2]
@@ -348,7 +347,7 @@ def _distinct_parts(parts: list[str]) -> list[str]:
 
 
 def _sides(text: str) -> Iterator[str]:
-    """The sides of a relation and the signs between them, in turn."""
+    """The sides of a relation and the signs between them, alternating."""
     begin = 0
     depths = _depths(text)
     for match in _RELATION.finditer(text):
@@ -387,9 +386,9 @@ def _split(text: str, separators: str) -> list[str]:
 
 
 def _depths(text: str) -> list[int]:
-    """Depth of each character in brackets of any kind, because an interval may be half-open. An
-    opening bracket counts as outside, a closing one as inside. Raises Unreadable for brackets that
-    don't match."""
+    """Depth of each character in brackets. All kinds of brackets match each other, because an
+    interval may be half-open. An opening bracket is outside, a closing one inside. Raises
+    Unreadable if brackets don't match."""
     depths: list[int] = []
     depth = 0
     for character in text:
@@ -408,7 +407,7 @@ def _depths(text: str) -> list[int]:
 
 
 def _is_text(text: str) -> bool:
-    """Whether it is words, or the letter of a choice, and no formula."""
+    """Whether the text consists of words, or the letter of a choice, and is not a formula."""
     bare = _WORDS.sub(r" \1 ", text)
     if "\\" in bare or any(character.isdigit() for character in bare):
         return False

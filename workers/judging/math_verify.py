@@ -1,9 +1,9 @@
-"""Math-Verify's judgement, asked of a child process.
+"""Math-Verify's verdicts, computed in a child process.
 
-SymPy can be made to work for hours by a few characters of hostile output (`9^{9^{9^9}}`), inside
-C code that no signal interrupts and in as much memory as there is. The library's own time-out
-needs the main thread's alarm. So a child does the work: with a memory limit, an alarm inside, and
-a parent that kills it when even that does not help. An answer that cannot be judged is wrong.
+A few characters of hostile output (`9^{9^{9^9}}`) can keep SymPy busy for hours, in C code that no
+signal interrupts and with all available memory. The library's own time-out needs the main thread's
+alarm. So a child does the work, with a memory limit and an alarm inside, and the parent kills it if
+even those do not help. An answer that cannot be judged is wrong.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from loopline.workers.installation import install_hint
 from loopline.workers.isolated_python import OWN_PYTHON
 
 ALARM_SECONDS = 10
-"""The child's own limit for one parse or one comparison. Typical: 5 ms; a verdict must not depend
-on how busy the machine is."""
+"""The child's own limit for one parse or one comparison. A typical one takes 5 ms; the limit is
+high so that a verdict does not depend on the machine's load."""
 
 PATIENCE_SECONDS = 45.0
 """Time after which the child is killed: longer than two parses and a comparison at their limits."""
 
 START_SECONDS = 120.0
-"""The child imports SymPy first, on a busy machine perhaps slowly."""
+"""Longest start of the child: it imports SymPy first, which can be slow on a busy machine."""
 
 REMEMBERED = 64
-"""Questions that were abandoned and are not tried again. A model that has found such an answer
-repeats it, and so does a request that comes a second time."""
+"""Number of abandoned questions that are remembered and not tried again. A model that has found
+such an answer repeats it, and so does a redelivered request."""
 
 MEMORY_BYTES = 4 * 1024**3
 
 MAX_PREDICTION = 50_000
-"""Longer predictions are cut at the front: the library takes the answer nearest to the end."""
+"""Longer predictions lose their front part: the library takes the answer nearest to the end."""
 
 
 class MathVerifyMissing(RuntimeError):
-    """The package is not installed."""
+    """The package math-verify is not installed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -51,7 +51,7 @@ class MathVerifyMissing(RuntimeError):
 
 
 class MathVerifier:
-    """Owner of the child. Not thread-safe; close it (it is a context)."""
+    """Owner of the child. Not thread-safe; close it (it is a context manager)."""
 
     def __init__(self, *, patience: float = PATIENCE_SECONDS) -> None:
         if importlib.util.find_spec("math_verify") is None:
@@ -59,13 +59,13 @@ class MathVerifier:
         self._patience = patience
         self._child: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str] = queue.Queue()
-        self._greeted = False
-        """Whether the child has said that it is ready."""
+        self._is_ready = False
+        """Whether the child has reported that it is ready."""
         self.abandoned = 0
-        """Predictions that were abandoned because the child died twice or did not answer in
+        """Number of predictions abandoned because the child died twice or did not answer in
         time."""
-        self._hopeless: deque[str] = deque(maxlen=REMEMBERED)
-        """What was asked when it did not answer in time."""
+        self._timed_out: deque[str] = deque(maxlen=REMEMBERED)
+        """Questions that the child did not answer in time."""
 
     def check(self, prediction: str, gold: str) -> bool:
         """Whether Math-Verify accepts the prediction for the gold answer, by its own rules."""
@@ -74,22 +74,22 @@ class MathVerifier:
         return self._verdict({"prediction": prediction[-MAX_PREDICTION:], "gold": gold})
 
     def same(self, answer: str, gold: str) -> bool:
-        """Whether two expressions, relations, intervals or unions say the same, each read as a
-        whole. A number is neither an expression that says how to work it out (a sum, a limit; a
-        product, if it is rational) nor a zero near to it."""
+        """Whether two expressions, relations, intervals or unions are equal, each parsed as a
+        whole. A number does not match an expression that leaves it to be worked out (a sum, a
+        limit; a product, if it is rational), nor a number that is only almost zero."""
         return self._verdict({"answer": answer[:MAX_PREDICTION], "gold": gold})
 
     def _verdict(self, question: dict[str, str]) -> bool:
         request = json.dumps(question)
-        if request in self._hopeless:
+        if request in self._timed_out:
             return False
         reply = self._ask_child(request)
         if reply == "":
-            # That the child died does not judge the answer: somebody may have killed it.
+            # The child's death is not a verdict on the answer: something else may have killed it.
             self._stop()
             reply = self._ask_child(request)
         if reply is None:
-            self._hopeless.append(request)
+            self._timed_out.append(request)
         if not reply:
             self._stop()
             self.abandoned += 1
@@ -97,7 +97,7 @@ class MathVerifier:
         return bool(json.loads(reply))
 
     def _ask_child(self, request: str) -> str | None:
-        """What the child replies; "" if it died, None if it did not answer in time."""
+        """The child's reply; "" if it died, None if it did not answer in time."""
         child = self._ready_child()
         assert child.stdin is not None
         try:
@@ -110,7 +110,7 @@ class MathVerifier:
             return ""
 
     def close(self) -> None:
-        """End the child."""
+        """Kill the child."""
         self._stop()
 
     def __enter__(self) -> Self:
@@ -120,7 +120,7 @@ class MathVerifier:
         self.close()
 
     def start(self) -> None:
-        """Start the child, which takes a second or two, without waiting for it."""
+        """Start the child without waiting for it, which would take a second or two."""
         if self._child is not None and self._child.poll() is None:
             return
         self._stop()
@@ -130,7 +130,7 @@ class MathVerifier:
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            # Ctrl-C belongs to the bench, which closes the child when it is done.
+            # Ctrl-C is for the bench, which closes the child when it is done.
             start_new_session=True,
         )
         lines: queue.Queue[str] = queue.Queue()
@@ -142,19 +142,19 @@ class MathVerifier:
             lines.put("")
 
         threading.Thread(target=read, daemon=True).start()
-        self._child, self._lines, self._greeted = child, lines, False
+        self._child, self._lines, self._is_ready = child, lines, False
 
     def _ready_child(self) -> subprocess.Popen[str]:
-        """The child, when it can be asked. Raises RuntimeError when it does not come up."""
+        """The child, once it is ready. Raises RuntimeError if it does not start."""
         self.start()
         assert self._child is not None
-        if not self._greeted:
+        if not self._is_ready:
             with contextlib.suppress(queue.Empty):
-                self._greeted = bool(self._lines.get(timeout=START_SECONDS))
-            if not self._greeted:
+                self._is_ready = bool(self._lines.get(timeout=START_SECONDS))
+            if not self._is_ready:
                 self._stop()
                 raise RuntimeError(
-                    "the Math-Verify child process did not start; its own message stands above"
+                    "the Math-Verify child process did not start; see its own message above"
                 )
         return self._child
 
@@ -166,6 +166,6 @@ class MathVerifier:
         child.wait()
         for pipe in (child.stdin, child.stdout):
             if pipe is not None:
-                # A full pipe to a dead child cannot be flushed; nothing of it is needed.
+                # A full pipe to a dead child cannot be flushed, and its contents are not needed.
                 with contextlib.suppress(OSError):
                     pipe.close()

@@ -1,9 +1,9 @@
-"""The child of `loopline.workers.judging.math_verify`: one JSON request a line in, true or false
-out.
+"""The child of `loopline.workers.judging.math_verify`: reads one JSON request per line and writes
+true or false.
 
-`{"prediction": …, "gold": …}`: what Math-Verify finds in two texts, by its own rules.
-`{"answer": …, "gold": …}`: two expressions, relations or intervals, each read as a whole
-(`loopline.workers.judging.relations`).
+`{"prediction": …, "gold": …}`: whether Math-Verify's own rules find the gold answer in the
+prediction. `{"answer": …, "gold": …}`: two expressions, relations or intervals, each parsed as a
+whole (`loopline.workers.judging.relations`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 from loopline.workers.judging.math_verify import ALARM_SECONDS, MEMORY_BYTES
 
 CPU_SECONDS = 60
-"""CPU time of one request, more than the alarms leave it. A parent that was killed can't kill this
-process, which in C code gets no alarm and no end of its input; then the kernel ends it."""
+"""CPU time of one request, more than the alarms allow. If the parent was killed, it can't kill this
+process, and C code sees neither an alarm nor the end of its input. Then the kernel ends it."""
 _COMMANDS = re.compile(
     r"\\(?:[bp]?mod|gcd|lcm|lfloor|lceil|floor|ceil|det|max|min|Gamma)(?![A-Za-z])"
     r"|\\[dt]?frac\s*\{\s*d\s*\}|\\begin\s*\{\s*[vV]matrix"
@@ -32,18 +32,18 @@ _DEGREES = r"\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})"
 _LAYOUT = re.compile(rf"\\(?:left|right|displaystyle)(?![A-Za-z])|{_DEGREES}")
 _SPACE = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|[~$]")
 _WORK = re.compile(
-    # A sign between two numbers; that of 1.5 · 10^8 only writes one.
+    # A sign between two numbers, but not the sign in 1.5 · 10^8, which is only notation.
     r"(?<=[0-9)}\]!%|])\s?(?:[+*·×−-]|\\(?:times|cdot|div)(?![A-Za-z]))(?!\s?10\s?(?:\^|\*\*))"
     r"\s?[-+−]?\s?(?=\.?[0-9]|[({\\|])"
     r"|[0-9)]\s?\((?=\s?[-+−]?\s?[0-9.(\\])"
-    # One that begins a formula: after a word the mark may end a sentence.
+    # A factorial at the start of a formula: after a word, the mark may end a sentence.
     r"|(?:^|[{(])\s?[0-9]++[\s)}]*+!"
     r"|\\[dt]?binom|\\choose(?![A-Za-z])"
 )
 
 
 _SMALL = 1e-6
-"""The last decimal that Math-Verify looks at."""
+"""The last decimal place that Math-Verify compares."""
 
 
 def main() -> None:
@@ -53,7 +53,7 @@ def main() -> None:
 
     logging.disable(logging.CRITICAL)
     _disable_evaluation()
-    # The grammar is built at the first use; no prediction should pay for that with its time.
+    # The grammar is built on first use; no prediction should spend its time limit on that.
     verify(parse("$\\frac{1}{2}$"), parse("\\boxed{0.5}"))
     print("ready", flush=True)
     for line in sys.stdin:
@@ -95,9 +95,10 @@ def _same(answer: str, gold: str) -> bool:
 
 
 def _disable_evaluation() -> None:
-    r"""Have two things that Math-Verify works out as it reads them kept as sums, which are not
-    numbers as they are written. It takes an integer before another number for a mixed number,
-    however large that is (`21 49` for 70), and puts numbers into a formula (`(x^3+x)|_{x=4}`)."""
+    r"""Keep two kinds of values as sums, which are not written numbers, although Math-Verify
+    evaluates them during parsing. It reads an integer before another number as a mixed number,
+    however large the latter is (`21 49` as 70), and substitutes numbers into a formula
+    (`(x^3+x)|_{x=4}`)."""
     from latex2sympy2_extended import latex2sympy2
     from sympy import Add, Rational
 
@@ -107,7 +108,7 @@ def _disable_evaluation() -> None:
     def convert_postfix_list(self: Any, factors: Any, first: int = 0) -> Any:
         read = product_of(self, factors, first)
         if first > 0:
-            # It calls itself for everything after the first.
+            # The parser calls itself for everything after the first factor.
             self.behind = read
         elif len(factors) > 1 and isinstance(read, Rational):
             behind = self.behind
@@ -122,8 +123,8 @@ def _disable_evaluation() -> None:
 
 
 def _unevaluated_commands(text: str) -> set[str]:
-    """Commands in a text, or after its last equals sign, that leave the work to its reader and that
-    SymPy does as it reads them, so that nothing of them is seen in what it made."""
+    """Commands in a text, or after its last equals sign, that leave the work to the reader. SymPy
+    evaluates them during parsing, so that the result shows no trace of them."""
     plain = _WORDS.sub(lambda words: words.group().replace("=", " "), text)
     return set(_COMMANDS.findall(plain.rpartition("=")[2]))
 
@@ -131,26 +132,26 @@ def _unevaluated_commands(text: str) -> set[str]:
 def contains_calculation(text: str) -> bool:
     r"""Whether a text, or the part after its last equals sign, calculates with plain numbers, as
     `(16 - 7) \times 2` and `10!` do. A fraction, a mixed number, a power, a negative number and a
-    list of numbers are numbers as they are written."""
+    list of numbers are written numbers, not calculations."""
     return _WORK.search(_strip_formatting(text).rpartition("=")[2]) is not None
 
 
 def _is_form(gold: str) -> bool:
-    """Whether a gold answer is itself more than a number (`2^{100} - 1`): the same in another form
-    is an answer then."""
+    """Whether a gold answer is itself more than a number (`2^{100} - 1`): then an answer may be the
+    same value in another form."""
     return contains_calculation(gold) or any(sign in _strip_formatting(gold) for sign in "^!")
 
 
 def _strip_formatting(text: str) -> str:
-    r"""Return the text without mere formatting. Words stay one token, so that no sign after them
-    ends up between numbers, as in `2 \text{ or } -2`."""
+    r"""Return the text without formatting. Words stay one token, so that no sign after them ends up
+    between numbers, as in `2 \text{ or } -2`."""
     return " ".join(_SPACE.sub(" ", _LAYOUT.sub("", _WORDS.sub(" x ", text))).split())
 
 
 def _is_unevaluated_answer(gold: list[Any], answer_forms: list[Any], unworked: set[str]) -> bool:
-    """Whether the gold answer is a number and the other only says how it is worked out (a sum, a
-    limit, a remainder, ...), or is as small a number as it, and another one. Math-Verify takes
-    both: it works them out itself, and rounds to six decimals."""
+    """Whether the gold answer is a number and the answer is either an expression that leaves it to
+    be worked out (a sum, a limit, a remainder, ...) or a different number that is almost zero.
+    Math-Verify accepts both, because it evaluates expressions and rounds to six decimals."""
     from sympy import Derivative, Integral, Limit, Product, Sum
 
     to_do = (Sum, Product, Integral, Limit, Derivative)
@@ -163,7 +164,7 @@ def _is_unevaluated_answer(gold: list[Any], answer_forms: list[Any], unworked: s
 
 
 def _is_only_approximate(answer: Any, golds: list[Any]) -> bool:
-    """Whether an answer and a gold one that is not zero are the same to six decimals alone."""
+    """Whether an answer near zero differs from the gold values, though equal to six decimals."""
     if not answer.is_number or not answer.is_real:
         return False
     approximation = answer.evalf()
@@ -175,8 +176,8 @@ def _is_only_approximate(answer: Any, golds: list[Any]) -> bool:
 
 
 def _is_unworked_calculation(gold: list[Any], answer_forms: list[Any], prediction: str) -> bool:
-    """Whether the gold answer is a rational number and the other one is not a number as it is
-    written, but one that SymPy would work out."""
+    """Whether the gold answer is a rational number and the answer is not a written number, but an
+    expression that SymPy would evaluate."""
     golds = _values(gold)
     if not golds or not all(
         value.is_number and (value.is_rational or value.is_Float) for value in golds
@@ -188,8 +189,8 @@ def _is_unworked_calculation(gold: list[Any], answer_forms: list[Any], predictio
 
 
 def _is_written_number(expression: Any) -> bool:
-    """Whether it is a number as one writes it: with a sign, as a fraction, as a power, times a
-    power of ten, in percent; or a list of such."""
+    """Whether the expression is a number in usual notation: with a sign, as a fraction, as a power,
+    times a power of ten, in percent; or a list of such numbers."""
     from sympy import FiniteSet, Integer, Mul, Number, Pow, Rational, Tuple, UnevaluatedExpr
 
     if isinstance(expression, Number):
@@ -207,8 +208,8 @@ def _is_written_number(expression: Any) -> bool:
 
 
 def _is_scale_factor(factor: Any) -> bool:
-    """Whether a factor is only a way to write a number: a sign, a power of ten, percent, or what a
-    fraction is divided by."""
+    """Whether a factor is only part of a number's notation: a sign, a power of ten, percent, or the
+    denominator of a fraction."""
     from sympy import Pow, UnevaluatedExpr
 
     if isinstance(factor, Pow):
@@ -223,11 +224,11 @@ def _values(parsed: list[Any]) -> list[Any]:
 
 
 def _value(expression: Any) -> Any:
-    """What `x = 5` says of x, and `x = 2 + 3 = 5`."""
+    """The value of x in `x = 5`, and in `x = 2 + 3 = 5`."""
     from sympy import And, Eq
 
     while isinstance(expression, And):
-        # As they were written: SymPy sorts its own.
+        # In the written order: SymPy sorts the arguments.
         expression = getattr(expression, "_unsorted_args", expression.args)[-1]
     return expression.rhs if isinstance(expression, Eq) else expression
 

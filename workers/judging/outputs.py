@@ -1,4 +1,4 @@
-"""Programs of a tool user: run in the sandbox, and their answers compared."""
+"""Programs of a tool user: runs them in the sandbox and compares their answers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def judge_outputs(
     seconds: float,
     reasoner: str,
 ) -> tuple[OutputVerdict, ...]:
-    """A verdict for each program (empty: none); equal ones are run once. Raises
+    """A verdict for each program (empty: missing). Equal programs are run once. Raises
     SandboxUnavailable."""
     different = list(dict.fromkeys(programs))
     ran = await asyncio.gather(*(_run(sandbox, source, seconds) for source in different))

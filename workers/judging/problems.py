@@ -1,8 +1,8 @@
-"""Problems with what decides them, in a folder of the judge's machine.
+"""Problems with their tests or gold answers, in a folder of the judge's machine.
 
-A file holds one problem and is named by the SHA-256 of its content: a run names that hash, so it is
-judged by the very tests that it was made for, wherever and whenever it is judged. Files are written
-whole and never changed; folders can be copied and merged as they are.
+A file contains one problem, and its name is the SHA-256 of its content. A run refers to that hash,
+so it is always judged by exactly the tests that it was made for. Files are written atomically and
+never changed, so folders can be copied and merged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class ProblemUnknown(LookupError):
-    """The folder has no such problem; the message says what to do."""
+    """The folder does not contain this problem; the message says what to do."""
 
 
 class _Code(Record):
@@ -46,15 +46,14 @@ _file: TypeAdapter[_Code | _Math] = TypeAdapter(
 
 
 class ProblemFolder:
-    """A folder of problems; made when the first one is added."""
+    """A folder of problems; created when the first one is added."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._known: OrderedDict[str, CodeProblem | MathProblem] = OrderedDict()
 
     def add(self, problem: CodeProblem | MathProblem) -> str:
-        """Keep a problem, also where its file is damaged; the key that it has from now on. Raises
-        OSError."""
+        """Store a problem, replacing a damaged file; returns its key. Raises OSError."""
         content = _content(problem)
         key = hashlib.sha256(content).hexdigest()
         path = self._file(key)
@@ -64,22 +63,22 @@ class ProblemFolder:
         return key
 
     def copy_to(self, destination: ProblemFolder, keys: Iterable[str]) -> None:
-        """Let another folder have these. Raises ProblemUnknown, or OSError."""
+        """Copy these problems to another folder. Raises ProblemUnknown, or OSError."""
         for key in keys:
             destination.add(self._get(key))
 
     def code(self, key: str) -> CodeProblem:
-        """Raises ProblemUnknown."""
+        """The programming problem with this key. Raises ProblemUnknown."""
         problem = self._get(key)
         if not isinstance(problem, CodeProblem):
             raise ProblemUnknown(f"problem {key[:12]} is not a programming problem")
         return problem
 
     def math(self, key: str) -> MathProblem:
-        """Raises ProblemUnknown."""
+        """The mathematics problem with this key. Raises ProblemUnknown."""
         problem = self._get(key)
         if not isinstance(problem, MathProblem):
-            raise ProblemUnknown(f"problem {key[:12]} is not a problem of mathematics")
+            raise ProblemUnknown(f"problem {key[:12]} is not a mathematics problem")
         return problem
 
     def _get(self, key: str) -> CodeProblem | MathProblem:
@@ -123,7 +122,7 @@ class ProblemFolder:
 
 
 def key_of(problem: CodeProblem | MathProblem) -> str:
-    """The key that every folder knows a problem by."""
+    """The key of a problem in every folder."""
     return hashlib.sha256(_content(problem)).hexdigest()
 
 

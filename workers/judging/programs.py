@@ -1,8 +1,8 @@
-"""Programs against hidden tests, and generated tests against a golden program.
+"""Judges programs by hidden tests, and generated tests by a golden program.
 
-Why a program failed a test is one of a few classes: by what the sandbox says of its end, else by
-the last line that it wrote or the exception that it told. The latter is the program's own word: a
-program can at most choose the name of its failure.
+The reason for a failed test is one of a few classes. It is derived from the sandbox's result, else
+from the last line that the program wrote or the exception that it reported. These are the program's
+own words: at most, a program can choose the class of its failure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REFUSED = re.compile(
     r"PermissionError|Operation not permitted|Read-only file system|Network is unreachable"
     r"|gaierror|name resolution|can't start new thread"
 )
-"""What the sandbox's refusals look like from inside."""
+"""The sandbox's refusals as a program sees them."""
 
 _ENDED = {
     Ending.TIMED_OUT: Failure.TIMED_OUT,
@@ -42,7 +42,7 @@ _ENDED = {
 
 
 def failure_of(outcome: Outcome, test: CodeTest) -> Failure | None:
-    """The class of an outcome; None for a test that was passed."""
+    """The failure class of an outcome; None for a passed test."""
     if outcome.passed:
         return None
     why = outcome.why.removeprefix(OF_THE_TEST)
@@ -51,7 +51,7 @@ def failure_of(outcome: Outcome, test: CodeTest) -> Failure | None:
 
 
 def failure_by(why: str) -> Failure:
-    """The same for a program that gave no answer: from how it ended, and what it said last."""
+    """The failure class of a program that gave no answer, from how it ended and its last output."""
     for ending, failure in _ENDED.items():
         if why.startswith(ending):
             return failure
@@ -61,34 +61,34 @@ def failure_by(why: str) -> Failure:
 log = structlog.get_logger("loopline.workers.judging")
 
 PATIENCE = 3
-"""Time-outs of one program after which its other tests count as timed out."""
+"""Time-outs of one program after which its remaining tests are treated as timed out."""
 KEPT = 256
-"""Problems whose golden programs are remembered."""
+"""Number of problems whose golden programs are remembered."""
 
 
 @dataclass(frozen=True)
 class _Golden:
-    """What a search among a problem's golden programs has found."""
+    """Result of the search among a problem's golden programs."""
 
     program: str | None
     in_time: bool
-    """Whether no golden program failed for lack of time."""
+    """Whether none of the golden programs ran out of time."""
 
 
 class ProgramJudge:
-    """Verdicts by a judge whose sandbox is open. Golden programs that are wrong (APPS has some) are
-    passed over: the first one that passes all golden tests is the one to ask."""
+    """Verdicts by a judge whose sandbox is open. Wrong golden programs (APPS has some) are skipped:
+    the first one that passes all golden tests is used."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
         self._golden: OrderedDict[str, asyncio.Task[_Golden]] = OrderedDict()
-        """Golden results by the problem's key, because one name may stand for other tests and
-        solutions."""
+        """Golden results by the problem's key, because problems of one name may have different
+        tests and solutions."""
 
     async def programs(
         self, problem: CodeProblem, programs: Sequence[str]
     ) -> tuple[ProgramVerdict, ...]:
-        """A verdict for each program (empty: none); equal ones are run once. Raises
+        """A verdict for each program (empty: missing). Equal programs are run once. Raises
         SandboxUnavailable."""
         different = list(dict.fromkeys(programs))
         verdicts = await asyncio.gather(*(self.program(problem, program) for program in different))
@@ -96,7 +96,7 @@ class ProgramJudge:
         return tuple(by_program[program] for program in programs)
 
     async def program(self, problem: CodeProblem, program: str) -> ProgramVerdict:
-        """How it does against the golden tests. Raises SandboxUnavailable."""
+        """The program's verdict on the golden tests. Raises SandboxUnavailable."""
         total = len(problem.tests)
         if not program:
             return ProgramVerdict(pass_rate=0.0, failures={Failure.NO_CODE: total})
@@ -108,8 +108,8 @@ class ProgramJudge:
     async def tests(
         self, problem: CodeProblem, program: str, tests: Sequence[ProgramTest | CallTest | None]
     ) -> tuple[TestVerdict, ...]:
-        """What each generated test (None: there is none) is worth alongside a program (empty:
-        none). Raises SandboxUnavailable."""
+        """A verdict on each generated test (None: missing) by the golden program and by this
+        program (empty: missing). Raises SandboxUnavailable."""
         golden = await self._golden_program(problem)
         written = [test for test in tests if test is not None]
         of_golden, of_program = await asyncio.gather(
@@ -141,7 +141,7 @@ class ProgramJudge:
         return (await self._judge.check(problem, program, tests)).outcomes
 
     async def _golden_program(self, problem: CodeProblem) -> str | None:
-        """Find the golden program once; concurrent callers wait for it."""
+        """Find the golden program once; concurrent callers wait for the result."""
         key = key_of(problem)
         finding = self._golden.get(key)
         if finding is None or (finding.done() and not _is_final(finding)):
@@ -149,7 +149,7 @@ class ProgramJudge:
             if len(self._golden) > KEPT:
                 self._golden.popitem(last=False)
         self._golden.move_to_end(key)
-        # Anyone who asked first may be cancelled; the others still want to know.
+        # The first caller may be cancelled; the others still need the result.
         return (await asyncio.shield(finding)).program
 
     async def _find_golden_program(self, problem: CodeProblem) -> _Golden:
@@ -158,7 +158,7 @@ class ProgramJudge:
             verdict = await self.program(problem, solution)
             if verdict.pass_rate == 1.0:
                 return _Golden(solution, in_time=True)
-            # One that gave a wrong answer as well is wrong, however much time it gets.
+            # A program that also gave a wrong answer is wrong, however much time it gets.
             if (
                 Failure.TIMED_OUT in verdict.failures
                 and Failure.WRONG_ANSWER not in verdict.failures
@@ -170,8 +170,8 @@ class ProgramJudge:
 
 
 def _is_final(finding: asyncio.Task[_Golden]) -> bool:
-    """Whether asking again would find the same. A program that ran out of time may have met a
-    busy moment of the machine."""
+    """Whether a repeated search would find the same. A program that ran out of time may have been
+    slow because the machine was busy."""
     if finding.cancelled() or finding.exception() is not None:
         return False
     return finding.result().in_time

@@ -1,11 +1,11 @@
-r"""What two pieces of LaTeX say, compared by computer algebra: expressions, relations, intervals.
+r"""Compares two pieces of LaTeX by computer algebra: expressions, relations, intervals.
 
-Equations are the same if one is the other times a number: `3x + 4y + 14 = 0` is `6x + 8y = -28` and
+Equations are the same if one is a multiple of the other: `3x + 4y + 14 = 0` is `6x + 8y = -28` and
 not `3x - y + 13 = 0`. Inequalities in one variable are compared as sets, and so are intervals and
 unions: `x < 3` is `(-\infty, 3)`.
 
-Only for the child of `loopline.workers.judging.math_verify`, which bounds what SymPy may cost:
-everything here may raise anything.
+Only for the child of `loopline.workers.judging.math_verify`, which limits SymPy's time and memory:
+any function here may raise any exception.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import re
 from typing import Any
 
 ROUNDED_TO, DIGITS = 6, 15
-"""Precision of Math-Verify's comparisons: decimals that a float rounds to, and digits that are
-computed."""
+"""Precision of Math-Verify's comparisons: the decimals to which a float is rounded, and the digits
+that are computed."""
 
 _IN = re.compile(r"^\s*[A-Za-z]\s*\\in(?![A-Za-z])")
 
 
 def read(text: str) -> Any:
-    """What a text says as a whole: an expression, a relation or a set of SymPy's."""
+    """Parse a whole text: an expression, a relation or a set of SymPy's."""
     from latex2sympy2_extended import latex2sympy
     from sympy import Union
 
@@ -33,7 +33,7 @@ def read(text: str) -> Any:
 
 
 def is_relation(answer: Any) -> bool:
-    """Whether it is an equation or an inequality, or a chain of these."""
+    """Whether it is an equation, an inequality, or a chain of these."""
     from latex2sympy2_extended.logic import And
     from sympy.core.relational import Relational
 
@@ -41,7 +41,7 @@ def is_relation(answer: Any) -> bool:
 
 
 def compare_relations(answer: Any, wanted: Any) -> bool:
-    """Whether both say the same."""
+    """Whether both are equal or equivalent."""
     from latex2sympy2_extended.logic import And
     from math_verify.grader import sympy_expr_eq
     from sympy import Eq, Set
@@ -63,12 +63,12 @@ def compare_relations(answer: Any, wanted: Any) -> bool:
 
 
 def _set_of(expression: Any) -> Any:
-    """The numbers that a relation in one variable allows, or a set itself."""
+    """The set of numbers that satisfy a relation in one variable, or a set itself."""
     from latex2sympy2_extended.logic import And
     from sympy import Eq, FiniteSet, Intersection, Reals, Set
 
     if isinstance(expression, Set):
-        # Math-Verify's own sets keep their order; SymPy's compare.
+        # Math-Verify's own sets are ordered; SymPy's can be compared.
         return FiniteSet(*expression.args) if expression.is_FiniteSet else expression
     if isinstance(expression, And):
         return Intersection(*map(_set_of, expression.args))

@@ -1,4 +1,4 @@
-"""Service of the judge: a request of a role comes in, the judge's answer goes out."""
+"""The judge's service: answers requests from roles."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ _REQUESTS: dict[str, type[JudgeRequest]] = {request.tool: request for request in
 
 
 class JudgeUnavailable(Exception):
-    """This judge can't do the work here for any caller; the message says what to do."""
+    """This judge can't serve such requests for any caller; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class JudgeService:
-    """Answers what it has the means for. Without a sandbox no program is run; the requests that
-    need one are refused with the reason, and the others are served."""
+    """Answers judging requests. Without a sandbox it runs no programs: requests that need one are
+    refused with the reason, and the others are served."""
 
     problems: ProblemFolder
     sandbox: Sandbox | str
-    """Or why there is none."""
+    """The sandbox, or the reason why it is missing."""
     programs: ProgramJudge | None
     answers: AnswerJudge | str
 
     @property
     def refuses(self) -> list[str]:
-        """What it lacks, in words; empty for a judge that answers everything."""
-        return [lack for lack in (self.sandbox, self.answers) if isinstance(lack, str)]
+        """Reasons for its refusals, in words; empty for a judge that answers everything."""
+        return [reason for reason in (self.sandbox, self.answers) if isinstance(reason, str)]
 
     async def handle(self, delivery: Delivery) -> None:
-        """Answer a delivery. Raises `Retry` for troubles that may pass."""
+        """Answer a delivery. Raises `Retry` for transient errors."""
         payload = delivery.payload
         assert isinstance(payload, ToolPayload)
         try:
@@ -71,11 +71,11 @@ class JudgeService:
         await delivery.reply(tool_result.dump_json(result), store=True)
 
     async def call(self, name: str, arguments: JsonObject) -> JsonObject:
-        """The reply to a request, or `{"error": …}` for what will never be answered here. Raises
-        SandboxUnavailable or RuntimeError when a process did not come up."""
+        """The reply to a request, or `{"error": …}` for a request that can never be answered here.
+        Raises SandboxUnavailable or RuntimeError if a process did not start."""
         request = _REQUESTS.get(name)
         if request is None:
-            return {"error": f"a judge knows no {name!r} (it knows: {', '.join(_REQUESTS)})"}
+            return {"error": f"unknown request {name!r} (a judge answers: {', '.join(_REQUESTS)})"}
         try:
             return json_object(await self._answer_request(request.model_validate(arguments)))
         except ValidationError as error:
@@ -98,7 +98,7 @@ class JudgeService:
             case JudgeAnswers():
                 gold = self.problems.math(request.problem)
                 judge = self._answer_judge()
-                # Samples of one question often agree, and a single one may cost its whole time.
+                # Samples of one question often agree, and each comparison may use its whole time.
                 right = {
                     answer: await judge.right(answer, gold)
                     for answer in dict.fromkeys(request.answers)
@@ -142,8 +142,8 @@ class JudgeService:
 async def judge_service(
     problems: ProblemFolder, settings: SandboxSettings
 ) -> AsyncGenerator[JudgeService]:
-    """A judge with what this machine has. Generated programs run in bubblewrap, or, where the
-    settings say `unsafe_exec`, without; else not at all."""
+    """A judge with the sandbox and the packages that this machine has. Generated programs run in
+    bubblewrap, or without it if the settings say `unsafe_exec`; otherwise they are not run."""
     async with AsyncExitStack() as stack:
         sandbox: Sandbox | str
         programs: ProgramJudge | None = None
@@ -154,11 +154,11 @@ async def judge_service(
             programs = ProgramJudge(Judge(sandbox))
         except SandboxUnavailable as error:
             sandbox = str(error)
-            log.error("no program will be run here", why=sandbox)
+            log.error("this judge can't run programs", why=sandbox)
         answers: AnswerJudge | str
         try:
             answers = await stack.enter_async_context(AnswerJudge())
         except MathVerifyMissing as error:
             answers = str(error)
-            log.warning("no answer will be compared here", why=answers)
+            log.warning("this judge can't compare answers", why=answers)
         yield JudgeService(problems, sandbox, programs, answers)

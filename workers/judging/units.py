@@ -1,6 +1,6 @@
-"""Units of measure as far as answers have them: 5 cm is not 5 km, and 5,000 m is 5 km.
+"""Units of measure in answers: 5 cm is not 5 km, and 5,000 m is 5 km.
 
-A unit that is not listed (apples, people) says nothing: two of those are taken for the same.
+A unit that is not listed (apples, people) is ignored: any two of them are considered the same.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _LAYOUT = re.compile(
 
 
 def unit_of(text: str) -> tuple[_Dimensions, Fraction] | None:
-    """The unit that stands at either side of a number, `text` being what is around it: its
-    dimensions with their powers, and how many of the base unit it is. None without a listed one."""
+    """The unit on either side of a number, from the text around it: its dimensions with their
+    powers, and its size in base units. None without a listed unit."""
     text = re.sub(r"\^\s?\{?\s?\\circ\s?\}?", "°", text).replace("\\$", "$")
     text = _SPEEDS.sub(lambda m: _SPEED[m[0].lower()], _LAYOUT.sub(" ", text))
     text = _SQUARE.sub(lambda m: f"{m['name']}^{3 if m['power'].lower() == 'cubic' else 2}", text)
@@ -94,11 +94,11 @@ _SHORT = frozenset(name for name in _UNITS if len(name) == 1)
 def same_measure(
     value: Fraction, around_one: str, other_value: Fraction, around_other: str
 ) -> bool | None:
-    """Whether two numbers with their units are the same; None where one of them has no unit."""
+    """Whether two numbers with units are equal; None if one of them has no unit."""
     first, second = unit_of(around_one), unit_of(around_other)
     if first is None or second is None:
         return None
     dimensions = {name for unit in (first, second) for name, _ in unit[0]}
     if "angle" in dimensions and dimensions & _TEMPERATURES:
-        return None  # degrees, and degrees of a scale
+        return None  # an angle versus a temperature in degrees
     return first[0] == second[0] and value * first[1] == other_value * second[1]

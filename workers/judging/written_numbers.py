@@ -1,9 +1,9 @@
-r"""Numbers as one writes them down when they have been worked out: `315`, `-7/2`, `3 \frac{1}{2}`,
-`0.\overline{6}`, `1.5 \times 10^{8}`, `10 \%`, `5 km`, also after a name and its calculation (`x =
-9 \cdot 2 = 18`).
+r"""Numbers in the notation of a final result: `315`, `-7/2`, `3 \frac{1}{2}`, `0.\overline{6}`,
+`1.5 \times 10^{8}`, `10 \%`, `5 km`, also after a name and its calculation (`x = 9 \cdot 2 = 18`).
 
-What is left to be worked out is none: a sum, a product, a quotient that is a whole number, a power,
-a root, a number twice negated. Nor is more than one number, or one with words that are not a unit.
+An expression that is still to be worked out is not such a number: a sum, a product, a quotient that
+is a whole number, a power, a root, a number negated twice. Neither are several numbers, or a number
+with words that are not a unit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_EXPONENT = 400
 
 @dataclass(frozen=True)
 class WrittenNumber:
-    """A number, and what stands around it."""
+    """A number and the text around it."""
 
     value: Fraction
     percent: bool
@@ -30,7 +30,7 @@ class WrittenNumber:
 
     @property
     def readings(self) -> frozenset[Fraction]:
-        """50 % is one half, and answers "how many percent" where it is a whole number of them."""
+        """Possible values: 50 % is one half; a whole number of percent also answers "how many"."""
         if not self.percent:
             return frozenset({self.value})
         whole = {self.value} if self.value.denominator == 1 else set[Fraction]()
@@ -60,7 +60,7 @@ PREFIX = re.compile(
     r"result|value|total|is|equals)(?![A-Za-z])[\s:,]{0,9}){1,8}\}?[\s:]{0,9}(?=[$\\({0-9.+−-])",
     re.IGNORECASE,
 )
-"""Words before an answer that only say that it is one."""
+"""Words before an answer that only introduce it."""
 _SEVERAL = re.compile(
     r"(?<![A-Za-z])(?:or|and)(?![A-Za-z])|[;&]|,(?![0-9]{3}(?![0-9]))"
     r"|\\(?:to|vert|mid|implies|[lL]?ongrightarrow|[rR]ightarrow)(?![A-Za-z])"
@@ -75,8 +75,8 @@ _LATEX_SIGNS = (
 
 
 def written_number(text: str) -> WrittenNumber | None:
-    """The one number that a text is, or the last of a chain of equals that says the same
-    throughout; None for all else."""
+    """The single number that a text states, or the last side of a chain of equal values; None for
+    any other text."""
     if len(text) > MAX_NUMBER_CHARS:
         return None
     text = text.replace("\\!", "")
@@ -89,7 +89,7 @@ def written_number(text: str) -> WrittenNumber | None:
 
 
 def written_numbers_agree(answer: str, gold: str) -> bool:
-    """Whether both are the same number, in the same unit where both have one."""
+    """Whether both are the same number, in the same unit if both have one."""
     answer_number, gold_number = written_number(answer), written_number(gold)
     if answer_number is None or gold_number is None:
         return False
@@ -102,7 +102,7 @@ def written_numbers_agree(answer: str, gold: str) -> bool:
 
 
 def _may_equal(side: str, last: WrittenNumber) -> bool:
-    """Whether a side of a chain of equals is no other number than the last one."""
+    """Whether a side of a chain may equal the last number."""
     if not side:
         return True
     value = _single_number(side)
@@ -116,7 +116,7 @@ def _may_equal(side: str, last: WrittenNumber) -> bool:
     try:
         return evaluate(calculation) in last.readings
     except ExpressionError:
-        # A name, or an expression that the answer says the value of.
+        # A name, or an expression whose value the answer states.
         return re.search(r"[A-Za-z\\]", side) is not None
 
 
@@ -137,7 +137,7 @@ def _single_number(text: str) -> WrittenNumber | None:
 
 
 def _is_quotient(text: str) -> bool:
-    r"""Whether a number is divided, and not one that has a unit (`5 km/h`)."""
+    r"""Whether a number is divided, rather than followed by a unit with a slash (`5 km/h`)."""
     return "frac" in text or re.search(r"[0-9]\s?/\s?[0-9]", text) is not None
 
 
@@ -165,8 +165,8 @@ def _periodic(text: str) -> Fraction | None:
 
 
 def _scientific(text: str) -> Fraction | None:
-    """A power of ten with what it is multiplied by, as one writes it: from 1 to 10, or by
-    thousands. `315 × 10^0` and `10^3` are work that is left."""
+    """A power of ten and its factor in usual notation: a factor from 1 to 10, or exponents in steps
+    of three. `315 × 10^0` and `10^3` are still to be worked out."""
     match = _SCIENTIFIC.fullmatch(text)
     if match is None:
         return None

@@ -1,18 +1,19 @@
-"""Episodes of an OpenEnv server (https://github.com/meta-pytorch/OpenEnv), each by its seed and the
-actions that were taken in it.
+"""Episodes of an OpenEnv server (https://github.com/meta-pytorch/OpenEnv), each identified by its
+seed and its actions.
 
     WebSocket URL/ws    {"type": "reset", "data": {"seed": …}}, {"type": "step", "data": ACTION}
                         answered by {"type": "observation", "data": {observation, reward, done}}
                         or {"type": "error", "data": {message, code}}
     GET URL/schema      JSON schemas; `action` is that of ACTION
 
-A connection is one episode at a time. (POST /reset and /step make an environment for each request,
-which forgets the last one, so they play no episode.) A caller that asks for an episode after some
-actions gets it by a replay of these, unless the connection is there already; what came of an action
-is remembered. So K candidates are tried from one state, and another process goes on with a run.
+A connection has one episode at a time. (POST /reset and /step create an environment for each
+request and then discard it, so they can't play an episode.) A caller may request an episode at any
+state, given as a list of actions: unless the connection is already there, the actions are replayed.
+Results of actions are cached. So K candidates can be tried from one state, and another process can
+continue a run.
 
-A server has room for few sessions, by default for one: a connection that nobody uses is given back,
-and a server without room is asked again for a while.
+A server has room for few sessions, by default for one. An unused connection is therefore released,
+and a server without room is retried for a while.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ import aiohttp
 from loopline.agents.records import JsonObject
 
 IDLE_SECONDS = 2.0
-"""Time after which an idle connection is given back."""
+"""Time after which an idle connection is released."""
 WAIT_SECONDS = 60.0
-"""Longest wait for a server that does not answer, or has no room."""
+"""Longest wait for a server that does not answer or has no room."""
 STEP_SECONDS = 120.0
 """Longest time of one action."""
 MAX_MESSAGE_BYTES = 16 * 2**20
 MAX_REMEMBERED = 4_096
-"""Number of results of actions."""
+"""Maximum number of cached results of actions."""
 _RETRY_SECONDS = 0.25
 _FULL = "CAPACITY_REACHED"
 _INVALID = "VALIDATION_ERROR"
@@ -49,7 +50,7 @@ T = TypeVar("T")
 
 
 class OpenEnvError(Exception):
-    """The server can't be reached, or says what the protocol does not have."""
+    """The server can't be reached, or violates the protocol."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ class _Full(Exception):
 
 
 class Server:
-    """One server. Its methods block; they may be called from any thread, and from within a running
-    event loop: the connection lives in a thread of its own."""
+    """One server. Its methods block. They may be called from any thread, and from within a running
+    event loop, since the connection is served by a separate thread."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -88,9 +89,9 @@ class Server:
             return self._schema
 
     def play(self, reset: JsonObject, actions: Sequence[JsonObject]) -> list[Result]:
-        """The results of the reset and of the actions after it; those after the end of the episode
-        have none. Raises `OpenEnvError`."""
-        # Without the lock, so that an event loop that asks again waits for nobody.
+        """The results of the reset and of the actions after it; actions after the end of the
+        episode have none. Raises `OpenEnvError`."""
+        # Without the lock, so that an event loop never blocks on a cached episode.
         results = self._remembered(reset, actions)
         if results is not None:
             return results
@@ -103,13 +104,13 @@ class Server:
             return results
 
     def close(self) -> None:
-        """Give the connection back now."""
+        """Release the connection now."""
         with self._lock:
             if self._loop is not None:
                 self._wait_for(self._disconnect())
 
     def _remembered(self, reset: JsonObject, actions: Sequence[JsonObject]) -> list[Result] | None:
-        """Return remembered results; None where one is missing."""
+        """Return cached results; None if one is missing."""
         results: list[Result] = []
         for count in range(len(actions) + 1):
             result = self._results.get(_key(reset, actions[:count]))
@@ -121,8 +122,8 @@ class Server:
         return results
 
     async def _play(self, reset: JsonObject, actions: Sequence[JsonObject]) -> list[Result]:
-        """Tries until there is room, or the time is over. An episode that a lost connection ended
-        is begun again."""
+        """Retry until there is room or the time is over. An episode that was lost with its
+        connection is started again."""
         if self._release is not None:
             self._release.cancel()
         loop = asyncio.get_running_loop()
@@ -136,9 +137,9 @@ class Server:
                 await self._disconnect()
                 if loop.time() > end:
                     raise OpenEnvError(
-                        f"the OpenEnv server at {self.url} has not played for {WAIT_SECONDS:g} "
-                        f"seconds ({type(error).__name__}: {error}): start it, or let it take more "
-                        "sessions at once (max_concurrent_envs)"
+                        f"the OpenEnv server at {self.url} has played no episode for "
+                        f"{WAIT_SECONDS:g} seconds ({type(error).__name__}: {error}): start it, or "
+                        "allow more concurrent sessions (max_concurrent_envs)"
                     ) from error
                 await asyncio.sleep(_RETRY_SECONDS)
             except BaseException:
@@ -179,10 +180,10 @@ class Server:
                 continue
             except (aiohttp.ClientError, ValueError, AttributeError) as error:
                 raise OpenEnvError(
-                    f"{self.url}/schema does not answer as an OpenEnv server does ({error})"
+                    f"the answer from {self.url}/schema is not an OpenEnv server's ({error})"
                 ) from error
             if not isinstance(schema, dict):
-                raise OpenEnvError(f"{self.url}/schema has no schema of an action")
+                raise OpenEnvError(f"{self.url}/schema contains no action schema")
             return cast(JsonObject, schema)
 
     def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
@@ -196,7 +197,7 @@ class Server:
 
 
 class _Connection:
-    """A session of the server, and the episode that it is in."""
+    """A session of the server, and the state of its episode."""
 
     def __init__(
         self, session: aiohttp.ClientSession, socket: aiohttp.ClientWebSocketResponse
@@ -209,7 +210,7 @@ class _Connection:
 
     @classmethod
     async def open(cls, url: str) -> _Connection:
-        """Raises aiohttp's errors."""
+        """Open a session. Raises aiohttp's errors."""
         timeout = aiohttp.ClientTimeout(total=None, connect=10.0)
         session = aiohttp.ClientSession(timeout=timeout)
         try:
@@ -235,7 +236,7 @@ class _Connection:
         ):
             if self._results[-1].done:
                 break
-            place, self._place = self._place, ()  # unknown, should this fail
+            place, self._place = self._place, ()  # unknown if this fails
             result = await self._ask("step", action)
             self._place = (*place, key)
             self._results.append(result)
@@ -259,7 +260,7 @@ class _Connection:
             code, text = str(body.get("code", "")), str(body.get("message", ""))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise OpenEnvError(
-                f"the server's answer is none of the protocol ({error}): {answer.data[:300]!r}"
+                f"the server's answer does not follow the protocol ({error}): {answer.data[:300]!r}"
             ) from error
         if what == "error" and code == _FULL:
             raise _Full(text)
@@ -279,7 +280,7 @@ class _Connection:
 
 
 def _reason(message: str, errors: Any) -> str:
-    """What the server says is wrong with an action."""
+    """The server's description of an invalid action."""
     if not isinstance(errors, list):
         return message[:1_000]
     places = [

@@ -1,9 +1,9 @@
-"""An OpenEnv server as an environment: its observations are what the agent `player` sees, a text of
-the agent is read as an action, and the rewards of an episode, added up, say whether it is solved.
+"""An OpenEnv server as an environment. The agent `player` sees the server's observations, its texts
+are parsed as actions, and the sum of an episode's rewards decides whether it is solved.
 
-A run holds a seed and the actions as texts, and everything is asked of the server again when it is
-played again, so the same seed and the same actions must lead to the same episode. The beginning is
-checked: a puzzle holds a hash of what the server showed after its reset.
+A run stores a seed and the actions as texts, and a replay asks the server for everything again. So
+the same seed and the same actions must lead to the same episode. The start is checked: a puzzle
+contains a hash of the first observation after its reset.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ PLAYER = "player"
 URL_VARIABLE = "OPENENV_URL"
 PROMPT = "You act in an environment. Read what it shows, and answer with your next action."
 SHOWN_STEPS = 16
-"""Newest steps that the agent sees, in addition to the beginning."""
+"""Number of most recent steps that the agent sees, in addition to the start."""
 SHOWN_CHARS = 20_000
 """Longest text of one observation."""
 TURNS = 10
-"""Most actions of an episode, unless the way of playing says otherwise."""
+"""Maximum number of actions in an episode, unless the way of playing sets another."""
 _TRIES = 5_000
 _DECODER = json.JSONDecoder()
 
 
 class OpenEnvLevel(TurnLevel):
-    """What the server is asked for."""
+    """Settings of the episodes."""
 
     setting: TurnSetting = TurnSetting(turns=TURNS)
     reset: JsonObject = Field(default_factory=dict)
-    """What the reset is given in addition to the seed."""
+    """Arguments of the reset in addition to the seed."""
     solved_from: float = Field(default=1.0, ge=-1e9, le=1e9)
-    """Least sum of the rewards of an episode that counts as solved."""
+    """Smallest sum of rewards with which an episode is solved."""
 
 
 class OpenEnvPuzzle(Conversation):
@@ -64,16 +64,16 @@ class OpenEnvPuzzle(Conversation):
     action_schema: JsonObject = Field(default_factory=dict)
     """JSON schema of an action, as the server published it."""
     beginning: str = ""
-    """Hash of what it showed after its reset."""
+    """Hash of the first observation after the reset."""
 
     @property
     def content(self) -> str:
-        """What makes it that puzzle: its reset."""
+        """The identity of the puzzle: its reset."""
         return json.dumps({"seed": self.seed, "reset": self.reset}, sort_keys=True)
 
     @abstractmethod
     def results_of(self, actions: Sequence[ActionRecord]) -> list[Result]:
-        """The reset's result, and that of every action that could be read."""
+        """The results of the reset and of every action that could be parsed."""
         ...
 
     @abstractmethod
@@ -86,20 +86,21 @@ class OpenEnvPuzzle(Conversation):
         beginning = self.text_of(results[0].observation)
         if self.beginning and content_hash(beginning)[:16] != self.beginning:
             raise OpenEnvError(
-                f"the server shows another beginning for seed {self.seed} than when the puzzle was "
-                "drawn: its reset must follow from the seed, and its version stay the same"
+                f"the server's first observation for seed {self.seed} differs from the one when "
+                "the puzzle was drawn: a reset must depend only on its seed, and the server's "
+                "version must not change"
             )
         readable = [action for action in actions if self.action_of(action.text) is not None]
         steps = [
             f"Action {number}: {json.dumps(self.action_of(action.text), ensure_ascii=False)}\n"
-            f"{self._came_of(result)}"
+            f"{self._result_text(result)}"
             for number, (action, result) in enumerate(
                 zip(readable, results[1:], strict=False), start=1
             )
         ]
         return "\n\n".join([beginning, *steps[-SHOWN_STEPS:], self._form()])
 
-    def _came_of(self, result: Result) -> str:
+    def _result_text(self, result: Result) -> str:
         if result.refused:
             return f"It was refused: {result.refused}"
         return f"Reward {result.reward:g}.\n{self.text_of(result.observation)}"
@@ -111,7 +112,7 @@ class OpenEnvPuzzle(Conversation):
         return f"Answer with your action: one JSON object of this schema.\n{schema}"
 
     def action_of(self, text: str) -> JsonObject | None:
-        """A text as an action; None for one that has none."""
+        """Parse a text as an action; None if it contains none."""
         return read_action(text, self.action_schema)
 
     def judge(self, agent: Agent, text: str, actions: Sequence[ActionRecord]) -> Judged:
@@ -124,7 +125,7 @@ class OpenEnvPuzzle(Conversation):
         return Judged(
             score=min(1.0, max(0.0, result.reward)),
             action={"action": action, "reward": result.reward},
-            text=self._came_of(result),
+            text=self._result_text(result),
         )
 
     def reason(self, actions: Sequence[ActionRecord]) -> str:
@@ -148,16 +149,16 @@ def openenv_environment(
     show: Callable[[JsonObject], str] | None = None,
     **more: Any,
 ) -> Environment[OpenEnvLevel, OpenEnvPuzzle, ConversationEpisode]:
-    """The environment of an OpenEnv server at `url`; without one at OPENENV_URL. `prompt` is what
-    the agent is told; `show` makes a text of an observation, without what differs between two
-    resets with one seed; `more`: further fields of `Environment`. The server is asked when it is
-    first needed."""
+    """The environment of an OpenEnv server at `url`, by default at OPENENV_URL. `prompt` is the
+    agent's instruction. `show` converts an observation to text, without parts that differ between
+    two resets with one seed. `more` are further fields of `Environment`. The server is first
+    contacted when it is needed."""
 
     def server() -> Server:
         where = url or os.environ.get(URL_VARIABLE, "")
         if not where:
             raise OpenEnvError(
-                f"{name}: where is the server? Set {URL_VARIABLE}=http://HOST:PORT, for workers too"
+                f"{name}: no server is set: set {URL_VARIABLE}=http://HOST:PORT, for workers too"
             )
         return _server_at(where)
 
@@ -214,7 +215,7 @@ def _server_at(url: str) -> Server:
 
 
 def observation_text(observation: JsonObject) -> str:
-    """The one text of an observation that has nothing else, or all of it as JSON."""
+    """The text of an observation that contains nothing else; otherwise all of it as JSON."""
     filled = {name: value for name, value in observation.items() if value not in (None, "", [], {})}
     if len(filled) == 1 and isinstance(text := next(iter(filled.values())), str):
         return text
@@ -222,8 +223,8 @@ def observation_text(observation: JsonObject) -> str:
 
 
 def read_action(text: str, schema: JsonObject) -> JsonObject | None:
-    """The last JSON object of a text; of a schema whose one field is a text, where no object fits
-    it, the whole text."""
+    """The last JSON object of a text. If the schema has a single text field and no object fits it,
+    the whole text is that field."""
     fields = _fields(schema)
     action = _last_object(text)
     if action is not None and (not fields or action.keys() <= {*fields, "metadata"}):
@@ -256,7 +257,7 @@ def _fields(schema: JsonObject) -> JsonObject:
 
 
 def _text_field(schema: JsonObject) -> str:
-    """The one field of an action, if it is a text; else empty."""
+    """The name of an action's only field, if that is a text; otherwise empty."""
     fields = _fields(schema)
     if len(fields) != 1:
         return ""
@@ -265,7 +266,7 @@ def _text_field(schema: JsonObject) -> str:
 
 
 def _plain_schema(schema: JsonObject) -> JsonObject:
-    """Return the schema of an action without the parts that tell a reader nothing."""
+    """Return the schema of an action without the parts that are useless to a reader."""
     further = {name: value for name, value in schema.items() if name in ("required", "$defs")}
     return {"type": "object", "properties": _fields(schema), **further}
 

@@ -1,14 +1,14 @@
-"""Generated Python runs here and nowhere else: in a namespace of its own, once, and bounded.
+"""The only place where generated Python runs: in its own namespaces, once, and with limits.
 
     async with Sandbox(Limits(wall_seconds=2)) as sandbox:
         result = await sandbox.run("print(int(input()) * 2)", stdin="21")
         assert (result.ending, result.stdout) == (Ending.OK, "42\n")
 
-A program gets an interpreter that was started before it was asked for, that has run nothing else
-and that runs nothing afterwards. Around the interpreter stands bubblewrap: no network, nothing of
-the machine's files but Python and the system's libraries, and these read-only, no other process
-in sight, an empty environment. A seccomp filter refuses further processes and namespaces, and
-limits hold time, memory, threads, files and output.
+A program gets an interpreter that was started in advance and that runs nothing before or after it.
+Bubblewrap isolates the interpreter: no network, no files of the machine except Python and the
+system's libraries (read-only), no view of other processes, an empty environment. A seccomp filter
+refuses further processes and namespaces, and limits apply to time, memory, threads, files and
+output.
 """
 
 from __future__ import annotations

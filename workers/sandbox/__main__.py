@@ -1,4 +1,4 @@
-"""Whether the sandbox works here, and how fast: `python -m loopline.workers.sandbox --measure`."""
+"""Tests the sandbox and its speed here: `python -m loopline.workers.sandbox --measure`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _PROGRAM = "import sys\nprint(sum(int(word) for word in sys.stdin.read().split()
 
 
 async def measure(executions: int, settings: SandboxSettings) -> float:
-    """Executions a second of a small program, each in a fresh interpreter; the first ones, which
-    find interpreters waiting, are not counted."""
+    """Executions per second of a small program, each in a fresh interpreter. The first ones, which
+    use waiting interpreters, are not counted."""
     async with Sandbox(settings=settings) as sandbox:
 
         async def one(at: int) -> None:
@@ -31,10 +31,10 @@ async def measure(executions: int, settings: SandboxSettings) -> float:
 
 
 def main() -> int:
-    """0 when the sandbox works."""
+    """Run the check; returns 0 if the sandbox works."""
     parser = argparse.ArgumentParser(prog="python -m loopline.workers.sandbox", description=__doc__)
     parser.add_argument("--measure", type=int, nargs="?", const=200, default=0, metavar="N",
-                        help="run N small programs (200) and print how many a second")  # fmt: skip
+                        help="run N small programs (200), print programs per second")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one line of JSON")
     parser.add_argument("--unsafe-exec", action="store_true", help="without bubblewrap")
     arguments = parser.parse_args()

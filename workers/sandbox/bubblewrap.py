@@ -1,9 +1,10 @@
-"""The command line that stands around an interpreter, and whether it works on this machine.
+"""The bubblewrap command line around an interpreter, and a check that it works on this machine.
 
-There are two ways to be nobody. A user has a user namespace made, in which nothing belongs to the
-program. Root's processes are exempt from the kernel's limit on processes even there (`fork` in
-kernel/fork.c spares INIT_USER), so root makes no user namespace: the launcher gives up root for an
-id that no other program has, after which it has no capability left.
+There are two ways to run without privileges. For an ordinary user, bubblewrap creates a user
+namespace in which nothing belongs to the program. Root's processes are exempt from the kernel's
+limit on processes even there (`fork` in kernel/fork.c spares INIT_USER), so root creates no user
+namespace: the launcher switches from root to an id that no other program has, and then has no
+capabilities left.
 """
 
 from __future__ import annotations
@@ -29,10 +30,9 @@ ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "LANG": "C.UTF-8",
     "PYTHONUTF8": "1",
-    # The order of sets is the same in each run, and so is a verdict that depends on it.
+    # A fixed seed makes the order of sets, and verdicts that depend on it, reproducible.
     "PYTHONHASHSEED": "0",
-    # Numbers of any length are read and written, as in contests: what that costs is CPU time, which
-    # has a limit here.
+    # Integers of any length may be converted, as in contests: that only costs (limited) CPU time.
     "PYTHONINTMAXSTRDIGITS": "0",
     "OMP_NUM_THREADS": "1",
 }
@@ -44,50 +44,51 @@ _IDS = 4096
 _CHECK_SECONDS = 60
 _INSTALL = (
     "install it (Debian and Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap), "
-    "or say --unsafe-exec (sandbox.unsafe_exec) to run generated programs without isolation"
+    "or set --unsafe-exec (sandbox.unsafe_exec) to run generated programs without isolation"
 )
 _NAMESPACES = (
     "user namespaces may be off: on Debian and Ubuntu see `sysctl kernel.unprivileged_userns_clone "
     "kernel.apparmor_restrict_unprivileged_userns user.max_user_namespaces`; in a container allow "
-    "them (docker: --security-opt seccomp=unconfined --cap-add SYS_ADMIN). Or say --unsafe-exec "
+    "them (docker: --security-opt seccomp=unconfined --cap-add SYS_ADMIN). Or set --unsafe-exec "
     "(sandbox.unsafe_exec) to run generated programs without isolation"
 )
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """The Python that programs run on: this one's base, with its standard library only."""
+    """The Python for the programs: the base of this one, with its standard library only."""
 
     executable: str
     prefix: str
 
 
 def interpreter() -> Interpreter:
-    """Return the interpreter outside the virtual environment, so that no installed package is in
+    """Return the interpreter outside the virtual environment, so that installed packages are out of
     reach."""
     base = getattr(sys, "_base_executable", None) or sys.executable
     return Interpreter(os.path.realpath(base), os.path.realpath(sys.base_prefix))
 
 
 def inside_folder() -> Path:
-    """The files that run in the sandbox."""
+    """Folder of the files that run in the sandbox."""
     return Path(__file__).parent / "inside"
 
 
 def launcher_command(folder: str, identity: str, input_fd: int | None = None) -> list[str]:
-    """The interpreter's own command line: no site packages, no path of the caller's. The identity
-    is a user id to take, `-`, or `unsafe`; the descriptor is a file for a program's input."""
+    """The interpreter's own command line, without site packages and without the caller's path.
+    `identity` is a user id to switch to, `-`, or `unsafe`; `input_fd` is a file for a program's
+    input."""
     file = [] if input_fd is None else [str(input_fd)]
     return [interpreter().executable, "-s", "-S", "-P", f"{folder}/launcher.py", identity, *file]
 
 
 class Bubblewrap:
-    """Makes command lines. Raises SandboxUnavailable when bubblewrap is not there."""
+    """Builds command lines. Raises SandboxUnavailable if bubblewrap is missing."""
 
     def __init__(self, disk_bytes: int, hidden: Iterable[Path] = ()) -> None:
-        """`hidden`: folders that programs find empty where they would see them, below `/usr` or
-        alongside the standard library; made where they are not there. Raises OSError where they
-        can't be."""
+        """`hidden`: folders that programs see as empty where they would be visible, below `/usr` or
+        next to the standard library. They are created if missing. Raises OSError if they can't
+        be."""
         program_path = shutil.which(PROGRAM)
         if program_path is None:
             raise SandboxUnavailable(
@@ -95,9 +96,9 @@ class Bubblewrap:
             )
         if not seccomp.known_machine():
             raise SandboxUnavailable(
-                f"the sandbox has no filter of system calls for {platform.machine()} (it has "
+                f"the sandbox has no system-call filter for {platform.machine()} (only for "
                 "x86_64 and aarch64)",
-                "run on such a machine, or say --unsafe-exec (sandbox.unsafe_exec) to run "
+                "use such a machine, or set --unsafe-exec (sandbox.unsafe_exec) to run "
                 "generated programs without isolation",
             )
         self._path = program_path
@@ -105,12 +106,12 @@ class Bubblewrap:
         self._users = _spare_users()
         self._covered = outermost_visible((_PROJECT, *hidden))
         for folder in self._covered:
-            # One that is made later would be seen by the programs that run by then.
+            # If it were created later, the programs running then would see it.
             folder.mkdir(parents=True, exist_ok=True)
 
     def command(self, filter_fd: int, input_fd: int | None = None) -> list[str]:
-        """One interpreter's command line; the filter is read from the descriptor. The other one is
-        a file for its program's input."""
+        """One interpreter's command line. The seccomp filter is read from `filter_fd`; `input_fd`
+        is a file for its program's input."""
         user = next(self._users) if self._users is not None else None
         return [
             self._path,
@@ -120,7 +121,7 @@ class Bubblewrap:
             *("--die-with-parent", "--new-session", "--clearenv"),
             *(word for name, value in ENVIRONMENT.items() for word in ("--setenv", name, value)),
             *_system_files(),
-            # Before what could lie in it, as a Python does that somebody built in /tmp.
+            # Before any folder inside it, such as the prefix of a Python that was built in /tmp.
             *self._writable_folder(),
             *_own_prefix(interpreter().prefix),
             *(word for folder in self._covered for word in _hide_folder(str(folder))),
@@ -128,23 +129,23 @@ class Bubblewrap:
             *("--perms", "0755", "--dir", INSIDE),
             *("--ro-bind", str(inside_folder()), INSIDE),
             *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
-            # Bubblewrap's own process is the first in here. Under a user the program could write
-            # that one's memory, being the same user's, and have work done there that nobody counts.
+            # Process 1 in here is bubblewrap's own. A program with the same user id could write to
+            # its memory and make it do work that no limit covers.
             *_hide_folder("/proc/1", "0000"),
-            # The root is a file system in memory, and would be one to write to.
+            # The root is an in-memory file system and would otherwise be writable.
             *("--remount-ro", "/"),
             *("--seccomp", str(filter_fd), "--"),
             *launcher_command(INSIDE, "-" if user is None else str(user), input_fd),
         ]
 
     def check(self) -> None:
-        """Start an interpreter and let it end. Raises SandboxUnavailable with bubblewrap's own
-        words."""
+        """Start an interpreter and let it exit. Raises SandboxUnavailable with bubblewrap's own
+        message."""
         read, write = os.pipe()
         os.write(write, seccomp.program())
         os.close(write)
         try:
-            # Standard input is empty, so the launcher ends when it has said that it is ready.
+            # Standard input is empty, so the launcher exits once it has reported that it is ready.
             result = subprocess.run(
                 self.command(read),
                 stdin=subprocess.DEVNULL,
@@ -161,7 +162,7 @@ class Bubblewrap:
         finally:
             os.close(read)
         if not result.stdout.startswith(b"\x01"):
-            message = result.stderr.decode(errors="replace").strip()[-500:] or "it said nothing"
+            message = result.stderr.decode(errors="replace").strip()[-500:] or "no message"
             raise SandboxUnavailable(
                 f"bubblewrap ({self._path}) does not work here: {message}", _NAMESPACES
             )
@@ -184,7 +185,7 @@ def _identity(user: int | None) -> list[str]:
 
 
 def _spare_users() -> Iterator[int] | None:
-    """Ids for root's programs to take; None for who is not root, or is root of one id only."""
+    """Ids for root's programs to take; None without root, or if root has only one id."""
     if os.geteuid() != 0:
         return None
     rows = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
@@ -192,7 +193,7 @@ def _spare_users() -> Iterator[int] | None:
     top = min(max(int(first) + int(count) for first, _, count in rows), 2**32 - 1)
     if top <= NOBODY - _IDS:
         return None
-    # From another place in each process, so that two do not count together.
+    # Start at a different id in each process, so that two processes do not share limits.
     start = os.getpid() * 61 % _IDS
     return (top - 1 - (start + turn) % _IDS for turn in itertools.count())
 
@@ -210,11 +211,11 @@ def _system_files() -> list[str]:
 
 
 def outermost_visible(folders: Iterable[Path]) -> list[Path]:
-    """Return the folders that a program would see: none inside another of them, and none that
-    contains the interpreter or `/usr`."""
+    """Return the folders that a program would see, without subfolders of each other and without
+    folders that contain the interpreter or `/usr`."""
     bound = (Path("/usr"), Path(interpreter().prefix))
     visible_folders: list[Path] = []
-    # A folder comes before those in it.
+    # A folder comes before its subfolders.
     for folder in sorted(path.resolve() for path in folders):
         is_visible = any(folder.is_relative_to(path) for path in bound)
         needed = any(path.is_relative_to(folder) for path in bound)
@@ -233,8 +234,8 @@ def _hide_folder(folder: str, rights: str = "0555") -> list[str]:
 
 @lru_cache(maxsize=1)
 def installed_packages() -> tuple[str, ...]:
-    """Folders of packages that a program would see and must not: it has the standard library alone,
-    whatever this machine has (also where it puts them on its path)."""
+    """Package folders that a program would see and must not: it may use only the standard library,
+    regardless of the packages on this machine, even those on its default path."""
     prefix = Path(interpreter().prefix)
     roots = (Path("/usr"), Path("/usr/local"), prefix)
     paths = (
@@ -249,11 +250,11 @@ def installed_packages() -> tuple[str, ...]:
 
 
 def _own_prefix(prefix: str) -> Sequence[str]:
-    """An interpreter that lies elsewhere, for example in a home directory."""
+    """Arguments for an interpreter outside `/usr`, for example in a home directory."""
     path = Path(prefix)
     if path.is_relative_to("/usr"):
         return ()
-    # Folders on the way would be made with the rights of the real ones: none, for a home.
+    # Parent folders would get the permissions of the real ones: a home's would exclude the program.
     above = [str(parent) for parent in reversed(path.parents) if str(parent) != "/"]
     arguments = [word for parent in above for word in ("--perms", "0755", "--dir", parent)]
     return (*arguments, "--ro-bind", prefix, prefix)

@@ -1,8 +1,8 @@
-"""A program's standard input as a file, which many programs of contests ask for its size, map, or
-open again by the name `/dev/stdin`.
+"""A program's standard input as a file, since many contest programs query its size, map it, or open
+it again as `/dev/stdin`.
 
-It lies in memory and is made out here: inside, files in memory are refused, as they are a way round
-the memory limit. Once written it is sealed, so that nothing can be put into it.
+It is in memory and is created outside the sandbox: inside, in-memory files are refused because they
+would bypass the memory limit. After it is written it is sealed, so that nothing can be added.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _SEALS = ("F_SEAL_SHRINK", "F_SEAL_GROW", "F_SEAL_WRITE", "F_SEAL_SEAL")
 
 
 class InputFile:
-    """Empty until it is written, once."""
+    """An input file, empty until it is written, once."""
 
     def __init__(self) -> None:
         self._in_memory = hasattr(os, "memfd_create")
         if self._in_memory:
             self._descriptor = os.memfd_create("stdin", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
         else:
-            # Without Linux there is no sandbox either: `unsafe_exec` only.
+            # Systems other than Linux have no sandbox, only `unsafe_exec`.
             self._descriptor, path = tempfile.mkstemp(prefix="loopline-stdin-")
             os.unlink(path)
 
@@ -33,7 +33,7 @@ class InputFile:
         return self._descriptor
 
     def write(self, content: bytes) -> None:
-        """Put this into it, for good. Anyone who reads it begins at the beginning."""
+        """Write the content and seal the file. Every reader starts at the beginning."""
         written = 0
         while written < len(content):
             written += os.pwrite(self._descriptor, content[written:], written)
@@ -44,7 +44,7 @@ class InputFile:
             fcntl.fcntl(self._descriptor, fcntl.F_ADD_SEALS, seals)
 
     def close(self) -> None:
-        """Give it up here; the interpreter may go on reading."""
+        """Close the file in this process; the interpreter may continue reading."""
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
                 os.close(self._descriptor)

@@ -1,13 +1,13 @@
-"""Holds programs against tests. A program is asked and never believed.
+"""Judges programs by tests. A program is queried, but its claims are never trusted.
 
-* A whole program gets a test's input and nothing else; its output is compared here.
-* A function is called in a process of the program's own: arguments go in, plain data comes back,
-  and is compared here.
-* Assertions run in a second sandbox, where the program is not: see `inside/assertions.py`. They
-  are the data set's own code; what a model wrote as a test belongs into the other two kinds.
+* A whole program only gets a test's input; its output is compared here.
+* A function is called in the program's own process: arguments go in, plain data comes back and is
+  compared here.
+* Assertions run in a second sandbox, without the program: see `inside/assertions.py`. They are the
+  data set's own code; model-written tests must use the other two kinds.
 
-So nothing that a program prints, patches, exits with or reads says anything of its tests: the
-expected outputs are in this process, or where it can't look.
+So nothing that a program prints, patches, reads or exits with reveals or decides its tests: the
+expected outputs are in this process, or otherwise out of its reach.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from loopline.workers.sandbox.result import Ending
 T = TypeVar("T")
 
 MAX_SHOWN = 2_000
-"""Characters of a program's output that an outcome shows."""
+"""Longest part of a program's output that an outcome shows, in characters."""
 MAX_PROGRAM_CHARS = 2**20
-"""A longer program fails. The longest golden one has 20 kB."""
+"""Longest program; a longer one fails. The longest golden one has 20 kB."""
 OF_THE_TEST = "the test: "
-"""Prefix of an outcome's reason where the test itself ended so, and not the program."""
+"""Prefix of an outcome's reason if the test itself ended that way, not the program."""
 _MAX_SECONDS = 3600
 _LEAST_MEMORY = 64 * MIB
-"""An interpreter needs some, whatever a problem of C++ programmers says."""
+"""An interpreter needs this much, even if a problem written for C++ allows less."""
 _RESERVED = 256 * MIB
-"""Address space in addition to a problem's own memory limit. That limit means memory in use, the
-sandbox's means address space: a program that reserves a stack this deep for a thread, as many
-recursive ones do, would fail by it, however little of it is used. So a program may use more than
-its problem allows, and never more than the sandbox does."""
+"""Address space in addition to a problem's own memory limit. The problem's limit means memory in
+use, while the sandbox's means address space. Many recursive programs reserve a stack of this size
+for a thread, and would fail even if they used little of it. So a program may use more than its
+problem allows, but never more than the sandbox does."""
 _GRACE_SECONDS = 1.0
-"""Time between the end of a process's output and its exit."""
+"""Longest time from the end of a process's output to its exit."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class Outcome:
 
     passed: bool
     actual: str
-    """What the program wrote or returned, cut; empty where an assertion says only whether."""
+    """The program's output or return value, truncated; empty for assertions, which have none."""
     why: str
-    """Empty when it passed: else `wrong answer`, how the program ended, or what was raised."""
+    """Empty if it passed; otherwise `wrong answer`, how the program ended, or its exception."""
 
     @property
     def timed_out(self) -> bool:
@@ -85,7 +85,7 @@ class Verdict:
 
     @property
     def pass_rate(self) -> float:
-        """The share that passed, 0–1; 0 without tests."""
+        """Share of passed tests, 0–1; 0 without tests."""
         return sum(outcome.passed for outcome in self.outcomes) / max(1, len(self.outcomes))
 
     @property
@@ -96,7 +96,7 @@ class Verdict:
 
 @dataclass
 class _Outcomes:
-    """Results of a program's tests so far, by their places."""
+    """Results of a program's tests so far, by position."""
 
     patience: int
     by_place: dict[int, Outcome] = field(default_factory=dict[int, Outcome])
@@ -109,11 +109,11 @@ class _Outcomes:
                 insort(self._hung, at)
 
     def too_many_timeouts(self, place: int) -> bool:
-        """Whether too many tests before it timed out."""
+        """Whether too many earlier tests timed out."""
         return bisect_left(self._hung, place) >= self.patience
 
     def left(self, tests: dict[int, T]) -> dict[int, T]:
-        """Tests that are still to be tried."""
+        """Tests that have not been tried and should be."""
         return {
             at: test
             for at, test in tests.items()
@@ -128,7 +128,7 @@ class Judge:
         self._sandbox = sandbox
 
     async def judge(self, problem: CodeProblem, code: str) -> Verdict:
-        """A model's code against the golden tests. Raises SandboxUnavailable."""
+        """Judge a model's code by the golden tests. Raises SandboxUnavailable."""
         return await self.check(problem, code, problem.tests)
 
     async def check(
@@ -139,9 +139,9 @@ class Judge:
         *,
         patience: int | None = None,
     ) -> Verdict:
-        """The same with other tests, for example generated ones. Tests after `patience` others that
-        timed out count as timed out, and are mostly not tried: a program that hangs would else hold
-        its judge up for minutes."""
+        """Judge a model's code by other tests, for example generated ones. Tests after `patience`
+        others that timed out are treated as timed out, and most of them are not tried: otherwise a
+        hanging program would delay its judge for minutes."""
         program = assemble_program(problem, code)
         if len(program) > MAX_PROGRAM_CHARS:
             long = Outcome(False, "", f"the program has more than {MAX_PROGRAM_CHARS:,} characters")
@@ -163,7 +163,7 @@ class Judge:
         asserts = {at: test for at, test in enumerate(tests) if isinstance(test, AssertionTest)}
         while waiting := outcomes.left(asserts):
             outcomes.add(await self._assert(problem, program, waiting, limits))
-        # By their order and not by when they ended, so that a verdict does not depend on that.
+        # By position, not by completion time, so that the verdict is deterministic.
         return Verdict(
             tuple(
                 _UNTRIED if outcomes.too_many_timeouts(at) else outcomes.by_place[at]
@@ -172,7 +172,7 @@ class Judge:
         )
 
     def _limits(self, problem: CodeProblem) -> Limits:
-        """Limits of one test: the sandbox's, or lower where the problem says so."""
+        """Limits of one test: the sandbox's, or lower ones of the problem."""
         general = self._sandbox.limits
         wall, cpu = general.wall_seconds, general.cpu_seconds
         if problem.wall_seconds is not None:
@@ -205,7 +205,7 @@ class Judge:
     async def _call(
         self, problem: CodeProblem, program: str, tests: dict[int, CallTest], limits: Limits
     ) -> dict[int, Outcome]:
-        """Outcomes as far as one process got: at least one."""
+        """Outcomes of the calls that one process completed: at least one."""
         outcomes: dict[int, Outcome] = {}
         job = {"kind": "candidate", "source": program, "preamble": problem.preamble}
         async with self._sandbox.process(job, _limits_for_tests(limits, len(tests))) as process:
@@ -214,7 +214,7 @@ class Judge:
                 return dict.fromkeys(tests, Outcome(False, "", trouble))
             loop = asyncio.get_running_loop()
             for at, test in tests.items():
-                # For the question and the answer together: a program need not read either.
+                # One limit for question and answer: a program need not read the question.
                 until = loop.time() + limits.wall_seconds
                 await process.write_line(_request(test), until - loop.time())
                 line = await process.read_line(until - loop.time())
@@ -231,7 +231,7 @@ class Judge:
         tests: dict[int, AssertionTest],
         limits: Limits,
     ) -> dict[int, Outcome]:
-        """Outcomes as far as one pair of processes got: at least one."""
+        """Outcomes of the assertions that one pair of processes completed: at least one."""
         program_job = {"kind": "candidate", "source": program, "preamble": problem.preamble}
         test_job = {
             "kind": "assertions",
@@ -244,15 +244,15 @@ class Judge:
             trouble = await _wait_until_started(candidate, limits)
             if trouble:
                 return dict.fromkeys(tests, Outcome(False, "", trouble))
-            # One of the two always waits for the other.
-            async with self._sandbox.process(test_job, bounds, beside=True) as assertions:
+            # At any time, one of the two processes waits for the other.
+            async with self._sandbox.process(test_job, bounds, second=True) as assertions:
                 return await _relay(candidate, assertions, list(tests), limits)
 
 
 async def _relay(
     candidate: SandboxProcess, assertions: SandboxProcess, order: list[int], limits: Limits
 ) -> dict[int, Outcome]:
-    """Carry questions and answers until every test has an outcome or a process has ended."""
+    """Relay questions and answers until every test has an outcome or a process has ended."""
     loop = asyncio.get_running_loop()
     outcomes: dict[int, Outcome] = {}
     for at in order:
@@ -278,7 +278,7 @@ async def _relay(
 
 
 async def _wait_until_started(process: SandboxProcess, limits: Limits) -> str:
-    """Wait for a candidate's first word; what went wrong, or nothing."""
+    """Wait for a candidate's first line; returns the error, or an empty text."""
     line = await process.read_line(limits.wall_seconds)
     if line is None:
         return await _ending(process)
@@ -287,8 +287,8 @@ async def _wait_until_started(process: SandboxProcess, limits: Limits) -> str:
 
 
 async def _ending(process: SandboxProcess) -> str:
-    """How it ended that answers no longer. One that only closed its output, which is seen where
-    nothing stands around it, is made to end: it may not hold its judge up."""
+    """How a process ended that no longer answers. One that only closed its output, which is visible
+    if it runs without bubblewrap, is killed, so that it does not delay its judge."""
     result = await process.finish(seconds=_GRACE_SECONDS)
     return "it ended without an answer" if result.ending is Ending.OK else str(result.ending)
 
@@ -309,7 +309,7 @@ def _call_outcome(line: bytes, test: CallTest) -> Outcome:
 
 
 def _reply(line: bytes) -> dict[str, Any]:
-    """What a program says; anything may stand there."""
+    """A program's reply; its content is arbitrary."""
     try:
         reply = json.loads(line)
     except (ValueError, RecursionError):
@@ -318,7 +318,7 @@ def _reply(line: bytes) -> dict[str, Any]:
 
 
 def _exception_text(reply: dict[str, Any]) -> str:
-    """What a program says that it raised. Only texts: what else may stand there need not be
+    """The exception that a program reports. Only texts are used, since other values may not be
     printable."""
     parts = (reply.get("raised"), reply.get("message"))
     message = ": ".join(part for part in parts if isinstance(part, str))[:MAX_SHOWN]
@@ -326,8 +326,9 @@ def _exception_text(reply: dict[str, Any]) -> str:
 
 
 def _max_reply_bytes(test: CallTest) -> int:
-    """Longest reply that can be right: `encode` makes of `[]` at most `{"tuple": []}`. The limit
-    keeps a program from occupying its judge (with a million keys of one hash, for example)."""
+    """Length of the longest reply that can be correct: `encode` turns `[]` into at most
+    `{"tuple": []}`. The limit keeps a program from occupying its judge, for example with a million
+    keys that have the same hash."""
     right = (test.expected, *test.also_right)
     return 8 * max(len(json.dumps(value)) for value in right) + 4_000
 
@@ -338,9 +339,8 @@ def _request(test: CallTest) -> bytes:
 
 
 def _limits_for_tests(limits: Limits, tests: int) -> Limits:
-    """Limits for a process that runs several tests, each within its own time, after its first
-    lines, which get the same time. The tests share their CPU time: the clock ends one that
-    hangs."""
+    """Limits for a process that runs several tests. Each test gets its own time, and so do the
+    first lines. CPU time is shared by the tests, so the wall clock ends a hanging one."""
     wall = min(_MAX_SECONDS, limits.wall_seconds * (tests + 1) + 1)
     cpu = min(_MAX_SECONDS, limits.cpu_seconds * (tests + 1))
     return limits.model_copy(update={"wall_seconds": wall, "cpu_seconds": cpu})

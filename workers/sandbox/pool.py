@@ -1,7 +1,7 @@
-"""The sandbox as it is used: programs in, results out, with interpreters waiting for them.
+"""The sandbox's interface: programs in, results out, with a pool of waiting interpreters.
 
-An interpreter takes about 0.05 s of CPU to come up in its sandbox, which is longer than most
-programs run. So some always wait; each is used once, and its replacement is started when it is
+An interpreter takes about 0.05 s of CPU to start in its sandbox, which is longer than most programs
+run. So some interpreters always wait; each is used once, and its replacement starts when it is
 taken.
 """
 
@@ -22,16 +22,16 @@ from loopline.workers.sandbox.process import SandboxProcess
 from loopline.workers.sandbox.result import Result, SandboxUnavailable
 
 _FAILURES = 3
-"""Interpreters that may fail to come up one after another, alongside those that waited."""
+"""Consecutive failed starts that are tolerated, in addition to the interpreters that waited."""
 
 log = structlog.get_logger("loopline.workers.sandbox")
 
 
 class Sandbox:
-    """Runs programs, several at once. A context, to be used from one event loop.
+    """Runs programs, several at once. A context manager, to be used from one event loop.
 
-    The programs die with this process, however it ends; to be exact with the thread that started
-    them, as the kernel counts (`prctl(2)`, PR_SET_PDEATHSIG).
+    The programs die with this process, however it ends; more precisely with the thread that started
+    them, by the kernel's rule (`prctl(2)`, PR_SET_PDEATHSIG).
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class Sandbox:
         settings: SandboxSettings | None = None,
         hidden: Iterable[Path] = (),
     ) -> None:
-        """`limits` instead of those of the settings; `hidden` folders are empty for programs, or
-        not there. Raises SandboxUnavailable, unless the settings say `unsafe_exec`; OSError where
-        a folder that must be there to be hidden can't be made."""
+        """`limits` replace those of the settings; `hidden` folders are empty for programs, or
+        missing. Raises SandboxUnavailable, unless the settings say `unsafe_exec`; OSError if a
+        folder that must exist to be hidden can't be created."""
         settings = settings or SandboxSettings()
         self._settings = settings
         self._limits = limits or settings.limits
@@ -56,7 +56,7 @@ class Sandbox:
         self._open = False
 
     async def __aenter__(self) -> Self:
-        """Raises SandboxUnavailable when bubblewrap does not work here."""
+        """Start the interpreters. Raises SandboxUnavailable if bubblewrap does not work here."""
         if self._bubblewrap is None:
             log.warning("unsafe_exec: generated programs run without isolation")
         else:
@@ -69,39 +69,38 @@ class Sandbox:
     async def __aexit__(self, *_: object) -> None:
         self._open = False
         waiting, self._starting = self._starting, deque()
-        # A start that is broken off would leave a process that nobody knows.
+        # An interrupted start would leave an untracked process.
         await asyncio.gather(*map(_discard, waiting), *self._discarded)
 
     @property
     def limits(self) -> Limits:
-        """Limits of a program that brings no limits of its own."""
+        """Limits of a program that has no limits of its own."""
         return self._limits
 
     @property
     def parallel(self) -> int:
-        """Programs that run at once."""
+        """Number of programs that run at once."""
         return self._settings.parallel
 
     @property
     def time_factor(self) -> float:
-        """What problems' own time limits are stretched by."""
+        """Factor applied to the problems' own time limits."""
         return self._settings.time_factor
 
     @property
     def waiting(self) -> int:
-        """Interpreters that are ready for a program."""
+        """Number of interpreters that are ready for a program."""
         ready = (start for start in self._starting if start.done() and not start.cancelled())
         return sum(not start.exception() and start.result().alive for start in ready)
 
     async def run(
         self, program: str, *, preamble: str = "", stdin: str = "", limits: Limits | None = None
     ) -> Result:
-        """Run a program as `__main__` with that standard input, in an interpreter of its own, and
-        with the names of a preamble that runs before it.
+        """Run a program as `__main__` with this standard input, in its own interpreter, with the
+        names of a preamble that runs before it.
 
-        Whatever the program does is in the result. Raises ValueError for one that is too long or
-        asks for more disk than the sandbox was made with, SandboxUnavailable when no interpreter
-        comes up.
+        Whatever the program does is in the result. Raises ValueError for a program that is too long
+        or asks for more disk than the sandbox has, SandboxUnavailable if no interpreter starts.
         """
         job = {"kind": "program", "source": program, "preamble": preamble}
         async with self.process(job, limits, stdin=stdin) as process:
@@ -114,20 +113,21 @@ class Sandbox:
         limits: Limits | None = None,
         *,
         stdin: str | None = None,
-        beside: bool = False,
+        second: bool = False,
     ) -> AsyncGenerator[SandboxProcess]:
-        """An interpreter that was given a job (see `inside`), to talk with. Raises as `run`.
+        """An interpreter with a job (see `inside`), to communicate with. Raises as `run`.
 
-        `alongside` another that the caller holds: it does not count among those that run at once,
-        as two callers who wait for their second would wait for each other.
+        `second`: for a second interpreter of the same caller, which then does not count towards
+        `parallel`: otherwise two callers that wait for their second one would wait for each
+        other.
         """
         job_limits = limits or self._limits
         if job_limits.disk_bytes > self._limits.disk_bytes:
             raise ValueError(
-                f"limits.disk_bytes is {job_limits.disk_bytes:,}, and the sandbox was made with "
-                f"{self._limits.disk_bytes:,}: make it with more"
+                f"limits.disk_bytes is {job_limits.disk_bytes:,}, but the sandbox was created with "
+                f"{self._limits.disk_bytes:,}: create it with more"
             )
-        async with contextlib.nullcontext() if beside else self._running:
+        async with contextlib.nullcontext() if second else self._running:
             process = await self._take()
             try:
                 process.give(job, job_limits, stdin)
@@ -136,17 +136,17 @@ class Sandbox:
                 await process.end()
 
     async def _take(self) -> SandboxProcess:
-        """An interpreter that lives. One that waited, or came up, may have been killed: by the
-        kernel for want of memory, or by a user; several in a row are not an accident."""
+        """A live interpreter. A waiting or newly started one may have been killed, by the kernel
+        for lack of memory or by a user; several failures in a row are not an accident."""
         failures = 0
         while self._open:
-            # It is out of the row before it is awaited, so that nobody else gets it.
+            # Remove it from the queue before awaiting it, so that no other caller gets it.
             start = self._starting.popleft()
             self._start_one()
             try:
                 process = await asyncio.shield(start)
             except asyncio.CancelledError:
-                # Its replacement is in the row: put back, it would make that longer for good.
+                # Its replacement is in the queue: putting this one back would lengthen the queue.
                 discarding = asyncio.create_task(_discard(start))
                 self._discarded.add(discarding)
                 discarding.add_done_callback(self._discarded.discard)
@@ -166,7 +166,7 @@ class Sandbox:
 
 
 async def _discard(start: asyncio.Task[SandboxProcess]) -> None:
-    """End an interpreter that nobody wants, once it is there."""
+    """End an unneeded interpreter once it has started."""
     (started,) = await asyncio.gather(start, return_exceptions=True)
     if isinstance(started, SandboxProcess):
         await started.end()

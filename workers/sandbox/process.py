@@ -1,4 +1,4 @@
-"""One sandboxed interpreter: started ahead of time, given one program, and ended."""
+"""One sandboxed interpreter: started in advance, given one program, and ended."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from loopline.workers.sandbox.limits import MIB, Limits
 from loopline.workers.sandbox.result import Ending, Result, SandboxUnavailable
 
 START_SECONDS = 60.0
-"""Longest start of an interpreter, on a busy machine. Typical: 0.05."""
+"""Longest start of an interpreter, on a busy machine. A typical one takes 0.05 s."""
 MAX_SOURCE_BYTES = 4 * MIB
-"""Largest program, together with the data that goes with it."""
+"""Largest program, together with its data."""
 _CHUNK = 2**16
 _PIPE_SECONDS = 5.0
 
 
 class SandboxProcess:
-    """An interpreter in its sandbox. `start` it, `give` it a job, then read and write as one does
-    with a process; `finish` gives the result. `end` it whatever happens."""
+    """An interpreter in its sandbox. `start` it, `give` it a job, then read and write as with any
+    process; `finish` returns the result. `end` it in any case."""
 
     def __init__(self, process: Process, folder: str | None, file: InputFile) -> None:
         self._process = process
@@ -46,16 +46,16 @@ class SandboxProcess:
         self._limits = Limits()
         self._given = 0.0
         self._ended: Ending | None = None
-        """Why it was ended from outside."""
+        """Reason why it was ended from outside."""
         self._stdout, self._stderr = bytearray(), bytearray()
         self._errors: asyncio.Task[None] | None = None
         self._line = b""
 
     @classmethod
     async def start(cls, bubblewrap: Bubblewrap | None) -> SandboxProcess:
-        """An interpreter that is ready; without bubblewrap it is bounded but not isolated.
+        """An interpreter that is ready; without bubblewrap it has limits but no isolation.
 
-        Raises SandboxUnavailable when it does not come up.
+        Raises SandboxUnavailable if it does not start.
         """
         folder = None if bubblewrap else tempfile.mkdtemp(prefix="loopline-unsafe-")
         file = InputFile()
@@ -87,27 +87,27 @@ class SandboxProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended, as far as is known."""
+        """Whether the process is still running, as far as is known."""
         return self._process.returncode is None
 
     def give(self, job: Mapping[str, Any], limits: Limits, stdin: str | None = None) -> None:
-        """Hand over the one job, and start its clock; with a text as its program's standard input,
-        which is a file. Raises ValueError when it is too large."""
+        """Hand over the one job and start its clock. `stdin` is the program's standard input, as a
+        file. Raises ValueError if the job is too large."""
         content = marshal.dumps({**job, "limits": limits.model_dump()})
         if len(content) > MAX_SOURCE_BYTES:
             raise ValueError(
-                f"a program of {len(content):,} bytes is more than the sandbox takes "
+                f"the program has {len(content):,} bytes, more than the sandbox accepts "
                 f"({MAX_SOURCE_BYTES:,}): shorten it"
             )
-        # Written before the program is there, and sealed.
+        # Written before the program starts, and sealed.
         self._file.write((stdin or "").encode(errors="replace"))
         self._limits, self._given = limits, time.monotonic()
         self._errors = asyncio.create_task(self._collect_errors())
         self._write(len(content).to_bytes(8, "big") + content)
 
     async def write_line(self, line: bytes, seconds: float | None = None) -> None:
-        """A line of its input; nothing happens when it has ended. Who does not read it in time is
-        ended. `seconds` is a limit of this line's own."""
+        """Write a line of its input; does nothing if it has exited. A process that does not read
+        the line in time is killed. `seconds` limits this call."""
         self._write(line + b"\n")
         assert self._process.stdin is not None
         try:
@@ -119,8 +119,8 @@ class SandboxProcess:
             self._stop(Ending.TIMED_OUT)
 
     async def read_line(self, seconds: float | None = None) -> bytes | None:
-        """The next line of its output without the newline; None when there will be none, also
-        because its time or its output was used up. `seconds` is a limit of this line's own."""
+        """The next line of its output without the newline; None at the end of the output, also
+        because its time or output limit was exceeded. `seconds` limits this call."""
         assert self._process.stdout is not None
         try:
             async with asyncio.timeout_at(self._deadline(seconds)):
@@ -139,10 +139,10 @@ class SandboxProcess:
         return line
 
     async def finish(self, *, seconds: float | None = None) -> Result:
-        """Close its input, read what it writes until it ends, and say how it ended.
+        """Close its input, read its output to the end, and return how it ended.
 
-        What `read_line` gave is not part of the result's output. `seconds` is a limit of this
-        call's own.
+        Lines returned by `read_line` are not part of the result's output. `seconds` limits this
+        call.
         """
         closing = asyncio.create_task(self._close_input())
         assert self._errors is not None
@@ -164,7 +164,7 @@ class SandboxProcess:
         return Result(ending, _text(self._stdout), _text(self._stderr), exit_code, wall)
 
     async def end(self) -> None:
-        """Kill whatever is left of it, and wait for that."""
+        """Kill the rest of the process group or sandbox, and wait for that."""
         self._file.close()
         self._kill()
         if self._errors is not None:
@@ -174,8 +174,8 @@ class SandboxProcess:
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     async def _wait_for_pipes(self) -> None:
-        """Asyncio closes a pipe when it was read to its end, and calls a process ended when its
-        pipes are closed. Outside of a sandbox something may live on and hold them open."""
+        """Asyncio closes a pipe when it has been read to its end, and reports a process as ended
+        when its pipes are closed. Without a sandbox, a surviving child may hold them open."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         with contextlib.suppress(TimeoutError):
@@ -197,14 +197,14 @@ class SandboxProcess:
 
     def _write(self, content: bytes) -> None:
         assert self._process.stdin is not None
-        # A pipe that is closed since it has ended: uvloop raises RuntimeError where asyncio only
-        # fails to drain.
+        # The pipe is closed if the process has exited: uvloop then raises RuntimeError, while
+        # asyncio only fails to drain.
         if not self._process.stdin.is_closing():
             self._process.stdin.write(content)
 
     async def _close_input(self) -> None:
         assert self._process.stdin is not None
-        # A program may end, or close its input, before it has read everything.
+        # A program may exit, or close its input, before it has read everything.
         with contextlib.suppress(ConnectionError):
             await self._process.stdin.drain()
             if not self._process.stdin.is_closing():
@@ -217,7 +217,7 @@ class SandboxProcess:
             room = most - len(into)
             into += part[:room]
             if len(part) > room:
-                # The rest is read, too, until the pipe is closed by its end.
+                # Keep reading until the process's end closes the pipe.
                 self._stop(Ending.OUTPUT_TOO_LONG)
 
     async def _collect_errors(self) -> None:
@@ -229,19 +229,19 @@ class SandboxProcess:
         self._kill()
 
     def _kill(self) -> None:
-        """Bubblewrap's death is that of everything in its namespace; else the group's."""
+        """Kill bubblewrap, and with it everything in its namespace; otherwise the process group."""
         if self._folder is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         elif self.alive:
-            # Not `Process.kill`, which looks first whether the process has ended, and takes its
-            # exit code away from whom asyncio has waiting for it.
+            # Not `Process.kill`: it polls first whether the process has exited, and takes the exit
+            # code away from asyncio's watcher.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGKILL)
 
 
 async def _cancel_and_wait(task: asyncio.Task[None]) -> None:
-    """Cancel it and wait for that; what it came to before is of no interest."""
+    """Cancel a task and wait for it; its result is discarded."""
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled() and (error := task.exception()) is not None:
@@ -251,13 +251,13 @@ async def _cancel_and_wait(task: asyncio.Task[None]) -> None:
 async def _start_isolated(bubblewrap: Bubblewrap, file: InputFile) -> Process:
     read, write = os.pipe()
     try:
-        # It fits into a pipe.
+        # The filter fits into a pipe's buffer.
         os.write(write, seccomp.program())
         os.close(write)
         return await asyncio.create_subprocess_exec(
             *bubblewrap.command(read, file.descriptor),
             stdin=PIPE, stdout=PIPE, stderr=PIPE,
-            # Empty for bubblewrap too: its process can be looked at from inside.
+            # Bubblewrap's environment is empty, too: its process can be inspected from inside.
             env={}, pass_fds=(read, file.descriptor),
             start_new_session=True,
         )  # fmt: skip
@@ -274,7 +274,7 @@ async def _start_unsafe(folder: str | None, file: InputFile) -> Process:
 
 
 def _signal_exit_code(code: int | None) -> int | None:
-    """Bubblewrap tells a signal as 128 + its number, as a shell does."""
+    """Bubblewrap reports a signal as 128 + its number, as a shell does."""
     return 128 - code if code is not None and code > 128 and code != EXIT_MEMORY else code
 
 

@@ -1,5 +1,5 @@
-"""How a program ended, and what it wrote. Whatever it does is a `Result`; an exception is only what
-the sandbox itself refuses."""
+"""How a program ended, and what it wrote. Any behaviour of the program is a `Result`; exceptions
+are only raised for requests that the sandbox itself refuses."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from enum import StrEnum
 
 
 class Ending(StrEnum):
-    """Why a program runs no longer."""
+    """Why a program is no longer running."""
 
     OK = "ok"
-    """The program ran to its end, or left with exit code 0."""
+    """The program ran to its end, or exited with code 0."""
     ERROR = "error"
     """An exception, a syntax error, or another exit code."""
     TIMED_OUT = "timed_out"
     """The program used up its wall time or its CPU time."""
     OUT_OF_MEMORY = "out_of_memory"
-    """The program ended by a MemoryError. (One that catches the error continues with the memory it
-    has.)"""
+    """The program ended with a MemoryError. (One that catches the error continues with the memory
+    it has.)"""
     OUTPUT_TOO_LONG = "output_too_long"
     KILLED = "killed"
-    """A signal ended the program: a crash of the interpreter, or the program's own doing."""
+    """A signal ended the program: a crash of the interpreter, or its own doing."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """Result of a program. It is the program's word: nobody who tried to cheat would write less
-    than "passed" and exit with 0, so a judge compares outputs and believes no more."""
+    """Result of a program. Everything in it is the program's own claim: a cheating program can
+    write "passed" and exit with 0, so a judge compares outputs and trusts nothing else."""
 
     ending: Ending
     stdout: str
-    """UTF-8; what is not is replaced. At most `Limits.output_bytes` before decoding."""
+    """Standard output; invalid UTF-8 is replaced. At most `Limits.output_bytes` before decoding."""
     stderr: str
-    """The same."""
+    """Standard error, in the same form."""
     exit_code: int | None
-    """Exit code; None when the program was ended from outside; negative is a signal's number."""
+    """Exit code; None if the program was ended from outside; negative for a signal's number."""
     wall_seconds: float
 
 
 class SandboxUnavailable(RuntimeError):
-    """Nothing can be run isolated here; the message says what is missing and what to do."""
+    """No program can be run in isolation here; the message says what is missing and what to do."""
 
     def __init__(self, trouble: str, remedy: str = "") -> None:
         super().__init__(f"{trouble}: {remedy}" if remedy else trouble)

@@ -1,12 +1,12 @@
-"""The filter of system calls: what no program of a benchmark needs and an escape would.
+"""The seccomp filter: refuses system calls that benchmark programs don't need and an escape would.
 
-The namespaces are the wall; this takes away the tools to climb it, and the ways round the memory
-limit, which holds for the address space alone: files in memory, shared segments, further processes,
-and what the kernel keeps on a program's behalf. Of the last kind pipes and pairs of sockets stay
-(`asyncio` wakes up by such a pair): each holds what a buffer of the usual size takes, and is an
-open file, of which there are few. A classic BPF program in the kernel's `struct sock_filter` layout
-(linux/filter.h, linux/seccomp.h), written by hand because it is short; call numbers from the
-kernel's tables `syscall_64.tbl` and `unistd.h` (generic).
+The namespaces are the wall; the filter removes the tools to climb it, and the ways round the memory
+limit, which only covers the address space: in-memory files, shared segments, further processes, and
+memory that the kernel uses on a program's behalf. Pipes and socket pairs remain allowed (`asyncio`
+wakes up by such a pair): each uses a buffer of the usual size and is an open file, whose number is
+limited. It is a classic BPF program in the kernel's `struct sock_filter` layout (linux/filter.h,
+linux/seccomp.h), written by hand because it is short. The call numbers are from the kernel's tables
+`syscall_64.tbl` and `unistd.h` (generic).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dataclasses import dataclass
 
 _LOAD, _EQUAL, _AT_LEAST, _BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-# Offsets into struct seccomp_data; the low halves of the arguments, as both machines are
-# little-endian.
+# Offsets into struct seccomp_data. The arguments' offsets are of their low halves, since both
+# machines are little-endian.
 _NUMBER, _ARCH, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 _X32_BIT = 0x40000000
 _CLONE_THREAD = 0x00010000
 _FCNTL = {"F_SETLK": 6, "F_SETLKW": 7, "F_OFD_SETLK": 37, "F_OFD_SETLKW": 38, "F_SETPIPE_SZ": 1031}
-"""Commands that are refused: a pipe may be made a megabyte long, and the locks of one file have no
-number."""
+"""Refused commands: a pipe could be enlarged to a megabyte, and the number of locks on a file is
+not limited."""
 
 _REFUSED: dict[str, tuple[int | None, int | None]] = {
     # name: (x86_64, aarch64)
@@ -67,18 +67,17 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
-    # Whatever its family: one that listens keeps what thousands of others have sent to it, also
+    # Sockets of any family: a listening one keeps what thousands of others have sent to it, even
     # after their end; AF_VSOCK leads to the hypervisor.
     "socket": (41, 198),
     "bind": (49, 200),
     "connect": (42, 203),
     "listen": (50, 201),
-    # A longer buffer; files that are on their way, and so are open and not counted.
+    # Larger buffers, and files in transit, which are open but not counted.
     "setsockopt": (54, 208),
     "sendmsg": (46, 211),
     "sendmmsg": (307, 269),
-    # Pages that a pipe keeps after the program has given them up, two megabytes for each when the
-    # page was a huge one.
+    # Pages that a pipe keeps after the program has released them, two megabytes for each huge page.
     "vmsplice": (278, 75),
     "splice": (275, 76),
     "tee": (276, 77),
@@ -117,21 +116,21 @@ def known_machine() -> bool:
 
 
 def program() -> bytes:
-    """The filter for this machine, as bubblewrap's `--seccomp` reads it: 8 bytes an instruction.
+    """The filter for this machine in the form of bubblewrap's `--seccomp`: 8 bytes per instruction.
 
-    Raises KeyError on a machine that is not known.
+    Raises KeyError on an unknown machine.
     """
     machine = _MACHINES[platform.machine()]
     refuse = _ERRNO | errno.EPERM
     code = [
         _step(_LOAD, _ARCH),
-        # A call in another machine's convention (32 bits) would have other numbers.
+        # Calls in another convention of the machine (32 bits) would have other numbers.
         _step(_EQUAL, machine.audit_arch, 1, 0),
         _step(_RETURN, _KILL),
         _step(_LOAD, _NUMBER),
         _step(_AT_LEAST, _X32_BIT, 0, 1),
         _step(_RETURN, _KILL),
-        # The flags of clone3 lie in memory that a filter can't read. libc then takes clone.
+        # The flags of clone3 are in memory that a filter can't read. libc then falls back to clone.
         _step(_EQUAL, machine.clone3, 0, 1),
         _step(_RETURN, _ERRNO | errno.ENOSYS),
     ]
@@ -140,7 +139,7 @@ def program() -> bytes:
         if number is not None:
             code += [_step(_EQUAL, number, 0, 1), _step(_RETURN, refuse)]
     code += [
-        # Threads are made, processes are not.
+        # Creating threads is allowed, creating processes is not.
         _step(_EQUAL, machine.clone, 0, 4),
         _step(_LOAD, _FIRST_ARGUMENT),
         _step(_BITS, _CLONE_THREAD, 1, 0),
@@ -157,5 +156,5 @@ def program() -> bytes:
 
 
 def _step(operation: int, value: int, when_true: int = 0, when_false: int = 0) -> bytes:
-    """One instruction: what to do, and how many to skip."""
+    """One instruction: operation and operand, and the number of instructions to skip."""
     return struct.pack("<HBBI", operation, when_true, when_false, value)

@@ -1,4 +1,4 @@
-"""A scripted OpenAI-compatible HTTP server: a provider with a known mind, for tests and load.
+"""A scripted OpenAI-compatible HTTP server: a predictable provider for tests and load.
 
 `python -m loopline.workers.scripted_api --port 0 --latency 1.0` prints its address in JSON.
 In a test: `async with ScriptedServer(ServerOptions(…)) as server: … server.url`.

@@ -1,4 +1,4 @@
-"""`python -m loopline.workers.scripted_api`: the scripted server as a process of its own."""
+"""`python -m loopline.workers.scripted_api`: runs the scripted server as a separate process."""
 
 from __future__ import annotations
 
@@ -42,18 +42,27 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m loopline.workers.scripted_api", description=__doc__
     )
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--port", type=int, default=0, help="0 picks a free port")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds to the first token")
     parser.add_argument("--tokens-per-second", type=float, default=None)
     parser.add_argument("--model", action="append", default=[], help="serve only these names")
     parser.add_argument(
-        "--mistake", action="append", default=[], metavar="MODEL=RATE", help="wrong sub-answers"
+        "--mistake",
+        action="append",
+        default=[],
+        metavar="MODEL=RATE",
+        help="rate of wrong sub-answers",
     )
     parser.add_argument("--max-context", type=int, default=None)
     parser.add_argument(
-        "--require-key-env", default=None, metavar="NAME", help="variable with the accepted key"
+        "--require-key-env",
+        default=None,
+        metavar="NAME",
+        help="environment variable with the accepted key",
     )
-    parser.add_argument("--idempotent", action="store_true", help="answer an Idempotency-Key once")
+    parser.add_argument(
+        "--idempotent", action="store_true", help="answer each Idempotency-Key only once"
+    )
     parser.add_argument(
         "--fault", action="append", default=[], metavar="KIND=RATE", help=", ".join(FAULT_KINDS)
     )

@@ -26,15 +26,15 @@ from loopline.workers.engines.text.tool_markup import tool_call_id, write_tool_c
 from loopline.workers.scripted_api.wire import ApiError, ChatRequest
 
 Reply = Callable[[Sequence[Message], Sequence[ToolSpec]], ScriptedReply]
-"""The next turn of a conversation, in place of the script's."""
+"""Generates the next turn of a conversation, in place of the script."""
 _CODEC = PackedText()
 _CREATED = 1_700_000_000
-"""A fixed time: equal requests get equal answers, byte for byte."""
+"""A fixed time, so that equal requests get equal answers, byte for byte."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One completion, with ids over its words and its tool-call markup."""
+    """One completion, with token ids for its words and its tool-call markup."""
 
     content: str
     calls: tuple[ToolCall, ...]
@@ -85,11 +85,11 @@ class Answer:
 
     @property
     def tokens(self) -> int:
-        """Longest choice: they are generated side by side."""
+        """Length of the longest choice; choices are generated in parallel."""
         return max(len(choice.ids) for choice in self.choices)
 
     def whole(self) -> dict[str, Any]:
-        """Body of a response that is not streamed."""
+        """Body of a non-streamed response."""
         choices: list[dict[str, Any]] = []
         for index, choice in enumerate(self.choices):
             message: dict[str, Any] = {"role": "assistant", "content": choice.content or None}
@@ -113,7 +113,7 @@ class Answer:
         return body
 
     def chunks(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """(tokens said by this chunk, chunk), in the order of sending."""
+        """Pairs of (number of tokens in this chunk, chunk), in sending order."""
         for index, choice in enumerate(self.choices):
             opening: dict[str, Any] = {"role": "assistant", "content": ""}
             extra: dict[str, Any] = {}
@@ -139,7 +139,7 @@ class Answer:
             )
 
     def _words(self, index: int, choice: Choice) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Chunks of the content; ids and logprobs of the markup come with the last of them."""
+        """Chunks of the content. The ids and logprobs of the markup come with the last chunk."""
         stream = TextStream(_CODEC, self._body.sampling().stop)
         token_start, sent = 0, 0
         before = [self.prompt_ids[-1], *choice.ids]
@@ -233,11 +233,11 @@ class Answer:
 
 
 def content_hash(body: ChatRequest) -> str:
-    """Equal for requests that ask the same thing of the same model, streamed or not."""
-    held_to = (body.tool_choice, body.parallel_tool_calls)
+    """A hash that is equal for equal requests to the same model, streamed or not."""
+    constraints = (body.tool_choice, body.parallel_tool_calls)
     key = conversation_key(
         body.conversation(), body.tool_specs(), body.model, body.sampling(), body.json_schema(),
-        *(() if held_to == ("auto", True) else held_to),
+        *(() if constraints == ("auto", True) else constraints),
     )  # fmt: skip
     return hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
 

@@ -1,5 +1,5 @@
 """The routes: chat completions and embeddings with faults and latency, models, and the server's own
-books."""
+counters."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from loopline.workers.scripted_api.wire import ApiError, ChatRequest
 
 
 class ServerOptions(BaseModel):
-    """One server. Everything it does follows from these and from what it is asked."""
+    """Options of one server. Its behaviour follows from these options and the requests alone."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     host: str = "127.0.0.1"
-    """Address to listen on. It has no protection but `require_key`; keep it on loopback."""
+    """Address to listen on. `require_key` is the only protection, so keep it on loopback."""
     port: int = Field(default=0, ge=0, le=65_535)
-    """0 takes a free one."""
+    """Port to listen on; 0 picks a free one."""
     models: tuple[str, ...] = ()
-    """Model names that it serves, 404 for others; none means every name."""
+    """Model names to serve, 404 for others; none means every name."""
     require_key: str | None = Field(default=None, repr=False)
     """Answer 401 to requests without this key."""
     latency_seconds: float = Field(default=0.0, ge=0)
@@ -42,26 +42,26 @@ class ServerOptions(BaseModel):
     tokens_per_second: float | None = Field(default=None, gt=0)
     """Speed after the first token; none means all at once."""
     mistakes: dict[str, float] = Field(default_factory=dict)
-    """Model name → share of sub-problems that it answers wrongly."""
+    """Model name → share of sub-problems that the model gets wrong."""
     max_context: int | None = Field(default=None, ge=8)
-    """400 `context_length_exceeded` for longer prompts."""
+    """Longest prompt; a longer one gets a 400 `context_length_exceeded`."""
     idempotent: bool = False
-    """A request with the `Idempotency-Key` of an earlier one gets that one's answer, which is
-    counted once; else the key is ignored, as most providers do."""
+    """Answer a request that repeats an `Idempotency-Key` with the earlier answer, which is counted
+    once. Otherwise the key is ignored, as most providers do."""
     requests_per_minute: int | None = Field(default=None, ge=1)
-    """429 for every request beyond this many in any 60 seconds; answers report it in the headers
-    `x-ratelimit-*`."""
+    """Maximum number of requests in any 60 seconds; further ones get a 429. Answers report the
+    limit in the headers `x-ratelimit-*`."""
     faults: FaultPlan = FaultPlan()
     """Errors to inject."""
 
 
 Body = TypeVar("Body", ChatRequest, EmbeddingsRequest)
 MAX_BODY_BYTES = 16 * 1024 * 1024
-"""More than any prompt that passes admission, tools and history included."""
+"""Size above that of any prompt that passes admission, tools and history included."""
 
 
 class ScriptedApp:
-    """One server's routes and books."""
+    """One server's routes and counters."""
 
     def __init__(self, options: ServerOptions, reply: Reply | None = None) -> None:
         self._options = options
@@ -222,7 +222,7 @@ class ScriptedApp:
         for waiter in (gone, closing):
             waiter.cancel()
         await asyncio.gather(gone, closing, return_exceptions=True)
-        raise ApiError(503, "closing", "The server closes.")
+        raise ApiError(503, "closing", "The server is shutting down.")
 
     async def _whole(
         self,
@@ -252,16 +252,17 @@ class ScriptedApp:
         once_for: str | None,
     ) -> AsyncGenerator[bytes, None]:
         chunks = list(answer.chunks())
-        spoilt_at = len(chunks) // 2 if fault in ("truncated_stream", "malformed_json") else -1
+        broken_at = len(chunks) // 2 if fault in ("truncated_stream", "malformed_json") else -1
         try:
             for position, (tokens, chunk) in enumerate(chunks):
-                if position == spoilt_at:
+                if position == broken_at:
                     if fault == "malformed_json":
                         yield b"data: {not json}\n\n"
                     return
                 if tokens and self._options.tokens_per_second is not None:
                     await asyncio.sleep(tokens / self._options.tokens_per_second)
-                # Booked before the last chunk leaves: anyone who has read it finds it in /stats.
+                # Counted before the last chunk is sent: a client that has read it finds it in
+                # /stats.
                 if position + 1 == len(chunks) and fault != "missing_usage":
                     self._count(answer, body, request_id, once_for)
                 yield b"data: " + orjson.dumps(chunk) + b"\n\n"

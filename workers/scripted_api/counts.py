@@ -1,4 +1,4 @@
-"""The server's own books: what it was asked and what it has answered. The provider's truth."""
+"""The server's own counters of requests and answers: the ground truth about what a provider did."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from loopline.agents.records import Usage
 class ServerCounts:
     """Counts of one server since it started.
 
-    An answer is counted when the server has made it whole, whether or not its client is still
-    there to read it: a provider would bill it too. Answers spoiled by an injected fault (cut
-    off, not JSON, without usage) are counted apart, since no client can know their usage.
+    An answer is counted when the server has made all of it, whether or not its client is still
+    there to read it: a provider would bill it too. Answers spoiled by an injected fault (truncated,
+    not JSON, without usage) are counted separately, since no client can know their usage.
     """
 
     def __init__(self) -> None:
@@ -22,9 +22,9 @@ class ServerCounts:
         self.peak_in_flight = 0
         self._arrival = asyncio.Event()
         self.arrivals_by_id: Counter[str] = Counter()
-        """The client's request id → requests."""
+        """Number of requests by the client's request id."""
         self.arrivals_by_key: Counter[str] = Counter()
-        """`Idempotency-Key` → requests."""
+        """Number of requests by `Idempotency-Key`."""
         self._answered_keys: set[str] = set()
         self._answers_by_content: Counter[str] = Counter()
         self._answers_by_id: Counter[str] = Counter()
@@ -63,8 +63,8 @@ class ServerCounts:
         usage: Usage,
         once_for: str | None = None,
     ) -> None:
-        """`once_for`: the key whose further answers are repetitions, which are counted by the
-        client's id alone."""
+        """`once_for`: key of an idempotent request; later answers to the same key are repetitions,
+        which are only counted by the client's id."""
         if request_id is not None:
             self._answers_by_id[request_id] += 1
         if once_for is not None:
@@ -80,20 +80,23 @@ class ServerCounts:
             totals["completion_tokens"] += usage.completion
 
     def answers_by_content(self) -> dict[str, int]:
-        """`content_hash` → answers that were made whole for it."""
+        """Number of complete answers by `content_hash`."""
         return dict(self._answers_by_content)
 
     def answers_by_id(self) -> dict[str, int]:
-        """The client's request id → answers that were made whole for it: what would be billed by
-        a server that knows no `Idempotency-Key`."""
+        """Number of complete answers by the client's request id: the calls that a server without
+        `Idempotency-Key` support would bill."""
         return dict(self._answers_by_id)
 
     def as_json(self, *, listed: bool) -> dict[str, object]:
-        """Body of GET /stats. `distinct_requests` counts different contents;
-        `repeated_requests` counts answers to a content that had been answered before, and
-        `repeated_ids` the same for the client's request id (X-Client-Request-Id). Listed: answers
-        by content and by id, arrivals by id and by `Idempotency-Key`, which this server ignores, as
-        most do, unless it is told to be idempotent."""
+        """Body of GET /stats.
+
+        `distinct_requests` counts distinct contents; `repeated_requests` counts answers to a
+        content that had been answered before, and `repeated_ids` does the same for the client's
+        request id (X-Client-Request-Id). The lists contain answers by content and by id, and
+        arrivals by id and by `Idempotency-Key`. The server ignores that key, as most do, unless it
+        is configured to be idempotent.
+        """
         names = ("calls", "completions", "prompt_tokens", "cached_tokens", "completion_tokens")
         body: dict[str, object] = {
             **{name: self._totals[name] for name in names},

@@ -1,4 +1,4 @@
-"""The scripted server's vectors: each follows from its text alone."""
+"""The scripted server's vectors: each depends only on its text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from loopline.agents.records import Usage
 
 DIMENSIONS = 16
-"""Dimensions of a vector if the request names none."""
+"""Dimensions of a vector if the request does not specify any."""
 
 
 class EmbeddingsRequest(BaseModel):
@@ -36,19 +36,19 @@ class EmbeddingsRequest(BaseModel):
 
     @property
     def content_hash(self) -> str:
-        """Equal for requests that ask the same thing of the same model."""
+        """A hash that is equal for equal requests to the same model."""
         key = f"{self.model}/{self.dimensions}/{self.inputs!r}"
         return hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
 
     @property
     def usage(self) -> Usage:
-        """A token is a word, or an id."""
+        """A token: a word, or a token id."""
         counts = (len(i.split()) if isinstance(i, str) else len(i) for i in self.inputs)
         return Usage(prompt=sum(counts), completion=0, source="provider")
 
 
 def vector_of(item: str | list[int], dimensions: int) -> list[float]:
-    """Unit vector [dimensions] that depends on the item alone."""
+    """Unit vector [dimensions] that depends only on the item."""
     seed = hashlib.blake2b(repr(item).encode()).digest()
     draws = [
         int.from_bytes(hashlib.blake2b(seed + struct.pack("<I", i), digest_size=4).digest()) / 2**32
@@ -60,7 +60,7 @@ def vector_of(item: str | list[int], dimensions: int) -> list[float]:
 
 
 def embeddings_answer(request: EmbeddingsRequest, *, with_usage: bool = True) -> bytes:
-    """The body of the answer."""
+    """Body of the answer."""
     vectors = [vector_of(item, request.dimensions) for item in request.inputs]
     tokens = request.usage.prompt
     body: dict[str, Any] = {

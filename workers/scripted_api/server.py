@@ -1,4 +1,4 @@
-"""The server as an async context manager: listens when entered, is gone when left."""
+"""The server as an async context manager: listens while the block runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopline.workers.scripted_api.counts import ServerCounts
 
 
 class Listener(uvicorn.Server):
-    """Uvicorn inside somebody else's event loop: leaves the process's signals alone."""
+    """Uvicorn inside another event loop: does not touch the process's signal handlers."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -35,7 +35,7 @@ class ScriptedServer:
     """`async with ScriptedServer(options) as server`. Raises OSError if the port is taken."""
 
     def __init__(self, options: ServerOptions | None = None, reply: Reply | None = None) -> None:
-        """`reply` speaks in place of the script."""
+        """`reply` generates the answers in place of the script."""
         self._options = options or ServerOptions()
         self._reply = reply
         self._app: ScriptedApp | None = None
@@ -46,7 +46,7 @@ class ScriptedServer:
 
     @property
     def served(self) -> ServerCounts:
-        """The server's books, without a request. Raises RuntimeError before it has started."""
+        """The server's counters, without a request. Raises RuntimeError before it has started."""
         if self._app is None:
             raise RuntimeError("the scripted server has not been started")
         return self._app.served

@@ -18,7 +18,7 @@ from loopline.agents.tools.json_arguments import parse_arguments
 
 
 class _Wire(BaseModel):
-    """Unknown fields are ignored, as a provider that is older than its client does."""
+    """Base model that ignores unknown fields, as a provider older than its client does."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -46,7 +46,7 @@ class WireMessage(_Wire):
     tool_call_id: str | None = None
 
     def message(self) -> Message:
-        """The same turn as a record."""
+        """The turn as a record."""
         content = self.content or ""
         if not isinstance(content, str):
             content = "".join(part.text for part in content)
@@ -116,7 +116,7 @@ class ChatRequest(_Wire):
     seed: int | None = None
     frequency_penalty: float = Field(default=0.0, ge=-2, le=2)
     presence_penalty: float = Field(default=0.0, ge=-2, le=2)
-    """Both are checked, and what the script says does not depend on them."""
+    """Both are validated, but the scripted answer does not depend on them."""
     temperature: float = Field(default=1.0, ge=0, le=2)
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=0, ge=0)
@@ -143,7 +143,7 @@ class ChatRequest(_Wire):
         )
 
     def choice(self) -> ToolChoice:
-        """Raises ApiError for a tool that is not there."""
+        """Raises ApiError if the tool does not exist."""
         choice = self.tool_choice
         if isinstance(choice, str):
             if choice == "required" and not self.tools:
@@ -176,7 +176,7 @@ class ChatRequest(_Wire):
 
 
 class ApiError(Exception):
-    """An error in OpenAI's shape."""
+    """An error in OpenAI's format."""
 
     def __init__(
         self, status: int, code: str, message: str, headers: dict[str, str] | None = None

@@ -1,8 +1,9 @@
-"""Compaction: many small files of a table become one, sorted by run.
+"""Compaction: merges many small files of a table into one, sorted by run.
 
-Killed at any line, it leaves the table as it was or as it should be, and what it left next to it
-the next one removes. A recorder goes on writing meanwhile: only the exchange of the folders needs
-the lock that recorders write under. Of two processes that compact, the second is refused.
+If it is killed at any point, the table is in its old or its new state, and the next compaction
+removes the leftovers next to it. A recorder continues writing meanwhile: only the exchange of the
+folders needs the lock under which recorders write. If two processes compact, the second one is
+refused.
 """
 
 # pyarrow has no type stubs.
@@ -40,22 +41,22 @@ from loopline.workers.store.samples import refresh_samples
 log = structlog.get_logger("loopline.workers.store")
 
 FULL_BYTES = 256 * 2**20
-"""Largest size of a file's rows in memory: a file with half as much is never rewritten, and none is
-made larger, so that a compaction needs about three times as much memory, whatever the size of the
-store."""
+"""Largest size of a file's rows in memory. A file of at least half this size is never rewritten,
+and none is made larger. So a compaction needs about three times this much memory, regardless of the
+store's size."""
 GROUP_BYTES = 8 * 2**20
-"""Size of a row group in memory. Reading one run costs reading one group; smaller ones make footers
-long."""
+"""Size of a row group in memory. Reading one run costs reading one group; smaller groups make
+footers long."""
 MAX_FILES = 5_000
-"""Most files that one new file replaces."""
+"""Maximum number of files that one new file replaces."""
 LOCK_SECONDS = 10.0
 """Longest wait for a recorder that is writing."""
 _LOCK_PAUSE = 0.02
 _BODIES = ("trajectory", "reward", "sha256", "answer", "reason")
-"""Columns whose statistics and dictionaries would only be long."""
+"""Columns whose statistics and dictionaries would be long but useless."""
 
 pc: Any = pyarrow.compute
-"""The module without its stubs, which lack functions that it makes on import."""
+"""The module without its stubs, which lack the functions that it creates on import."""
 
 Stop = Callable[[], bool]
 RowKey = tuple[str | None, int | None, Place]
@@ -63,20 +64,20 @@ RowKey = tuple[str | None, int | None, Place]
 
 
 class AlreadyCompacting(RuntimeError):
-    """Another process compacts this store."""
+    """Another process is compacting this store."""
 
 
 @dataclass
 class Compacted:
-    """What one compaction of a table did."""
+    """Result of compacting one table."""
 
     files: int = 0
     """Number of files that were replaced."""
     into: int = 0
-    """Files that took their place."""
+    """Number of files that replaced them."""
     rows: int = 0
     duplicates: int = 0
-    """Rows that stood in the table twice: once is left."""
+    """Number of duplicate rows that were removed."""
     damaged: tuple[str, ...] = ()
     """Files that were set aside, with the reason."""
 
@@ -86,13 +87,13 @@ class _Sized:
     path: Path
     name: FileName
     weight: int
-    """Bytes of its rows in memory, or of the file where it can't be read."""
+    """Bytes of its rows in memory, or of the file if it can't be read."""
     identity: tuple[int, int]
 
 
 @contextmanager
 def compaction_lock(store: Path) -> Generator[Path]:
-    """The folder in which new tables are made, empty, and its lock. Raises `AlreadyCompacting`."""
+    """The empty folder for new tables, under its lock. Raises `AlreadyCompacting`."""
     folder = store / "compaction"
     folder.mkdir(exist_ok=True)
     lock = FileLock(folder)
@@ -101,7 +102,7 @@ def compaction_lock(store: Path) -> Generator[Path]:
     except BlockingIOError as error:
         raise AlreadyCompacting(f"another process compacts or verifies {store}") from error
     try:
-        _empty(folder)  # of one that was killed: whatever was exchanged is no longer in here
+        _empty(folder)  # leftovers of a killed process; exchanged files are no longer in here
         yield folder
         _empty(folder)
     finally:
@@ -116,16 +117,17 @@ def compact(
     stop: Stop = lambda: False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Compacted:
-    """Compact one table of a store, where at least `small` files of a shard are small.
+    """Compact one table of a store, if at least `small` files of a shard are small.
 
-    By default files are joined as they come: those of about one size, so that a row is rewritten
-    as often as the table doubles. `everything`: all files that are not full, and those that hold
-    the same row of a run. `stop` is asked between two steps; what was done until then stays.
+    By default, the newest files of similar size are merged, so that a row is only rewritten when
+    the table doubles. `everything`: all files that are not full, and those that contain the same
+    row of a run. `stop` is called between two steps; finished steps are kept.
 
-    Of trajectories the samples of large files are written, too (`loopline.workers.store.samples`).
+    For trajectories, the samples of large files are written, too
+    (`loopline.workers.store.samples`).
 
-    Raises `AlreadyCompacting`, and OSError, also where a recorder holds the lock for long or the
-    file system can't exchange folders: the table is then as it was.
+    Raises `AlreadyCompacting`, and OSError, also if a recorder holds the lock for long or the file
+    system can't exchange folders: the table is then unchanged.
     """
     result = Compacted()
     if not table.is_dir():
@@ -146,8 +148,8 @@ def compact(
 
 
 def set_aside(table: Path, path: Path, scratch: Path) -> Compacted:
-    """Move a damaged file to `unreadable/`, and keep the rows of it that can be read in the table.
-    The caller holds `compaction_lock`. Raises OSError."""
+    """Move a damaged file to `unreadable/`, and keep its readable rows in the table. The caller
+    holds `compaction_lock`. Raises OSError."""
     result = Compacted()
     sized = _size(path)
     if sized is None:
@@ -163,7 +165,7 @@ def set_aside(table: Path, path: Path, scratch: Path) -> Compacted:
 def _plan(
     table: Path, small: int, everything: bool
 ) -> tuple[list[list[_Sized]], Mapping[Path, Set[RowKey]]]:
-    """Groups of files that become one file each, the oldest first, and rows to leave out."""
+    """Groups of files, each to become one file, the oldest first, and rows to omit."""
     by_shard: dict[int, list[_Sized]] = {}
     for path in parquet_files(table):
         sized = _size(path)
@@ -205,8 +207,8 @@ def _of_one_size(files: list[_Sized]) -> list[list[_Sized]]:
 
 
 def _outdated(files: Sequence[_Sized]) -> dict[Path, set[RowKey]]:
-    """Rows, by file, whose run and generation come again under a later entry. A server that lost
-    its last second in a power cut ends a run again, so its row is recorded again."""
+    """Rows, by file, whose run and generation occur again under a later entry. A server that lost
+    its last second in a power failure ends a run again, so its row is recorded again."""
     tables: list[Any] = []
     for number, item in enumerate(files):
         with contextlib.suppress(Damaged, FileNotFoundError):
@@ -234,7 +236,7 @@ def _outdated(files: Sequence[_Sized]) -> dict[Path, set[RowKey]]:
 def _size(path: Path) -> _Sized | None:
     name = FileName.parse(path.name)
     if name is None:
-        return None  # Another program's: its rows are nobody's to move.
+        return None  # Written by another program: its rows must not be moved.
     try:
         stat = path.stat()
     except FileNotFoundError:
@@ -255,7 +257,7 @@ def _rewrite(
     stop: Stop,
     outdated: Mapping[Path, Set[RowKey]],
 ) -> None:
-    """Put one file in the place of these; damaged ones go to `unreadable/`."""
+    """Replace these files by one; damaged ones go to `unreadable/`."""
     parts: list[Any] = []
     aside: dict[str, str] = {}
     for item in group:
@@ -264,7 +266,7 @@ def _rewrite(
         try:
             parts += _readable_groups(item.path, aside)
         except FileNotFoundError:
-            return  # Somebody has moved it: the next compaction plans without it.
+            return  # Another process has moved it: the next compaction plans without it.
     outdated_rows = {row for item in group for row in outdated.get(item.path, ())}
     rows = _joined(parts, outdated_rows)
     before = sum(part.num_rows for part in parts)
@@ -309,7 +311,7 @@ def _readable_groups(path: Path, aside: dict[str, str]) -> list[Any]:
 
 
 def _joined(parts: list[Any], outdated: Set[RowKey]) -> Any:
-    """All rows but the outdated ones, sorted by run, each of them once; None where there are
+    """All rows except the outdated ones, sorted by run, without duplicates; None if there are
     none."""
     if not parts:
         return None
@@ -326,7 +328,7 @@ def _joined(parts: list[Any], outdated: Set[RowKey]) -> Any:
     newest: dict[tuple[str | None, int | None, Place | None], tuple[Place, int]] = {}
     for number, (entry, run, generation) in enumerate(zip(entries, ids, generations, strict=True)):
         place = Place.of(entry)
-        # Of usage and rewards a run has many rows; those of one entry are one.
+        # A run has many rows of usage and rewards; only rows of the same entry are duplicates.
         key = (run, generation, place if generation is None else None)
         if (run, generation, place) in outdated:
             continue
@@ -337,13 +339,13 @@ def _joined(parts: list[Any], outdated: Set[RowKey]) -> Any:
 
 
 def _version_of(schema: Any) -> tuple[int, int]:
-    """The newest recorder's columns come first."""
+    """Sort key that prefers the columns of the newest recorder."""
     version = (schema.metadata or {}).get(b"records_version", b"0")
     return (int(version) if version.isdigit() else 0), len(schema.names)
 
 
 def write_sorted(rows: Any, path: Path) -> None:
-    """Write rows that are sorted by run as a compacted file, and flush it. Raises OSError."""
+    """Write rows, sorted by run, as a compacted file, and flush it. Raises OSError."""
     each_row = max(1, rows.nbytes // rows.num_rows)
     columns: Any = [name for name in rows.column_names if name not in _BODIES]
     with path.open("wb") as file:
@@ -362,22 +364,22 @@ def write_sorted(rows: Any, path: Path) -> None:
 def _exchange(
     table: Path, replacement: Path, name: str | None, group: list[_Sized], aside: dict[str, str]
 ) -> bool:
-    """Exchange the table's folder with one that has the new file and all others. False where one
-    of the files isn't there any more, so that nothing was done."""
+    """Exchange the table's folder with one that contains the new file and all remaining ones.
+    Returns False, without any change, if one of the files is missing."""
     gone = {item.path.name for item in group}
     with recorders_lock(table):
         if any(_identity(item.path) != item.identity for item in group):
             return False
         for entry in os.scandir(table):
             if entry.name in gone or entry.name == name or entry.name.endswith(PARTIAL):
-                # A part file is of a recorder that was killed: the lock says that none writes.
+                # A partial file was left by a killed recorder: under the lock, none is writing.
                 if entry.name == name and entry.name not in gone:
                     return False
                 continue
             if entry.is_dir(follow_symlinks=False):
                 raise OSError(
                     errno.EISDIR,
-                    "a folder within a table can't be kept by a compaction: move it away",
+                    "a compaction can't keep a folder inside a table: move it away",
                     entry.path,
                 )
             os.link(entry.path, replacement / entry.name, follow_symlinks=False)
@@ -406,7 +408,7 @@ def _exchange(
 
 
 def keep_unreadable(path: Path, table: Path) -> Path:
-    """A second name for a damaged file in `unreadable/` of the store. Raises OSError."""
+    """Link a damaged file into `unreadable/` of the store; returns the new path. Raises OSError."""
     folder = table.parent / "unreadable"
     folder.mkdir(exist_ok=True)
     there = folder / f"{table.name}-{path.name}"
@@ -432,8 +434,8 @@ def recorders_lock(table: Path) -> Generator[None]:
             if time.monotonic() > give_up:
                 raise BlockingIOError(
                     error.errno,
-                    f"a recorder has held the lock for {LOCK_SECONDS:g} s: if it stands still, "
-                    "end it; the table is as it was",
+                    f"a recorder has held the lock for {LOCK_SECONDS:g} s: if it hangs, stop it; "
+                    "the table is unchanged",
                     str(table),
                 ) from error
             time.sleep(_LOCK_PAUSE)

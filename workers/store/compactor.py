@@ -1,4 +1,4 @@
-"""The part of a recorder that compacts what it has written, while it goes on writing."""
+"""The part of a recorder that compacts what it has written, while it continues writing."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ log = structlog.get_logger("loopline.workers.store")
 
 
 class Compactor:
-    """Looks at the tables of a store from time to time, and compacts one whose shards have more
-    small files than they may. What fails is logged and tried again later: it costs readers time and
-    no one a row."""
+    """Checks the tables of a store periodically, and compacts one if a shard has too many small
+    files. Errors are logged and retried later: they slow down readers but lose no rows."""
 
     def __init__(self, store: Path, small_files: int, pause: float) -> None:
-        """`small_files`: of a shard, from which on its table is compacted. `pause`: seconds between
-        two looks."""
+        """`small_files`: number of a shard's small files at which its table is compacted. `pause`:
+        seconds between two checks."""
         self._store = store
         self._small_files = small_files
         self._pause = pause
         self._draining = asyncio.Event()
         self._stopped = False
         self._seen: dict[Path, set[str]] = {}
-        """Files that a compaction has left."""
+        """Files left by the last compaction."""
         self.done = Compacted()
 
     def drain(self) -> None:
@@ -37,8 +36,8 @@ class Compactor:
         self._draining.set()
 
     async def run(self) -> None:
-        """Compact the store until drained. The compaction in progress is then given up at its next
-        step, which loses nothing."""
+        """Compact the store until drained. A compaction in progress then stops at its next step,
+        which loses nothing."""
         while not self._draining.is_set():
             for table in TABLES:
                 await self._look(self._store / table)
@@ -54,13 +53,13 @@ class Compactor:
         try:
             result = await run_in_own_thread(self._compact, table)
         except AlreadyCompacting:
-            return  # Another recorder of the same folder, or a command.
+            return  # Another recorder of the same folder, or a command, is compacting.
         except Exception as error:  # noqa: BLE001 - a full disk must not end the recorder
             kind = type(error).__name__
             log.error("not compacted", table=table.name, error=str(error), kind=kind)
             result = Compacted()
-        # After a failure, too: what stands in the way is there at the next look as well, so it is
-        # tried again once as many files have come.
+        # After a failure, too: the obstacle will still be there at the next check, so retry only
+        # after this many new files.
         self._seen[table] = {path.name for path in parquet_files(table)}
         self.done.files += result.files
         self.done.into += result.into

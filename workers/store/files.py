@@ -1,4 +1,4 @@
-"""The files of one table: their names, what of them can be read, and which hold a run."""
+"""The files of one table: their names, their readable contents, and which of them contain a run."""
 
 # pyarrow has no type stubs.
 # pyright: reportUnknownParameterType=false
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class FileName(NamedTuple):
-    """What the name of a table's file says."""
+    """The parts of a table file's name."""
 
     shard: int
     first: Place
@@ -48,7 +48,7 @@ class FileName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
-        """None for a file that no recorder has written."""
+        """Parse a name; None for a file that no recorder has written."""
         parts = _FILE_NAME.fullmatch(name)
         if parts is None:
             return None
@@ -59,16 +59,16 @@ class FileName(NamedTuple):
 
 
 def unwritable(folder: Path, error: OSError) -> OSError:
-    """A folder of the store that a disk refused to write to: where, why, and what to do."""
+    """The error for a store folder on a disk that refused to write: where, why, and what to do."""
     return OSError(
         error.errno or errno.EIO,
         f"{folder} can't be written to ({error.strerror or error}): free some space or fix its "
-        "rights; until then the batch stays on the bus",
+        "permissions; until then the batch stays on the bus",
     )
 
 
 class Damaged(ValueError):
-    """A file whose bytes aren't Parquet as it was written. Not for a disk that refuses to read."""
+    """A damaged file: its bytes are not the Parquet that was written. Not for unreadable disks."""
 
     def __init__(self, path: Path, error: BaseException | str) -> None:
         self.path = path
@@ -77,27 +77,27 @@ class Damaged(ValueError):
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """The files of a table, in the order of their names; none where there is no such folder."""
+    """The files of a table, sorted by name; empty if the folder is missing."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
         return []
-    # As a plain query sees them: a leading dot hides what is still being written.
+    # As a plain query does: a leading dot hides files that are still being written.
     return [folder / name for name in names if name.endswith(".parquet") and name[0] != "."]
 
 
 def open_parquet(
     path: Path, *, checked: bool = False, metadata: Any = None, one_thread: bool = False
 ) -> Any:
-    """A `ParquetFile`; `checked`: pages are held against their checksums, where they have some;
-    `metadata`: what `read_metadata` has read of it; `one_thread`: without threads that read ahead,
-    which a reader of a few rows would wait for.
+    """Open a `ParquetFile`. `checked`: verify the checksums of pages that have one. `metadata`: the
+    result of `read_metadata`, if available. `one_thread`: no read-ahead threads, for which a reader
+    of a few rows would wait.
 
-    Raises `Damaged`, and OSError with its number where the system can't open the file:
-    FileNotFoundError where a compaction has replaced it since it was listed.
+    Raises `Damaged`, and OSError with its number if the system can't open the file:
+    FileNotFoundError if a compaction has replaced it since it was listed.
     """
     try:
-        # Not mapped into memory: a disk that fails would end the process in place of raising.
+        # Not memory-mapped: a failing disk would kill the process instead of raising an error.
         return pq.ParquetFile(
             str(path),
             metadata=metadata,
@@ -131,8 +131,8 @@ def read_group(
 
 
 def _as_damage(path: Path, error: Exception) -> Exception:
-    """Arrow raises OSError both for bytes that it can't read and for a system that refuses them,
-    and says a number in the second case alone. What it has not learned yet is not damage."""
+    """Arrow raises OSError both for invalid bytes and for system errors, but only the latter have
+    an errno. A feature that Arrow does not implement is not damage."""
     if isinstance(error, pa.ArrowNotImplementedError):
         return error
     if isinstance(error, OSError) and error.errno is not None:
@@ -143,17 +143,17 @@ def _as_damage(path: Path, error: Exception) -> Exception:
 def read_batches(
     folder: Path, columns: Sequence[str], damaged: list[Damaged], workflow: str | None = None
 ) -> Iterator[tuple[Path, int, Any]]:
-    """A whole table, as `read_files` and `batches_of`."""
+    """A whole table, read as by `read_files` and `batches_of`."""
     return read_files(folder, lambda path: batches_of(path, columns, damaged, workflow), damaged)
 
 
 def read_files(
     folder: Path, read: Callable[[Path], Iterator[T]], damaged: list[Damaged]
 ) -> Iterator[T]:
-    """What `read` yields of each file of a table. What can't be read is added to `damaged`.
+    """The items that `read` yields for each file of a table. Adds unreadable files to `damaged`.
 
-    A compaction that ends meanwhile replaces files that were listed: the table is then listed
-    again, and rows that have been seen in the old files come a second time in the new one.
+    A compaction that finishes meanwhile replaces listed files. The table is then listed again, and
+    rows that were read from the old files are repeated from the new one.
     """
     done: set[str] = set()
     while True:
@@ -173,19 +173,19 @@ def read_files(
 def batches_of(
     path: Path, columns: Sequence[str], damaged: list[Damaged], workflow: str | None
 ) -> Iterator[tuple[Path, int, Any]]:
-    """A file, row group by row group: its path, the number of the group's first row in it, and
-    these columns; of a workflow alone where it is given. A row group that can't be read is added to
-    `damaged`. Raises as `open_parquet`."""
+    """The row groups of a file, only those of a `workflow` if given: path, number of the group's
+    first row in the file, and these columns. An unreadable row group is added to `damaged`. Raises
+    as `open_parquet`."""
     file = open_parquet(path)
     first = 0
     wanted = list(columns) if workflow is None else [*columns, "workflow"]
     groups = range(file.metadata.num_row_groups)
-    held_by = set(
+    matching = set(
         groups if workflow is None else groups_that_may_hold(file.metadata, "workflow", workflow)
     )
     for group in groups:
         rows: int = file.metadata.row_group(group).num_rows
-        if group in held_by:
+        if group in matching:
             try:
                 table = read_group(path, file, group, wanted)
             except Damaged as error:
@@ -209,10 +209,10 @@ def batches_since(
     damaged: list[Damaged],
     workflow: str | None = None,
 ) -> Iterator[Any]:
-    """The row groups, of files that are not `done`, that may hold a row from that Unix second on,
-    of a workflow where it is given, with these columns and that of the time. The names of files
-    that were read are added to `done`; one that a compaction replaces meanwhile is found under its
-    new name the next time."""
+    """The row groups, of files that are not `done`, that may contain a row from `since` (Unix
+    seconds) on, only of a workflow if given, with these columns and the time column. The names of
+    finished files are added to `done`; a file that a compaction replaces meanwhile is found under
+    its new name the next time."""
     wanted = (*columns, time_column)
     for path in parquet_files(folder):
         if path.name in done:
@@ -221,8 +221,8 @@ def batches_since(
             file = open_parquet(path)
             recent = _groups_up_to(file.metadata, time_column, since)
             if workflow is not None:
-                held_by = set(groups_that_may_hold(file.metadata, "workflow", workflow))
-                recent = (group for group in recent if group in held_by)
+                matching = set(groups_that_may_hold(file.metadata, "workflow", workflow))
+                recent = (group for group in recent if group in matching)
             for group in recent:
                 yield read_group(path, file, group, wanted)
         except FileNotFoundError:
@@ -233,8 +233,8 @@ def batches_since(
 
 
 def _groups_up_to(metadata: Any, column: str, least: float) -> Iterator[int]:
-    """Row groups whose greatest value is not below `least`, by their statistics; all of those that
-    have none."""
+    """Row groups whose maximum is not below `least`, by their statistics; also those without
+    statistics."""
     names: list[str] = metadata.schema.names
     at = names.index(column) if column in names else None
     for group in range(metadata.num_row_groups):
@@ -250,17 +250,17 @@ class RunRows:
     bodies: list[tuple[int, Place, str]] = field(default_factory=list[tuple[int, Place, str]])
     """Generation, entry, and the trajectory as JSON."""
     damaged: list[Damaged] = field(default_factory=list[Damaged])
-    """Files that may have held others."""
+    """Files that may have contained other rows of the run."""
 
     @property
     def newest(self) -> str | None:
-        """The trajectory of the greatest generation; of a generation that was recorded again, the
+        """The trajectory of the greatest generation; if that generation was recorded again, the
         later one."""
         return max(self.bodies)[2] if self.bodies else None
 
 
 def find_run_rows(folder: Path, run_id: str) -> RunRows:
-    """All rows of a run in `trajectories/`. Raises OSError where the system can't read a file."""
+    """All rows of a run in `trajectories/`. Raises OSError if the system can't read a file."""
     while True:
         rows = RunRows()
         try:
@@ -270,20 +270,19 @@ def find_run_rows(folder: Path, run_id: str) -> RunRows:
                 except Damaged as error:
                     rows.damaged.append(error)
         except FileNotFoundError:
-            continue  # A compaction has put another file in this one's place.
+            continue  # A compaction has replaced this file.
         return rows
 
 
 def _add_rows(path: Path, run_id: str, rows: RunRows) -> None:
-    # A large store has many files, of which one or two hold the run: the others are not opened
-    # beyond their metadata.
+    # Most files of a large store do not contain the run: only their metadata is read.
     metadata = read_metadata(path)
-    held_by = [*groups_that_may_hold(metadata, "run_id", run_id)]
-    if not held_by:
+    matching = [*groups_that_may_hold(metadata, "run_id", run_id)]
+    if not matching:
         return
     file = open_parquet(path, metadata=metadata, one_thread=True)
-    for group in held_by:
-        # Without pyarrow's compute functions, whose import takes longer than all of this.
+    for group in matching:
+        # Avoids pyarrow's compute functions, whose import takes longer than all of this.
         ids = read_group(path, file, group, ["run_id"], one_thread=True)["run_id"].to_pylist()
         places = [number for number, value in enumerate(ids) if value == run_id]
         for row in _rows_at(path, file, group, places, ["generation", "entry", "trajectory"]):
@@ -294,8 +293,8 @@ def _add_rows(path: Path, run_id: str, rows: RunRows) -> None:
 def _rows_at(
     path: Path, file: Any, group: int, places: Sequence[int], columns: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of a row group by their places, which rise. What comes behind the last of them is not
-    read. Raises as `read_group`."""
+    """Rows of a row group at ascending places. Rows after the last place are not read. Raises as
+    `read_group`."""
     if not places:
         return
     first = 0
@@ -327,9 +326,8 @@ def read_metadata(path: Path) -> Any:
 
 
 def groups_that_may_hold(metadata: Any, column: str, value: str) -> Iterator[int]:
-    """Return the row groups that may hold the value, by their statistics; files of earlier
-    recorders have them, too. All groups where there is no such column: reading it raises the
-    error."""
+    """Return the row groups that may contain the value, by their statistics, which files of earlier
+    recorders have, too. All groups if the column is missing: reading it raises the error."""
     names: list[str] = metadata.schema.names
     at = names.index(column) if column in names else None
     for group in range(metadata.num_row_groups):

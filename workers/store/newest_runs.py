@@ -1,8 +1,8 @@
-"""The runs of a store from the newest on, without a look at the others.
+"""Lists the runs of a store, newest first, without reading the others.
 
-Each row group says which ids it has, from the least to the greatest. Ids of runs sort by the time
-of admission, so the next runs below an id stand in few row groups: those are read, of the rest
-nothing. The bounds of a file are read once per process, since no file changes under its name.
+The statistics of a row group contain its least and greatest run id. Run ids sort by the time of
+admission, so the next runs below an id are in few row groups, and only those are read. The bounds
+of a file are read once per process, since a file never changes under its name.
 """
 
 # pyarrow has no type stubs.
@@ -36,22 +36,22 @@ TEXTS = ("answer", "reason", "trajectory")
 
 
 class _Bounds(NamedTuple):
-    """Bounds of a row group. Bounds that were not written admit everything."""
+    """Bounds of a row group. Missing bounds admit everything."""
 
     greatest: str
     least: str
     first: float
-    """Unix second in which the earliest of its runs was made."""
+    """Unix second in which the earliest of its runs was created."""
     last: float
     path: Path
     group: int
 
 
 class _Group:
-    """A row group that was opened, with its texts as soon as somebody asks for them."""
+    """An opened row group, whose texts are loaded on first use."""
 
     def __init__(self, path: Path, number: int) -> None:
-        """Raises as `open_parquet`. The file stays open: a compaction may take its name."""
+        """Raises as `open_parquet`. The file stays open, since a compaction may remove its name."""
         self._path, self._number = path, number
         self._file = open_parquet(path)
         self._texts: Any = None
@@ -73,7 +73,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class NewestRow:
-    """The row of a run's newest end."""
+    """The newest row of a run."""
 
     facts: dict[str, Any]
     """Values of the row's `FACTS`."""
@@ -91,25 +91,25 @@ class NewestRow:
 
 @dataclass
 class NewestRuns:
-    """Runs of one table `trajectories/`, for a process that lists them again and again. Not for
-    several threads at once."""
+    """Runs of one table `trajectories/`, for a process that lists them repeatedly. Not
+    thread-safe."""
 
     folder: Path
     opened: int = 0
-    """Files whose bounds were read so far."""
+    """Number of files whose bounds were read so far."""
     rows_read: int = 0
-    """Rows whose facts were."""
+    """Number of rows whose facts were read so far."""
     _bounds: dict[str, list[_Bounds]] = field(default_factory=dict[str, list[_Bounds]])
 
     def below(
         self, run_id: str, since: float | None = None, until: float | None = None
     ) -> Iterator[NewestRow]:
-        """The runs below an id, the greatest id first, each once; of those made before `since` or
-        after `until` (Unix seconds) maybe none.
+        """The runs below an id, in descending order, each once; runs that were created before
+        `since` or after `until` (Unix seconds) may be omitted.
 
-        What can't be read is logged, and left to `runtime store verify`. Raises FileNotFoundError
-        where a compaction has replaced a file that was listed: ask again from the last id on; and
-        OSError where the system can't read one.
+        Unreadable data is logged, and left to `runtime store verify`. Raises FileNotFoundError if a
+        compaction has replaced a listed file (continue from the last id on), and OSError if the
+        system can't read one.
         """
         waiting = [
             bounds
@@ -165,7 +165,7 @@ class NewestRuns:
 
 
 class _Descending(NamedTuple):
-    """An id in a heap whose first is the greatest."""
+    """An id in a heap whose first item is the greatest."""
 
     run_id: str
 
@@ -192,5 +192,5 @@ def _range(group: Any, column: int | None, unknown: tuple[Any, Any]) -> tuple[An
         return unknown
     try:
         return statistics.min, statistics.max
-    except (ValueError, TypeError):  # texts that are none, or a type without an order
+    except (ValueError, TypeError):  # invalid text, or a type without an order
         return unknown

@@ -1,7 +1,7 @@
-"""Prompts of recorded runs, by their hash, alongside the tables: `<store>/prompts/<hash>.md`.
+"""Prompts of recorded runs, by their hash, next to the tables: `<store>/prompts/<hash>.md`.
 
-A run's record names each prompt by its hash. What the hash stands for is on the bus for some weeks,
-and in the package for as long as nobody changes it; here it stays with the runs.
+A run's record refers to each prompt by its hash. The prompt's text is on the bus for some weeks,
+and in the package until it is changed there; here it is kept with the runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loopline.workers.store.files import unwritable
 log = structlog.get_logger("loopline.workers.store.prompts")
 
 MAX_REMEMBERED = 4_096
-"""Prompts that are not looked for again in the folder."""
+"""Number of prompts that are remembered as stored."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -37,7 +37,7 @@ class PromptShelf:
         self._seen: Remembered[str, None] = Remembered(MAX_REMEMBERED)
 
     def before(self, write: BatchHandler) -> BatchHandler:
-        """A writer of `trajectories` that keeps the prompts of a batch first."""
+        """A writer of `trajectories` that first stores the prompts of a batch."""
 
         async def written(entries: Sequence[Entry]) -> None:
             await self.keep(entries)
@@ -46,8 +46,8 @@ class PromptShelf:
         return written
 
     async def keep(self, entries: Sequence[Entry]) -> None:
-        """The prompts of the runs in these entries of `trajectories`, as far as the bus has them
-        and they are not here yet. Raises OSError as `Table.write` does."""
+        """Store the prompts of the runs in these entries of `trajectories`, if the bus has them and
+        they are not stored yet. Raises OSError as `Table.write` does."""
         digests = {digest for _, fields in entries for digest in _shared_prompts(fields)}
         for digest in sorted(digests):
             if digest in self._seen:
@@ -56,7 +56,7 @@ class PromptShelf:
             if not path.exists():
                 text = await read_content(self._bus, digest)
                 if text is None:
-                    # Of a run that an earlier version admitted; it may come with a later one.
+                    # The run was admitted by an earlier version; a later run may bring the prompt.
                     log.debug("prompt not on the bus", digest=digest)
                     continue
                 try:
@@ -68,7 +68,7 @@ class PromptShelf:
 
 
 def _shared_prompts(fields: Mapping[bytes, bytes]) -> list[str]:
-    """Hashes of the prompts that a run does not bring itself; none of what is not a run, which the
+    """Hashes of the prompts that a run does not contain itself; empty for an invalid run, which the
     table sets aside."""
     try:
         run = orjson.loads(fields[b"run"])
@@ -83,7 +83,7 @@ def _is_digest(text: object) -> bool:
 
 
 def read_stored_prompt(store: Path, digest: str) -> str | None:
-    """None where the store has none, or another text under its name."""
+    """The text of a stored prompt; None if it is missing or has been changed."""
     if not _is_digest(digest):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What has come to a store since a moment, for a process that looks again and again."""
+"""Reads new records of a store incrementally, for a process that polls it."""
 
 # pyarrow has no type stubs.
 # pyright: reportUnknownMemberType=false
@@ -27,8 +27,8 @@ RecordT = TypeVar("RecordT")
 
 
 class RecentRuns(Generic[RecordT]):
-    """The runs and rewards of a store from a moment on. Each file is read once, and of a run only
-    what is needed is kept."""
+    """The runs and rewards of a store from a given time on. Each file is read once, and only the
+    necessary part of a run is kept in memory."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class RecentRuns(Generic[RecordT]):
         keep: Callable[[Trajectory], RecordT | None],
         workflow: str | None = None,
     ) -> None:
-        """`keep`: what is kept of a run; None: nothing. `workflow`: of runs of this one alone."""
+        """`keep` returns the part of a run to keep, or None. `workflow`: the only one to read."""
         self.since = since
         self._store = store
         self._keep = keep
@@ -48,17 +48,17 @@ class RecentRuns(Generic[RecordT]):
 
     @property
     def runs(self) -> Mapping[str, RecordT]:
-        """Runs by id; the newest generation of a run that was replayed."""
+        """Runs by id; the newest generation of a replayed run."""
         return {run_id: record for run_id, (_, record) in self._runs.items()}
 
     @property
     def posted(self) -> PostedRewards:
-        """The rewards, each of them once."""
+        """The rewards, without duplicates."""
         return PostedRewards(first_of_each_id(self._rewards.values()))
 
     def read_new(self) -> None:
-        """Read the files that came since the last call. What can't be read is logged, and left to
-        `runtime store verify`."""
+        """Read the files that were added since the last call. Unreadable data is logged, and left
+        to `runtime store verify`."""
         columns = ("trajectory", "run_id", "generation", "workflow")
         for body, run_id, generation, workflow in self._new_rows(
             "trajectories", "ended", columns, self._workflow
@@ -87,7 +87,7 @@ class RecentRuns(Generic[RecordT]):
         self, table: str, time_column: str, columns: Sequence[str], workflow: str | None = None
     ) -> Iterator[tuple[Any, ...]]:
         folder, done = self._store / table, self._files[table]
-        # A compaction replaces files: what is in no folder any more need not be remembered.
+        # A compaction replaces files: forget those that are no longer in the folder.
         done &= {path.name for path in parquet_files(folder)}
         damaged: list[Damaged] = []
         for batch in batches_since(

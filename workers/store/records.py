@@ -1,4 +1,4 @@
-"""Records of a recorder's Parquet store, held against their hashes; what can't be read is named."""
+"""Reads the records of a recorder's store, checks their hashes, and reports unreadable ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from loopline.workers.store.samples import BODIES, KEYS, SampleGroup, sample_gro
 
 
 class Versioned(Protocol):
-    """What a row is read as."""
+    """A parsed row."""
 
     @property
     def version(self) -> int: ...
@@ -27,26 +27,26 @@ class Versioned(Protocol):
 T = TypeVar("T", bound=Versioned)
 
 _ROWS = 32
-"""That are made objects at a time: they stay in the processor's cache until they are parsed."""
+"""Rows that are converted at a time: they stay in the processor's cache until they are parsed."""
 
-CHANGED = "record that is not what was written: its hash is another"
+CHANGED = "record that was changed after it was written: its hash differs"
 OTHER_VERSION = "records of another schema version"
 NO_RECORD = "no trajectory record"
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """Something that was not read."""
+    """A record or file that was not read."""
 
     where: str
-    """File, and line or place in it."""
+    """File, and line or position in it."""
     reason: str
-    """The same words for the same kind of trouble, so that they can be counted."""
+    """Reason in fixed words per kind of error, so that equal ones can be counted."""
     detail: str = ""
 
 
 class NoRecords(ValueError):
-    """There is no store, or nothing in it."""
+    """The store does not exist, or is empty."""
 
 
 def has_records(store: Path) -> bool:
@@ -57,12 +57,12 @@ def has_records(store: Path) -> bool:
 def iterate_trajectories(
     store: Path, workflow: str | None, skipped: list[Skipped]
 ) -> Iterator[Trajectory]:
-    """Every recorded run, one after the other, as `iterate_records`."""
+    """Every recorded run in turn, as `iterate_records`."""
     return iterate_records(store, workflow, skipped, parse_whole)
 
 
 def parse_whole(body: bytes, workflow: str) -> Trajectory:
-    """A recorded trajectory, of whatever workflow. Raises ValidationError."""
+    """A recorded trajectory of any workflow. Raises ValidationError."""
     return Trajectory.model_validate_json(body)
 
 
@@ -73,11 +73,11 @@ def iterate_records(
     read: Callable[[bytes, str], T],
     unpack: Callable[[bytes], T] | None = None,
 ) -> Iterator[T]:
-    """What `read` makes of each recorded run and its workflow, in the order of the files, with no
-    more than a row group of them in memory; of a run that was replayed the newest. What could not
-    be read (`read` raises ValidationError) is added to `skipped`. With `unpack` a run is read from
-    its sample, where it has one (`loopline.workers.store.samples`). Raises `NoRecords` if there is
-    no store."""
+    """The result of `read` for each recorded run and its workflow, in file order, with at most one
+    row group in memory. Only the newest row of a replayed run is read. Records that could not be
+    read (`read` raises ValidationError) are added to `skipped`. With `unpack`, a run is read from
+    its sample if it has one (`loopline.workers.store.samples`). Raises `NoRecords` if there is no
+    store."""
     folder = store / "trajectories"
     if not has_records(store):
         raise NoRecords(
@@ -129,13 +129,13 @@ def _place(group: SampleGroup, number: int) -> str:
 
 
 def _checked_bodies(group: SampleGroup, skipped: list[Skipped]) -> Iterator[bytes | None]:
-    """The record of each row that has no sample; None in place of one that was changed."""
+    """The record of each row that has no sample; None in place of a changed record."""
     samples = group.samples
     if samples is not None and None not in samples:
         return
     for begin in range(0, group.rows.num_rows, _ROWS):
         rows = group.rows.slice(begin, _ROWS)
-        # As bytes: its hash is of them, and a parser of JSON takes them, so no text is made.
+        # As bytes: they are hashed, and the JSON parser takes them, so no text is created.
         bodies = rows["trajectory"].cast("binary").to_pylist()
         written = rows["sha256"].to_pylist()
         for number, (body, digest) in enumerate(zip(bodies, written, strict=True), begin):
@@ -158,11 +158,10 @@ def _name_damaged(damaged: list[Damaged], skipped: list[Skipped]) -> None:
 def checked_rows(
     folder: Path, columns: tuple[str, ...], skipped: list[Skipped]
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield the place of each row of a table, with these columns. The first column is the record
-    that the row's hash is of, in UTF-8. Files that can't be read and rows that were changed are
-    skipped.
+    """Yield the position of each row of a table, with these columns. The row's hash is that of the
+    first column, the record, in UTF-8. Unreadable files and changed rows are skipped.
 
-    A row comes twice where it stands twice, or where a compaction ends meanwhile.
+    A row occurs twice if it is stored twice, or if a compaction finishes meanwhile.
     """
     damaged: list[Damaged] = []
     for path, first, group in read_batches(folder, (*columns, "sha256"), damaged):
@@ -181,7 +180,7 @@ def checked_rows(
 
 
 def skipped_record(where: str, row: str | bytes, error: ValidationError) -> Skipped:
-    """A newer writer's record, or a broken one."""
+    """The reason for skipping a record: it is from a newer writer, or broken."""
     try:
         version = json.loads(row)["version"]
     except (ValueError, KeyError, TypeError):

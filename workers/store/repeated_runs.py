@@ -1,4 +1,4 @@
-"""Runs of which a table has several rows, without a look at those that can have but one."""
+"""Finds the runs that have several rows in a table, without reading rows that can't be repeated."""
 
 # pyarrow has no type stubs.
 # pyright: reportUnknownParameterType=false
@@ -17,12 +17,12 @@ class _Ids(NamedTuple):
     least: str
     greatest: str
     rising: bool
-    """Whether each is greater than the one before it, as in a compacted file."""
+    """Whether each id is greater than the one before it, as in a compacted file."""
     ids: Any
 
 
 def newest_of_several(folder: Path) -> dict[str, tuple[int, str]]:
-    """Generation and entry that count, of each run with several rows."""
+    """Generation and entry of the valid row, for each run with several rows."""
     import pyarrow as pa
     import pyarrow.compute
 
@@ -36,8 +36,8 @@ def newest_of_several(folder: Path) -> dict[str, tuple[int, str]]:
     if not doubtful:
         return {}
     ids = pa.table({"run_id": pa.chunked_array(doubtful)})
-    # On one thread: a table of a million groups for each, and their union, takes three times as
-    # long.
+    # On one thread: building and merging a hash table of a million groups per thread takes three
+    # times as long.
     counts: Any = ids.group_by("run_id", use_threads=False).aggregate([([], "count_all")])
     several = counts.filter(compute.greater(counts["count_all"], 1))["run_id"]
     if not len(several):
@@ -61,7 +61,7 @@ def _bounds(ids: Any, compute: Any) -> _Ids:
 
 
 def _overlapping(groups: Sequence[_Ids]) -> Iterator[_Ids]:
-    """Groups, of those in the order of their bounds, that may hold a run twice, or one of another
+    """Groups, from a sequence sorted by bounds, that may contain a run twice, or a run of another
     group."""
     furthest = ""
     for number, group in enumerate(groups):

@@ -1,4 +1,4 @@
-"""Rewards that were posted after the fact, read from the store and joined to what they are for."""
+"""Reads posted rewards from the store and joins them to the runs that they are for."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from loopline.agents.rewards import SESSION_TAG, Reward, RewardPlace
 from loopline.workers.store.records import OTHER_VERSION, Skipped, checked_rows, skipped_record
 
 TEAM, AGENT, TURN = "team", "agent", "turn"
-"""Names of reward parts: what the whole team earned, what one agent did, what one turn did."""
+"""Names of reward parts: the reward of the whole team, of one agent, of one turn."""
 
 
 class EntryOrder(NamedTuple):
-    """Place of a reward among all. The ids of a stream's entries rise; those of two streams count
-    the time of one server."""
+    """Place of a reward in the order of all rewards. The ids of a stream's entries increase, and
+    all streams use the clock of one server."""
 
     milliseconds: int
     number: int
@@ -43,13 +43,13 @@ class RecordedReward(NamedTuple):
 
     @property
     def entry(self) -> str:
-        """Names its row: no two rewards have the same."""
+        """Unique name of the reward's row."""
         return f"{self.order.shard}/{self.order.milliseconds}-{self.order.number}"
 
 
 @dataclass(frozen=True)
 class PostedRewards:
-    """All rewards of a store, each of them once."""
+    """All rewards of a store, without duplicates."""
 
     rewards: tuple[RecordedReward, ...]
     """Rewards in the order in which they were accepted."""
@@ -57,14 +57,14 @@ class PostedRewards:
 
     @cached_property
     def versions(self) -> Mapping[RewardPlace, tuple[Reward, ...]]:
-        """Rewards of each place, oldest first: the last one counts."""
+        """Rewards of each place, oldest first: the last one is valid."""
         by_place: dict[RewardPlace, list[Reward]] = defaultdict(list)
         for recorded in self.rewards:
             by_place[recorded.reward.place].append(recorded.reward)
         return {place: tuple(versions) for place, versions in by_place.items()}
 
     def of_target(self, sources: Collection[str] | None = None) -> dict[str, list[Reward]]:
-        """Rewards that count, by run or session; from `sources` alone if given."""
+        """Valid rewards, by run or session; only those from `sources`, if given."""
         by_target: dict[str, list[Reward]] = defaultdict(list)
         for place, versions in self.versions.items():
             if sources is None or place.source in sources:
@@ -73,10 +73,10 @@ class PostedRewards:
 
 
 def read_rewards(store: Path, entries: Collection[str] | None = None) -> PostedRewards:
-    """The rewards in a store, none where it has none; of these entries alone, where they are given.
+    """The rewards in a store, empty without a store; only those of these entries, if given.
 
-    Of rows with the same id for the same run or session the first one counts: the later ones were
-    accepted because the bus had forgotten the id.
+    Of rows with the same id for the same run or session, the first one is valid: the later ones
+    were accepted because the bus had forgotten the id.
     """
     skipped: list[Skipped] = []
     recorded: list[RecordedReward] = []
@@ -108,19 +108,19 @@ def first_of_each_id(recorded: Iterable[RecordedReward]) -> tuple[RecordedReward
 
 
 def targets_of(run: Run) -> tuple[str, ...]:
-    """The targets whose rewards reach a run: its own, and its session's. No other account's: two
-    callers may call their sessions alike."""
+    """The targets whose rewards apply to a run: its own and its session's. Other accounts' targets
+    are excluded, since two callers may use the same session name."""
     return (*own_targets(run), *session_targets(run))
 
 
 def own_targets(run: Run) -> tuple[str, ...]:
-    """The run itself, as rewards name it that come from anybody who has the bus, or from its
-    account."""
+    """The targets of the run itself: for rewards from direct users of the bus, and for those from
+    its account."""
     return (run.id, f"{run.account}/{run.id}") if run.account else (run.id,)
 
 
 def session_targets(run: Run) -> tuple[str, ...]:
-    """The same of its session; nothing where it has none."""
+    """The targets of the run's session; empty if it has none."""
     session = run.tags.get(SESSION_TAG)
     if session is None:
         return ()
@@ -130,8 +130,8 @@ def session_targets(run: Run) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Feedback:
-    """What rewards add up to: those for the team, by agent, and by turn, there for the team (None)
-    or an agent."""
+    """Sums of rewards: for the team, by agent, and by turn; the latter for the team (None) or an
+    agent."""
 
     team: float | None = None
     agents: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -141,7 +141,7 @@ class Feedback:
 
     @classmethod
     def of(cls, rewards: Iterable[Reward]) -> Feedback:
-        """Combine the rewards that reach one run. Those of several sources are added up."""
+        """Combine the rewards that apply to one run. Those from several sources are added up."""
         values: dict[tuple[str | None, int | None], list[float]] = defaultdict(list)
         for reward in rewards:
             values[reward.agent, reward.turn].append(reward.value)
@@ -162,16 +162,16 @@ class Feedback:
         return self.team is not None or bool(self.agents) or bool(self.turns)
 
     def of_turn(self, agent: str, turn: int) -> float | None:
-        """What one turn of an agent earned by itself."""
+        """The reward of one turn of an agent."""
         return add(self.turns.get((None, turn)), self.turns.get((agent, turn)))
 
 
 def rewarded_by(trajectory: Trajectory, feedback: Feedback) -> Trajectory:
-    """The run with these rewards in place of those that it was recorded with.
+    """The run with these rewards in place of the recorded ones.
 
-    `team_reward` is the team's; `agent_rewards` are an agent's own and the mean of its turns that
-    have one. The candidate that was executed in a step has the parts `team`, `agent` and `turn`;
-    nobody has seen what the others would have led to, so they have none.
+    `team_reward` is the team's. `agent_rewards` are an agent's own reward plus the mean of its
+    rewarded turns. The candidate that was executed in a step gets the parts `team`, `agent` and
+    `turn`; the results of the other candidates are unknown, so they get no parts.
     """
     turn_rewards: dict[str, list[float]] = defaultdict(list)
     steps: list[Step] = []
@@ -207,12 +207,12 @@ def _with_parts(step: Step, parts: Mapping[str, float]) -> tuple[Candidate, ...]
 
 
 def add(first: float | None, second: float | None) -> float | None:
-    """The sum of what is there; None where nothing is."""
+    """The sum of the given values; None if there are none."""
     values = [value for value in (first, second) if value is not None]
     return math.fsum(values) if values else None
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """The mean of what is there; None where nothing is."""
+    """The mean of the given values; None if there are none."""
     numbers = [value for value in values if value is not None]
     return math.fsum(numbers) / len(numbers) if numbers else None

@@ -1,14 +1,16 @@
-"""Samples of recorded runs, packed for trainings: `samples/<name>` of a store.
+"""Samples of recorded runs, packed for training: `samples/<name>` of a store.
 
-A training reads tokens and rewards of many runs. In the JSON of a record these are text among much
-else. A compaction writes them a second time, as numbers, to a file with the name and the row groups
-of the table's. Readers do without it where it is missing, and the next compaction writes it again.
+Training reads the tokens and rewards of many runs. A record's JSON contains them as text, among
+much else. A compaction writes them again, as numbers, to a file with the name and the row groups of
+the table's file. If that file is missing, readers use the records, and the next compaction writes
+it again.
 
 A sample is MessagePack: a map of the record's fields that `SampledRun` has
 (`loopline.trainers.data.samples`). `policy`, `sampling` and `task` are their JSON as bytes. Token
-ids and log-probabilities are bytes, too: a letter of Python's `struct` (`H`, `i`: ids of two bytes,
-of four; `d`: float64), and the little-endian numbers. There is none for a run without a
-reward, which has to be judged by its whole record, nor for a value that no training reads so.
+ids and log-probabilities are also bytes: a letter of Python's `struct` (`H`, `i`: two-byte and
+four-byte ids; `d`: float64), and the little-endian numbers. A run without a reward has no sample,
+since it is judged by its whole record, nor does a run with a value that training can't read in this
+form.
 """
 
 # pyarrow has no type stubs.
@@ -44,9 +46,9 @@ log = structlog.get_logger("loopline.workers.store")
 FOLDER = "samples"
 SAMPLE = "sample"
 SMALLEST_BYTES = 2**20
-"""Size from which a file of the table gets samples; small ones are soon compacted again."""
+"""Smallest table file that gets samples; smaller ones are soon compacted again."""
 FORMAT = b"1"
-"""Changes with the meaning of a sample. Files of another format are not read, and written again."""
+"""Version of the sample format. Files in another format are not read, but written again."""
 KEYS = ("run_id", "generation", "entry", "workflow")
 BODIES = ("trajectory", "sha256")
 _DIGEST = "digest"
@@ -132,7 +134,7 @@ class _Played(Protocol):
 
 
 def has_rewards(run: _Played) -> bool:
-    """Whether a recorded run has any reward; one without has to be judged as a whole."""
+    """Whether a recorded run has any reward; a run without one has to be judged as a whole."""
     if run.team_reward is not None or run.agent_rewards:
         return True
     steps = [step for step in run.steps if step.candidates]
@@ -162,7 +164,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 def pack_sample(body: bytes) -> bytes | None:
-    """The sample of a recorded trajectory; None where trainings need its JSON."""
+    """The sample of a recorded trajectory; None if training needs its JSON."""
     try:
         record = _DECODER.decode(body)
         if {record.version, record.run.version} != {RECORDS_VERSION} or not has_rewards(record):
@@ -179,14 +181,14 @@ def pack_sample(body: bytes) -> bytes | None:
 
 
 def unpack_bytes(value: msgspec.Raw) -> bytes | None:
-    """Bytes that a sample holds for a field; None where it is JSON."""
+    """The bytes of a sample's field; None if the field is JSON."""
     packed = bytes(value)
     begin = _HEADS.get(packed[0])
     return None if begin is None else packed[begin:]
 
 
 def unpack_numbers(value: msgspec.Raw) -> tuple[Any, ...] | None:
-    """Token ids, or log-probabilities, that a sample holds for a field; None where it is JSON."""
+    """The token ids or log-probabilities of a sample's field; None if the field is JSON."""
     packed = bytes(value)
     begin = _HEADS.get(packed[0])
     if begin is None:
@@ -196,18 +198,18 @@ def unpack_numbers(value: msgspec.Raw) -> tuple[Any, ...] | None:
 
 @lru_cache(maxsize=4_096)
 def _reader(letter: int, size: int) -> Callable[[bytes, int], tuple[Any, ...]]:
-    """Reader of numbers that take up this many bytes. `struct` itself remembers a hundred."""
+    """Cached unpacker of numbers of this size in bytes. `struct` itself caches only a hundred."""
     number = chr(letter)
     return struct.Struct(f"<{size // struct.calcsize('<' + number)}{number}").unpack_from
 
 
 _HEADS = {0xC4: 2, 0xC5: 3, 0xC6: 5}
-"""Length of the head of bytes in MessagePack, by its first byte. No JSON begins with any."""
+"""Length of the header of MessagePack bytes, by its first byte, with which no JSON starts."""
 
 
 def refresh_samples(table: Path, stop: Callable[[], bool]) -> None:
-    """Write the samples of files that have none, and remove those of files that are gone. The
-    caller holds `compaction_lock`. Raises OSError."""
+    """Write missing samples of files, and remove those of removed files. The caller holds
+    `compaction_lock`. Raises OSError."""
     folder = table.parent / FOLDER
     paths = parquet_files(table)
     if folder.is_dir():
@@ -230,15 +232,15 @@ def refresh_samples(table: Path, stop: Callable[[], bool]) -> None:
         except _Stopped:
             return
         except (Damaged, FileNotFoundError) as error:
-            log.warning("no samples of a file", file=path.name, why=str(error))
+            log.warning("samples of a file not written", file=path.name, why=str(error))
 
 
 class _Stopped(Exception):
-    """The writer is to end now."""
+    """The writer has to stop now."""
 
 
 def _write(path: Path, target: Path, stop: Callable[[], bool]) -> None:
-    """Raises `_Stopped`: nothing is left of the file then."""
+    """Write the samples of a file. Raises `_Stopped`, after which no file is left."""
     file = open_parquet(path, checked=True)
     repeated: Any = ["workflow"]
     searched: Any = [*KEYS]
@@ -259,7 +261,7 @@ def _write(path: Path, target: Path, stop: Callable[[], bool]) -> None:
             rows = read_group(path, file, group, (*KEYS, *BODIES))
             bodies = rows["trajectory"].cast("binary").to_pylist()
             samples = [
-                # What is not as it was written gets no hash of its own.
+                # A record that was changed gets no sample, so it gets no new hash.
                 pack_sample(body) if hashlib.sha256(body).hexdigest() == written else None
                 for body, written in zip(bodies, rows["sha256"].to_pylist(), strict=True)
             ]
@@ -270,7 +272,7 @@ def _write(path: Path, target: Path, stop: Callable[[], bool]) -> None:
 
 
 def _open(path: Path) -> Any:
-    """None where there is no file, or another format. Raises `Damaged`."""
+    """Open a file of samples; None if it is missing or in another format. Raises `Damaged`."""
     try:
         file = open_parquet(path)
     except FileNotFoundError:
@@ -280,13 +282,13 @@ def _open(path: Path) -> Any:
 
 
 def check_samples(path: Path) -> None:
-    """Read all samples of a file. Raises `Damaged` where one is not as it was written."""
+    """Read all samples of a file. Raises `Damaged` if one has been changed."""
     file = open_parquet(path, checked=True)
     for group in range(file.metadata.num_row_groups):
         rows = read_group(path, file, group, (SAMPLE, _DIGEST))
         for sample, digest in zip(rows[SAMPLE].to_pylist(), rows[_DIGEST].to_pylist(), strict=True):
             if sample is not None and hashlib.sha256(sample).digest() != digest:
-                raise Damaged(path, f"a sample in row group {group} has another hash")
+                raise Damaged(path, f"the hash of a sample in row group {group} differs")
 
 
 class SampleGroup(NamedTuple):
@@ -296,36 +298,36 @@ class SampleGroup(NamedTuple):
     first: int
     """Number of its first row in the file."""
     rows: Any
-    """`KEYS`, and `BODIES` where a run has no sample."""
+    """`KEYS`, and `BODIES` if a run has no sample."""
     samples: Sequence[bytes | None] | None
-    """Samples that have been held against their hashes; None for a file without any."""
+    """Samples with verified hashes; None for a file without samples."""
 
 
 def sample_groups(
     path: Path, damaged: list[Damaged], workflow: str | None
 ) -> Iterator[SampleGroup]:
-    """The row groups of a file of the table, of a workflow alone where it is given. Of samples that
-    are damaged the records are read. Raises as `batches_of`."""
+    """The row groups of a table file, only of a workflow if given. In place of damaged samples, the
+    records are read. Raises as `batches_of`."""
     columns = (*KEYS, *BODIES)
     samples = path.parent.parent / FOLDER / path.name
     table = open_parquet(path)
     try:
         file = _open(samples)
         if file is not None and _group_rows(file) != _group_rows(table):
-            raise Damaged(samples, "it has other row groups than the table's file")
+            raise Damaged(samples, "its row groups differ from those of the table's file")
     except Damaged as error:
-        _say_damaged(error)
+        _log_damaged(error)
         file = None
     if file is None:
         for where, first, rows in batches_of(path, columns, damaged, workflow):
             yield SampleGroup(where, first, rows, None)
         return
     first = 0
-    held_by = range(table.metadata.num_row_groups)
+    matching = range(table.metadata.num_row_groups)
     if workflow is not None:
-        held_by = set(groups_that_may_hold(file.metadata, "workflow", workflow))
+        matching = set(groups_that_may_hold(file.metadata, "workflow", workflow))
     for group, number in enumerate(_group_rows(file)):
-        if group in held_by:
+        if group in matching:
             try:
                 rows, packed = _sampled(samples, file, path, table, group, workflow)
                 yield SampleGroup(path, first, rows, packed)
@@ -337,15 +339,15 @@ def sample_groups(
 def _sampled(
     samples: Path, file: Any, path: Path, table: Any, group: int, workflow: str | None
 ) -> tuple[Any, Sequence[bytes | None]]:
-    """Keys and samples of a row group, with the records where one is missing. Raises `Damaged` for
-    the table's file."""
+    """Keys and samples of a row group, with the records if a sample is missing. Raises `Damaged`
+    for the table's file."""
     packed: list[bytes | None]
     try:
         rows = read_group(samples, file, group)
         packed = rows[SAMPLE].to_pylist()
         digests = rows[_DIGEST].to_pylist()
     except Damaged as error:
-        _say_damaged(error)
+        _log_damaged(error)
         rows = read_group(path, table, group, (*KEYS, *BODIES))
         packed = [None] * rows.num_rows
     else:
@@ -371,9 +373,9 @@ def _group_rows(file: Any) -> list[int]:
     return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
-def _say_damaged(error: Damaged) -> None:
+def _log_damaged(error: Damaged) -> None:
     log.warning(
-        "damaged samples are read as records; `runtime store verify` removes them",
+        "damaged samples: records are read instead; `runtime store verify` removes them",
         file=str(error.path),
         why=error.why,
     )

@@ -1,4 +1,4 @@
-"""Reading every byte of a store: what is damaged is set aside, what was changed is named."""
+"""Verifies every byte of a store: damaged files are set aside, changed rows are reported."""
 
 # pyarrow has no type stubs.
 # pyright: reportUnknownParameterType=false
@@ -27,7 +27,7 @@ from loopline.workers.store.files import (
 from loopline.workers.store.samples import FOLDER, check_samples
 
 _BODIES = {"trajectories": "trajectory", "rewards": "reward"}
-"""Column whose hash stands next to it."""
+"""Column with the record whose hash is in the column `sha256`."""
 PROGRESS = "verified.json"
 """Files that an interrupted verification has read; the next one continues after them."""
 _SAVED_EVERY = 50
@@ -35,17 +35,17 @@ _SAVED_EVERY = 50
 
 @dataclass
 class Verified:
-    """What was found in a whole store."""
+    """Findings in a whole store."""
 
     files: int = 0
     rows: int = 0
     damaged: list[str] = field(default_factory=list[str])
-    """Files that were set aside, with the reason, and samples that were removed: the next
-    compaction writes them again."""
+    """Files that were set aside, with the reason, and damaged samples that were removed: the next
+    compaction writes those again."""
     changed: list[str] = field(default_factory=list[str])
-    """Rows whose record isn't the one that was written: they stay, and readers pass them over."""
+    """Rows whose record was changed: they stay, and readers skip them."""
     complete: bool = True
-    """False where it was stopped."""
+    """False if the verification was stopped."""
 
     @property
     def sound(self) -> bool:
@@ -58,8 +58,8 @@ def verify(
     stop: Stop = lambda: False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Verified:
-    """Read all files of all tables. A damaged one goes to `unreadable/`, and the rows of it that
-    can be read stay in the table. Raises `AlreadyCompacting` and OSError."""
+    """Read all files of all tables. A damaged one goes to `unreadable/`, and its readable rows stay
+    in the table. Raises `AlreadyCompacting` and OSError."""
     result = Verified()
     with compaction_lock(store) as scratch:
         remembered = _Progress(store / PROGRESS)
@@ -111,14 +111,14 @@ def _read(path: Path, result: Verified) -> int:
         first += table.num_rows
     name = FileName.parse(path.name)
     if name is not None and name.rows != first:
-        raise Damaged(path, f"its name says {name.rows} rows, and it has {first}")
+        raise Damaged(path, f"its name states {name.rows} rows, but it has {first}")
     result.changed += changed
     return first
 
 
 class _Progress:
-    """Progress of a verification: size and time of each file, so that one that has changed since is
-    read again."""
+    """Progress of a verification: size and time of each file, so that a changed file is read
+    again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -157,8 +157,8 @@ def _stamp(path: Path) -> list[int]:
 
 
 def summary(store: Path) -> dict[str, Any]:
-    """What each table holds: files, rows, bytes, the time between its entries in Unix seconds, and
-    what was set aside."""
+    """Contents of each table: files, rows, bytes, first and last entry in Unix seconds, and files
+    that were set aside."""
     tables: dict[str, Any] = {}
     for table in TABLES:
         names: list[FileName] = []

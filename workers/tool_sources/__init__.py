@@ -1,6 +1,6 @@
 """Tools that other programs offer: MCP servers and HTTP APIs with an OpenAPI document.
 
-They are named in the profile, and a tool worker calls them:
+They are listed in the profile, and a tool worker calls them:
 
     [tools.github]
     mcp = { command = ["github-mcp-server", "stdio"], env = ["GITHUB_TOKEN"] }
@@ -14,9 +14,9 @@ They are named in the profile, and a tool worker calls them:
     openapi = "weather.yaml"
     query_env = { key = "WEATHER_KEY" }
 
-A tool is offered under `<source>__<its own name>`. What such a program says is hostile until it
-was checked: its schemas are made plain and bounded, its answers are cut, and nothing that it says
-later adds to what may be called.
+A tool is offered under `<source>__<its own name>`. All data from such a program is untrusted: its
+schemas are simplified and bounded, its answers are truncated, and nothing that it sends later
+extends what may be called.
 """
 
 
@@ -25,4 +25,4 @@ class SourceUnavailable(Exception):
 
 
 class ToolRefused(ValueError):
-    """A tool of a source that is not offered, and why."""
+    """A tool that a source lists but that is not offered, and why."""

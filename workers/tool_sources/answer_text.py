@@ -1,4 +1,4 @@
-"""What an HTTP API answered, as the text that a model reads."""
+"""Converts an HTTP API's answer to the text that a model reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHARSETS = frozenset(
     | {"gb2312", "gbk", "gb18030", "big5", "shift_jis", "euc_jp", "euc_kr"}
 )
 """Python's names of the accepted encodings. Python has others that take minutes for a megabyte, or
-give no real text."""
+that are not text encodings."""
 SNIFFED_BYTES = 4_096
 
 _PICTURES = ("image/", "audio/", "video/", "font/", "model/")
@@ -33,11 +33,11 @@ _DECLARED = re.compile(
 
 
 def text_of(headers: httpx.Headers, body: bytes) -> str | None:
-    """The text of an answer; None if it is none (a picture, an archive)."""
+    """The text of an answer; None if it is not text (a picture, an archive)."""
     whole = headers.get("content-type", "")
     kind = whole.partition(";")[0].strip().lower()
     charset = _charset(whole, kind, body)
-    # What the header says of a text is believed; of anything else its bytes are asked.
+    # A header that declares text is trusted; otherwise the bytes decide.
     is_text = kind.startswith("text/") or kind.endswith(_TEXT_ENDINGS) or kind == "application/json"
     if not is_text and (kind.startswith(_PICTURES) or not _looks_like_text(body, charset)):
         return None
@@ -49,8 +49,8 @@ def kind_of(headers: httpx.Headers) -> str:
 
 
 def _charset(header: str, kind: str, body: bytes) -> str:
-    """Encoding by the byte order mark, the header, or what an XML or HTML page declares; else
-    UTF-8."""
+    """Encoding from the byte order mark, the header, or the declaration of an XML or HTML page;
+    otherwise UTF-8."""
     for mark, name in _BOMS:
         if body.startswith(mark):
             return name
@@ -72,7 +72,7 @@ def _known_charset(charset: str) -> str | None:
 
 def _looks_like_text(body: bytes, charset: str) -> bool:
     try:
-        # Its last character may be cut in two.
+        # The last character may be incomplete.
         begins = codecs.getincrementaldecoder(charset)().decode(body[:SNIFFED_BYTES])
     except UnicodeError:
         return False

@@ -1,4 +1,4 @@
-"""One HTTP answer, of which no more is read than was agreed on."""
+"""Reads one HTTP answer up to a size limit."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from loopline.workers.tool_sources.content_coding import Unpacker
 
 @dataclass(frozen=True, slots=True)
 class BoundedAnswer:
-    """What was read of an answer, unpacked."""
+    """The part of an answer that was read, decompressed."""
 
     status: int
     headers: httpx.Headers
     body: bytes
     cut: bool
-    """Whether there is more than was read."""
+    """Whether the answer continues after the part that was read."""
 
 
 def bounded_client() -> httpx.AsyncClient:
-    """A client that goes where it is told: no redirects, no proxies, no cookies kept."""
+    """A client for exact requests: no redirects, no proxies, no stored cookies."""
     return httpx.AsyncClient(
         follow_redirects=False,
         trust_env=False,
-        timeout=None,  # each call has a deadline as a whole
+        timeout=None,  # each call has one deadline for the whole exchange
         headers={"Accept-Encoding": "identity", "User-Agent": "loopline"},
     )
 
@@ -33,8 +33,8 @@ def bounded_client() -> httpx.AsyncClient:
 async def read_bounded(
     http: httpx.AsyncClient, request: httpx.Request, max_bytes: int
 ) -> BoundedAnswer:
-    """Send a request and read at most `max_bytes` of what was packed into its answer. Raises
-    `httpx.HTTPError`, and `BadCoding` for an answer that can't be unpacked."""
+    """Send a request and read at most `max_bytes` of its decompressed answer. Raises
+    `httpx.HTTPError`, and `BadCoding` for an answer that can't be decompressed."""
     response = await http.send(request, stream=True)
     try:
         unpacker = Unpacker(response.headers.get("content-encoding", ""))

@@ -1,4 +1,4 @@
-"""Catalogue of the tools that a source offers, and their names."""
+"""The catalogue of a source's tools, and the names under which they are offered."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from loopline.workers.tool_sources.references import References
 BETWEEN = "__"
 MAX_NAME_CHARS = 64
 MAX_CATALOGUE_CHARS = 262_144
-"""Size of all tools of a source as JSON: a worker sends them with every beat of its presence."""
+"""Largest JSON size of all tools of a source: a worker sends them with every presence update."""
 MAX_LEFT_OUT = 200
-"""Most omitted tools that are named; a source may list any number."""
+"""Maximum number of omitted tools that are reported; a source may list any number."""
 
 HASH_CHARS = 8
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -38,30 +38,31 @@ class ListedTool:
     parameters: JsonValue
     """A JSON schema."""
     references: References | None = None
-    """Resolver of the schema's references, if they don't lead into the schema itself."""
+    """Resolver of the schema's references, unless they point into the schema itself."""
     effect: Effect | None = None
-    """What the source says that a call does to the world."""
+    """Side effect of a call, as the source declares it."""
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What a source offers."""
+    """The tools that a source offers."""
 
     specs: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
-    """Specs by the name under which models call the tool."""
+    """Specs by offered name."""
     own_names: dict[str, str] = field(default_factory=dict[str, str])
-    """The source's own names, by the name under which models call the tool."""
+    """The source's own tool names, by offered name."""
     left_out: tuple[str, ...] = ()
-    """Why each other tool is not offered, in words. What the profile does not allow is not told."""
+    """Why each other tool is not offered, in words; without tools that the profile excludes."""
 
 
-def offered_names(source: str, owns: Iterable[str]) -> dict[str, str]:
-    """Own name → name that every model and endpoint takes, no two the same.
+def offered_names(source: str, own_names: Iterable[str]) -> dict[str, str]:
+    """Own name → offered name, which every model and endpoint accepts; no two are the same.
 
-    One of which nothing is left, that is too long or would be another's ends with its hash. The
-    order in which a source lists its tools does not matter.
+    A name ends with a hash of the own name if nothing else would be left of it, if it would be too
+    long, or if another tool would get the same. The order in which a source lists its tools does
+    not matter.
     """
-    short = {tool_name: _NOT_IN_A_NAME.sub("_", tool_name).strip("_") for tool_name in owns}
+    short = {tool_name: _NOT_IN_A_NAME.sub("_", tool_name).strip("_") for tool_name in own_names}
     meant = Counter(short.values())
     names: dict[str, str] = {}
     for tool_name, name in short.items():
@@ -80,13 +81,13 @@ def offered_names(source: str, owns: Iterable[str]) -> dict[str, str]:
 def _hashed_name(begins: str, tool_name: str, used_names: set[str]) -> str:
     digest = hashlib.sha256(tool_name.encode(errors="replace")).hexdigest()
     lengths = range(HASH_CHARS, MAX_NAME_CHARS // 2)
-    # Longer than the first, only where a source names another tool so by intent.
+    # Longer hashes are only needed if a source chooses colliding names on purpose.
     names = (f"{begins[: MAX_NAME_CHARS - n - 1]}_{digest[:n]}" for n in lengths)
     return next(name for name in names if name not in used_names)
 
 
 def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]) -> Catalogue:
-    """The allowed tools with plain schemas. Of two with one name the first is taken."""
+    """The allowed tools with plain schemas. Of two tools with the same name the first is taken."""
     specs: dict[str, ToolSpec] = {}
     own_names: dict[str, str] = {}
     left_out: list[str] = []
@@ -100,7 +101,7 @@ def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]
         try:
             if first := tools_by_name.get(name):
                 if first == tool:
-                    continue  # a list whose pages repeat
+                    continue  # a listing whose pages repeat
                 raise ToolRefused(f"its name {name} is taken by {first.name[:100]!r}")
             tools_by_name[name] = tool
             if len(specs) >= MAX_TOOLS:
@@ -113,8 +114,8 @@ def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]
             chars += len(spec.model_dump_json())
             if chars > MAX_CATALOGUE_CHARS:
                 raise ToolRefused(
-                    f"a source's tools have at most {MAX_CATALOGUE_CHARS} characters; narrow its "
-                    "`allow`"
+                    f"a source's tools may have at most {MAX_CATALOGUE_CHARS} characters in total; "
+                    "narrow its `allow`"
                 )
             specs[name], own_names[name] = spec, tool.name
         except ToolRefused as error:
@@ -124,8 +125,8 @@ def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]
 
 
 def _description(tool: ListedTool) -> str:
-    """Description of the tool, after its name if that is in another script, of which the offered
-    name keeps nothing."""
+    """Description of the tool. If its name has non-ASCII characters, which the offered name drops,
+    the name comes first."""
     description = replace_surrogates(tool.description)
     return (
         description

@@ -1,6 +1,6 @@
-"""Compressed answers, unpacked piece by piece, so that a few bytes can't become gigabytes.
+"""Decompresses answers piece by piece, so that a few bytes can't expand to gigabytes.
 
-Nobody asks a server to compress; some do it all the same.
+We never ask for compression, but some servers use it anyway.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _UNREADABLE = frozenset({"br", "zstd", "compress", "x-compress", "dcb", "dcz"})
 
 
 class BadCoding(ValueError):
-    """An answer that can't be unpacked, and why."""
+    """An answer that can't be decompressed, and why."""
 
 
 class Unpacker:
-    """What was packed by the coding that a `Content-Encoding` header names.
+    """Decompresses data in the coding that a `Content-Encoding` header names.
 
-    A value that is not a coding at all (`UTF-8`, `none`) is taken for a mistake: nothing was
-    packed.
+    A value that is not a known coding (`UTF-8`, `none`) is considered a mistake: the data is not
+    compressed.
     """
 
     def __init__(self, header: str) -> None:
@@ -30,15 +30,15 @@ class Unpacker:
         codings = [part.strip().lower() for part in header.split(",")]
         packed = [coding for coding in codings if coding in _WINDOW or coding in _UNREADABLE]
         if len(packed) > 1 or any(coding in _UNREADABLE for coding in packed):
-            raise BadCoding(f"the answer is packed in {header[:64]!r}, which nobody asked for")
+            raise BadCoding(f"the answer has the encoding {header[:64]!r}, which was not requested")
         self._coding = packed[0] if packed else ""
         self._stream = zlib.decompressobj(_WINDOW[self._coding]) if packed else None
         self._begun = False
         self._whole = True
 
     def pieces(self, packed: bytes) -> Iterator[bytes]:
-        """What some more bytes stand for, at most `PIECE_BYTES` at a time. Anyone who has read
-        enough of it stops. Raises `BadCoding` for damaged data."""
+        """Decompress some more bytes, at most `PIECE_BYTES` at a time. A caller that has enough
+        stops iterating. Raises `BadCoding` for damaged data."""
         if self._stream is None:
             yield packed
             return
@@ -51,7 +51,7 @@ class Unpacker:
                     return  # padding after the last part
                 if begun or self._coding != "deflate":
                     raise BadCoding(f"the answer's {self._coding} is damaged: {error}") from error
-                # By the letter deflate has zlib's head; many servers leave it away.
+                # By the standard, deflate has a zlib header; many servers omit it.
                 self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
                 continue
             self._whole = self._stream.eof
@@ -62,6 +62,6 @@ class Unpacker:
             yield piece
 
     def end(self) -> None:
-        """Check that all was read. Raises `BadCoding` if something is missing."""
+        """Check that the data is complete. Raises `BadCoding` if something is missing."""
         if self._begun and not self._whole:
             raise BadCoding(f"the answer's {self._coding} ends too early")

@@ -1,4 +1,4 @@
-"""Secrets of a tool source: read from the environment, sent with its calls, written nowhere."""
+"""Secrets of a tool source: read from the environment, sent with its calls, never written."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from loopline.workers.tool_sources.settings import ToolSourceSettings
 
 HIDDEN = "***"
 MIN_SECRET_CHARS = 6
-"""A shorter value (an empty variable, `test`) would hide half of every answer."""
+"""Shorter values are not masked: an empty variable or `test` would mask half of every answer."""
 _BEARER = "authorization"
 
 
 @dataclass(frozen=True, repr=False)
 class Credentials:
-    """What a source's calls carry alongside their arguments."""
+    """Secrets that are sent with a source's calls."""
 
     headers: Mapping[str, str]
     query: Mapping[str, str]
     environment: Mapping[str, str]
-    """Variables of a server process."""
+    """Environment variables of a server process."""
 
     @classmethod
     def read(cls, settings: ToolSourceSettings, environ: Mapping[str, str]) -> Credentials:
-        """Raises `SourceUnavailable` naming every variable that is not set."""
+        """Read the secrets. Raises `SourceUnavailable` with every variable that is not set."""
         missing = [name for name in settings.secret_variables if not environ.get(name)]
         if missing:
             raise SourceUnavailable(
@@ -36,7 +36,7 @@ class Credentials:
             )
         headers = {header: environ[name] for header, name in settings.headers_env.items()}
         if settings.bearer_env is not None:
-            # It wins over one of `headers_env`, in whatever letters that is written.
+            # It replaces one from `headers_env`, regardless of that name's case.
             headers = {key: value for key, value in headers.items() if key.lower() != _BEARER}
             headers["Authorization"] = f"Bearer {environ[settings.bearer_env]}"
         return cls(
@@ -46,13 +46,13 @@ class Credentials:
         )
 
     def hidden(self, text: str) -> str:
-        """The text without these secrets: a server may well echo what it was sent."""
+        """The text with these secrets masked, since a server may echo its request."""
         for secret in self._secrets():
             text = text.replace(secret, HIDDEN)
         return text
 
     def _secrets(self) -> list[str]:
-        """Longest first, as they are and as JSON or a URL would spell them."""
+        """The longest first, as they are and in JSON and URL encoding."""
         values = [*self.headers.values(), *self.query.values(), *self.environment.values()]
         bare = {value.removeprefix("Bearer ") for value in values}
         spelled = {

@@ -1,8 +1,9 @@
-"""JSON and YAML of a stranger as plain values, with bounds that hold while they are read.
+"""Parses untrusted JSON and YAML to plain values, with limits that apply during parsing.
 
-YAML is read by version 1.2 (core schema), as OpenAPI wants it: `on`, `no`, `12:30` and dates are
-texts. PyYAML's loaders read version 1.1, take the second of two equal keys and recurse in C, where
-40 kB of `[` end the process; so only its parser is used, and what it tells is put together here.
+YAML is read by version 1.2 (core schema), as OpenAPI requires: `on`, `no`, `12:30` and dates are
+texts. PyYAML's loaders implement version 1.1, take the second of two equal keys and recurse in C,
+where 40 kB of `[` crash the process. So only its parser is used, and the values are built from its
+events here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pydantic import JsonValue
 
 MAX_DEPTH = 200
 MAX_ALIASED = 500_000
-"""Values for which the aliases of a YAML page may stand: a page can stand for billions."""
+"""Maximum number of values from the aliases of a YAML page, which could expand to billions."""
 MAX_KEY_CHARS = 10_000
 
 _BOMS = (
@@ -37,19 +38,19 @@ _MERGE = "<<"
 
 
 class WrittenInt(int):
-    """A number that still knows how it was written."""
+    """A number that remembers its spelling."""
 
     written: str
 
 
 class WrittenFloat(float):
-    """See `WrittenInt`: `1.10` may be meant as a text."""
+    """A number that remembers its spelling: `1.10` may be meant as a text."""
 
     written: str
 
 
 class BadDocument(ValueError):
-    """Why a text is not a document."""
+    """Why a text is not a valid document."""
 
 
 def read_text(raw: bytes) -> JsonValue:
@@ -72,11 +73,11 @@ def _decode(raw: bytes) -> str:
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
-        raise BadDocument(f"no text in UTF-8: {error}") from error
+        raise BadDocument(f"it is not UTF-8 text: {error}") from error
 
 
 def _flow_yaml(text: str) -> bool:
-    """Whether a text that begins like JSON may be YAML in braces: without quotes around keys."""
+    """Whether a text that starts like JSON may be YAML in braces, with unquoted keys."""
     return re.match(r"\s*\{\s*[A-Za-z]", text) is not None
 
 
@@ -86,18 +87,18 @@ def _json(text: str) -> JsonValue:
         if len(whole) < len(pairs):
             keys: set[str] = set()
             twice = next(key for key, _ in pairs if key in keys or keys.add(key))
-            raise BadDocument(f"the key {twice[:100]!r} stands twice in one object")
+            raise BadDocument(f"the key {twice[:100]!r} occurs twice in one object")
         return whole
 
     return json.loads(text, object_pairs_hook=members, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    raise BadDocument(f"{constant} is not a number of JSON")
+    raise BadDocument(f"{constant} is not a JSON number")
 
 
 def _yaml(text: str) -> JsonValue:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where it was built
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C version, if it was built
     try:
         return _Builder().built(yaml.parse(text, Loader=loader))
     except yaml.YAMLError as error:
@@ -105,7 +106,7 @@ def _yaml(text: str) -> JsonValue:
 
 
 class _Open:
-    """A list or an object that is being read."""
+    """A list or an object that is being parsed."""
 
     def __init__(self, value: dict[str, JsonValue] | list[JsonValue], anchor: str | None) -> None:
         self.value = value
@@ -116,7 +117,7 @@ class _Open:
 
 
 class _Builder:
-    """Values from the events of a YAML parser, without recursion."""
+    """Builds values from the events of a YAML parser, without recursion."""
 
     def __init__(self) -> None:
         self._open: list[_Open] = []
@@ -131,7 +132,7 @@ class _Builder:
                 case yaml.DocumentStartEvent():
                     self._documents += 1
                     if self._documents > 1:
-                        raise BadDocument(f"a second document begins{_position(event)}")
+                        raise BadDocument(f"a second document starts{_position(event)}")
                 case yaml.MappingStartEvent():
                     self._begin(event, {})
                 case yaml.SequenceStartEvent():
@@ -149,7 +150,7 @@ class _Builder:
     def _begin(self, event: Any, value: dict[str, JsonValue] | list[JsonValue]) -> None:
         self._key_error(event)
         if len(self._open) >= MAX_DEPTH:
-            raise BadDocument(f"nested more than {MAX_DEPTH} deep{_position(event)}")
+            raise BadDocument(f"nested more than {MAX_DEPTH} levels deep{_position(event)}")
         if event.tag not in (None, "!", f"{_TAG}map", f"{_TAG}seq"):
             raise BadDocument(f"the tag {event.tag[:100]!r} is not known{_position(event)}")
         self._open.append(_Open(value, event.anchor))
@@ -163,7 +164,7 @@ class _Builder:
                         raise BadDocument(
                             f"`<<` merges something that is not an object{_position(event)}"
                         )
-                    # What a mapping says itself wins over what it merges.
+                    # A mapping's own keys take precedence over merged ones.
                     node.value = {**mapping, **node.value}
                     node.size += len(mapping)
                     self._count_aliased(len(mapping))
@@ -172,9 +173,7 @@ class _Builder:
     def _alias(self, event: Any) -> None:
         self._key_error(event)
         if event.anchor not in self._anchors:
-            raise BadDocument(
-                f"the alias *{event.anchor[:100]} stands for nothing{_position(event)}"
-            )
+            raise BadDocument(f"the alias *{event.anchor[:100]} has no anchor{_position(event)}")
         value, size = self._anchors[event.anchor]
         self._count_aliased(size)
         self._put(event, value, None, size)
@@ -182,25 +181,25 @@ class _Builder:
     def _count_aliased(self, size: int) -> None:
         self._aliased += size
         if self._aliased > MAX_ALIASED:
-            raise BadDocument(f"its aliases stand for more than {MAX_ALIASED} values")
+            raise BadDocument(f"its aliases expand to more than {MAX_ALIASED} values")
 
     def _scalar(self, event: Any) -> None:
         holder = self._open[-1] if self._open else None
         if holder is None or not isinstance(holder.value, dict) or holder.key is not None:
             self._put(event, _value_of(event), event.anchor, 1)
             return
-        # Keys are texts, however they look: `200`, `on`, `null`.
+        # Keys are always texts, even `200`, `on` and `null`.
         key = str(event.value)
         if len(key) > MAX_KEY_CHARS:
             raise BadDocument(f"a key has more than {MAX_KEY_CHARS} characters{_position(event)}")
         merges = key == _MERGE and not event.style
         if key in holder.value and not merges:
-            raise BadDocument(f"the key {key[:100]!r} stands twice in one object{_position(event)}")
+            raise BadDocument(f"the key {key[:100]!r} occurs twice in one object{_position(event)}")
         holder.key = key
         if event.anchor is not None:
             self._anchors[event.anchor] = (key, 1)
         if not merges:
-            holder.value[key] = None  # it keeps its place; its value comes next
+            holder.value[key] = None  # reserves the key's position; the value follows
 
     def _put(self, event: Any, value: JsonValue, anchor: str | None, size: int) -> None:
         if anchor is not None:
@@ -214,7 +213,7 @@ class _Builder:
             holder.value.append(value)
             return
         key, holder.key = holder.key, None
-        assert key is not None, "`_key_error` refuses what is not a scalar in its place"
+        assert key is not None, "`_key_error` refuses keys that are not scalars"
         if key == _MERGE and key not in holder.value:
             holder.merged.append(value)
         else:
@@ -223,7 +222,7 @@ class _Builder:
     def _key_error(self, event: Any) -> None:
         holder = self._open[-1] if self._open else None
         if holder is not None and isinstance(holder.value, dict) and holder.key is None:
-            raise BadDocument(f"a key that is not text{_position(event)}")
+            raise BadDocument(f"a key is not text{_position(event)}")
 
 
 def _value_of(event: Any) -> JsonValue:

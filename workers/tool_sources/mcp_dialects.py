@@ -1,9 +1,9 @@
-"""What MCP servers say, in the form in which the protocol wants it.
+"""Converts the messages of MCP servers to the form that the protocol requires.
 
-The `mcp` package checks every answer as a whole: one tool without a schema costs all tools of its
-server, one part of a result that it does not know costs the result. Here each part is looked at by
-itself before that: what is meant is taken, what can't be used is left out by name, and what nobody
-asked for goes no further.
+The `mcp` package validates every answer as a whole: one tool without a schema costs all tools of
+its server, one unknown part of a result costs the result. Here each part is checked separately
+before that: known variants are converted, unusable parts are omitted by name, and unrequested
+messages are dropped.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from loopline.workers.tool_sources.mcp_results import plain_result
 log = structlog.get_logger("loopline.workers.tool_sources.mcp")
 
 HINTS = ("readOnlyHint", "idempotentHint")
-"""What a tool says that its calls do, as far as anything here reads it."""
-MAX_UNASKED = 5_000
-UNASKED_SECONDS = 60.0
-"""Seconds within which a server may send `MAX_UNASKED` notifications and requests of its own. One
-that sends more is given up: reading them would be all that this worker does."""
+"""Hints about a tool's calls that are used here."""
+MAX_UNREQUESTED = 5_000
+UNREQUESTED_SECONDS = 60.0
+"""Period in seconds in which a server may send `MAX_UNREQUESTED` notifications and requests of its
+own. A server that exceeds this is given up: reading its messages would occupy this worker."""
 MAX_WAITING = 10_000
-"""Calls whose answers are awaited; of a server that answers none the oldest are forgotten."""
+"""Maximum number of calls awaiting answers; if a server answers none, the oldest are forgotten."""
 
 _BOM = b"\xef\xbb\xbf"
 
 
 def messages_of(line: bytes) -> list[JSONRPCMessage]:
-    """The messages that a line is, or none: servers write other things to their output too."""
+    """The messages in a line, or none: servers also write other things to their output."""
     for form in (line, line.removeprefix(_BOM).decode("utf-8", "replace").encode()):
         try:
             return [jsonrpc_message_adapter.validate_json(form, by_name=False)]
@@ -59,14 +59,14 @@ def messages_of(line: bytes) -> list[JSONRPCMessage]:
         payload: Any = json.loads(line.removeprefix(_BOM).decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return []
-    # Protocol 2025-03-26 had batches.
+    # Protocol version 2025-03-26 had batches.
     messages = [_message(item) for item in (payload if isinstance(payload, list) else [payload])]
     return [item for item in messages if item is not None]
 
 
 def _message(payload: Any) -> JSONRPCMessage | None:
-    """An answer in JSON-RPC 1's manner (`error` and `result` alongside each other, no version, an
-    error that is a text), or a message as it is."""
+    """Parse a message, converting an answer in the style of JSON-RPC 1 (both `error` and `result`,
+    no version, an error that is a text)."""
     if not isinstance(payload, dict):
         return None
     whole: dict[str, Any] = dict(payload)
@@ -96,19 +96,19 @@ def _error(error: Any) -> dict[str, Any]:
 
 
 class PlainTransport:
-    """A transport for `mcp.Client` around another. `flooded` is called with the reason when a
-    server says more than anybody asked for, and then nothing more is read."""
+    """A transport for `mcp.Client` that wraps another one. If a server sends too many unrequested
+    messages, `flooded` is called with the reason, and nothing more is read."""
 
     def __init__(
         self, inner: AbstractAsyncContextManager[Any], flooded: Callable[[str], None]
     ) -> None:
         self.left_out: list[str] = []
-        """Why tools that can't even be named are not listed."""
+        """Why tools without a usable name are not listed."""
         self._inner = inner
         self._flooded = flooded
         self._asked: dict[Any, str] = {}
-        self._unasked = 0
-        self._unasked_since = 0.0
+        self._unrequested = 0
+        self._unrequested_since = 0.0
 
     async def __aenter__(self) -> TransportStreams:
         incoming, outgoing = await self._inner.__aenter__()
@@ -130,27 +130,27 @@ class PlainTransport:
             self._asked[str(message.id)] = message.method
 
     def taken(self, item: Any) -> bool:
-        """Fix a message. Whether the session is to have it."""
+        """Fix a message; returns whether the session should get it."""
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCResponse):
             method = self._asked.pop(str(message.id), "")
             message.result = self._fix_result(method, message.result)
         if isinstance(message, JSONRPCNotification | JSONRPCRequest):
             self._count()
-        # Nothing here follows from a notification, and the session would start a task for each;
-        # ending thousands of them takes minutes.
+        # Notifications have no effect here, and the session would start a task for each; ending
+        # thousands of them takes minutes.
         return not isinstance(message, JSONRPCNotification)
 
     def _count(self) -> None:
-        """Raises `anyio.EndOfStream` when there were too many of late."""
+        """Count an unrequested message. Raises `anyio.EndOfStream` after too many in one period."""
         now = time.monotonic()
-        if now - self._unasked_since > UNASKED_SECONDS:
-            self._unasked, self._unasked_since = 0, now
-        self._unasked += 1
-        if self._unasked > MAX_UNASKED:
+        if now - self._unrequested_since > UNREQUESTED_SECONDS:
+            self._unrequested, self._unrequested_since = 0, now
+        self._unrequested += 1
+        if self._unrequested > MAX_UNREQUESTED:
             self._flooded(
-                f"it sent more than {MAX_UNASKED} messages that nobody asked for in "
-                f"{UNASKED_SECONDS:g} s"
+                f"it sent more than {MAX_UNREQUESTED} unrequested messages in "
+                f"{UNREQUESTED_SECONDS:g} s"
             )
             raise anyio.EndOfStream
 
@@ -176,7 +176,7 @@ class PlainTransport:
                     self.left_out.append(str(error))
         cursor = result.get("nextCursor")
         rest = {key: value for key, value in result.items() if key not in ("tools", "nextCursor")}
-        # An empty cursor ends a list; asked for, it would be the first page again.
+        # An empty cursor ends a list; requesting it would return the first page again.
         more = {"nextCursor": cursor} if isinstance(cursor, str) and cursor else {}
         return {**rest, "tools": tools, **more}
 
@@ -188,7 +188,7 @@ def _greeting(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tool(tool: Any) -> JsonObject:
-    """A tool as far as anything here reads it. Raises `ToolRefused`."""
+    """The fields of a tool that are used here. Raises `ToolRefused`."""
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
         raise ToolRefused(f"{json.dumps(tool)[:100]}: it has no name")
     name = tool["name"]
@@ -209,7 +209,7 @@ def _tool(tool: Any) -> JsonObject:
 
 
 def _root(name: str, schema: dict[str, Any]) -> JsonObject:
-    """A schema of which the protocol is told that it is an object's, as it wants to be."""
+    """A schema whose type is stated to be an object, as the protocol requires."""
     kinds = schema.get("type")
     named = [str(kind).lower() for kind in (kinds if isinstance(kinds, list) else [kinds])]
     if kinds and "object" not in named:
@@ -256,7 +256,7 @@ class _Stream:
 
 
 class _Incoming(_Stream):
-    """A stream of messages, fixed as they are taken."""
+    """A stream of messages that are fixed as they are received."""
 
     _over = False
 
@@ -285,7 +285,7 @@ class _Incoming(_Stream):
 
 
 class _Outgoing(_Stream):
-    """A stream of messages, which are noted as they are sent."""
+    """A stream of messages that are recorded as they are sent."""
 
     async def send(self, item: SessionMessage, /) -> None:
         self._transport.sent(item)

@@ -1,8 +1,8 @@
-"""The HTTP client under an MCP connection: its answers have a limit, whatever their kind, and a
-call that the network or the server turned away fails alone, with the reason.
+"""The HTTP client of an MCP connection: limits the size of answers of any kind, and makes a call
+that the network or the server rejected fail separately, with the reason.
 
-The transport above ends all calls of a connection when one request of it fails, and tells of a
-refusal nothing but that there was one.
+Without it, the transport above would end all calls of a connection when one request fails, and
+report only that it was rejected.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from loopline.workers.tool_sources.content_coding import BadCoding, Unpacker
 
 CONNECT_SECONDS = 30.0
 NOT_CARRIED_OUT = -32_990
-"""The error of a call that never reached a tool: no connection, or a session that the server does
-not know any more. To ask again is safe."""
+"""Error code of a call that never reached a tool: no connection, or a session that the server no
+longer knows. It is safe to call again."""
 MAX_REFUSAL_BYTES = 4_096
 
 _SESSION = "mcp-session-id"
 _LOST_SESSION = re.compile(r"session|initiali[sz]ed", re.IGNORECASE)
 _OF_THE_CALL = (-32_601, -32_602)
-"""Errors that a server has with what was asked, not with the session."""
+"""Error codes that concern the request, not the session."""
 
 
 def bounded_client(
     headers: Mapping[str, str], *, max_message_bytes: int, read_seconds: float
 ) -> httpx2.AsyncClient:
-    """A client that reads at most `max_message_bytes` of an answer. Streams of events go on for
-    hours and have a limit for each event instead, which the transport above holds."""
+    """A client that reads at most `max_message_bytes` of an answer. Event streams last for hours;
+    instead they have a limit per event, which the transport above enforces."""
     return httpx2.AsyncClient(
         transport=_BoundedTransport(max_message_bytes),
         headers={**headers, "Accept-Encoding": "identity"},
@@ -88,7 +88,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
 
 
 def _requested_id(request: httpx2.Request) -> Any:
-    """The id of the request for a tool, or for the list of them, that this is; else None."""
+    """The id of a request that calls a tool or lists the tools; None for any other request."""
     if request.method != "POST":
         return None
     try:
@@ -107,7 +107,7 @@ def _error(request_id: Any, code: int, message: str) -> httpx2.Response:
 async def _refusal(
     request_id: Any, request: httpx2.Request, response: httpx2.Response
 ) -> httpx2.Response:
-    """What a server said when it turned a request away: that its session is gone, or its words."""
+    """The server's reason for rejecting a request: its session is gone, or the server's message."""
     body = bytearray()
     try:
         async for chunk in response.aiter_raw():
@@ -115,7 +115,7 @@ async def _refusal(
             if len(body) > MAX_REFUSAL_BYTES:
                 break
     except httpx2.HTTPError:
-        pass  # what was read until then is told
+        pass  # report what was read so far
     finally:
         await response.aclose()
     text = body[:MAX_REFUSAL_BYTES].decode("utf-8", "replace").strip()
@@ -165,7 +165,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         except BadCoding as error:
             raise httpx2.StreamError(str(error)) from error
         except httpx2.TransportError as error:
-            # Of a kind that costs the one answer alone.
+            # An error type that affects only this answer.
             raise httpx2.StreamError(f"the connection broke: {type(error).__name__}") from error
 
     async def aclose(self) -> None:

@@ -1,8 +1,7 @@
-"""An MCP server as a process: JSON-RPC messages, one a line, over its standard input and output.
+"""An MCP server as a process: JSON-RPC messages, one per line, over its standard input and output.
 
-The `mcp` package brings such a transport too, which reads a line of any length: a tool that
-returns gigabytes would take this worker with it. Here a line has a limit, and a server that
-writes past it is ended.
+The `mcp` package also has such a transport, but it reads lines of any length: a tool that returns
+gigabytes would crash this worker. Here a line has a limit, and a server that exceeds it is stopped.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ BASE_ENVIRONMENT = (
     *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ"),
     "USER",
 )
-"""What a server sees of this process's environment alongside what its table names."""
+"""Variables of this process's environment that a server gets in addition to those in its table."""
 MAX_STRAY_LINES = 100
-"""Lines that are not messages (a library's warning) before a server is given up."""
+"""Number of lines that are not messages (a library's warning) after which a server is given up."""
 KEPT_ERROR_BYTES = 1_000
-"""End of its standard error that is kept for the log."""
+"""Length of the end of its standard error that is kept for the log."""
 EXIT_SECONDS = 1.0
-"""Time that it may take to end when its input ends, and again after it gets a signal."""
+"""Time that it may take to exit after its input ends, and again after it gets a signal."""
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
 
 
 class ProcessTransport:
-    """A transport for `mcp.Client`. `ended` is set as soon as the server is of no more use, and
-    `why` then says why."""
+    """A transport for `mcp.Client`. `ended` is set as soon as the server can no longer be used, and
+    `why` then contains the reason."""
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class ProcessTransport:
         max_message_bytes: int,
     ) -> None:
         self.ended = asyncio.Event()
-        self.why = "it ended"
+        self.why = "it exited"
         self._name = name
         self._command = command
         self._environment = environment
@@ -68,13 +67,13 @@ class ProcessTransport:
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
-    def said(self) -> str:
+    def error_output(self) -> str:
         """The end of its standard error."""
         return self._error.decode("utf-8", "replace").strip()
 
     async def __aenter__(self) -> tuple[Incoming, Outgoing]:
-        """Raises `OSError` if no process can be started. A program that is not there says so on
-        its standard error."""
+        """Start the server. Raises `OSError` if no process can be started. A missing program is
+        reported on its standard error."""
         process, self._held = await start_guarded(
             self._command,
             environment={**_base_environment(), **self._environment},
@@ -103,7 +102,7 @@ class ProcessTransport:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.close()
-        # A process whose output nobody reads does not end, or is not seen to.
+        # A process with unread output may not exit, or its exit may go unnoticed.
         draining = [
             asyncio.create_task(_discard(process.stdout)),
             asyncio.create_task(self._listen(process)),
@@ -118,10 +117,15 @@ class ProcessTransport:
                     break
         self._release()
         await end(draining)
-        log.info("mcp server stopped", source=self._name, exit=process.returncode, said=self.said)
+        log.info(
+            "mcp server stopped",
+            source=self._name,
+            exit=process.returncode,
+            error_output=self.error_output,
+        )
 
     def _release(self) -> None:
-        """End what the guardian guards."""
+        """Let the guardian kill the server's process tree."""
         descriptor, self._held = self._held, None
         if descriptor is not None:
             os.close(descriptor)
@@ -131,7 +135,7 @@ class ProcessTransport:
     ) -> None:
         assert process.stdout is not None
         stray = 0
-        async with to_session:  # its end tells every waiting call
+        async with to_session:  # closing the stream notifies every waiting call
             try:
                 while stray <= MAX_STRAY_LINES:
                     line = await process.stdout.readline()
@@ -141,7 +145,7 @@ class ProcessTransport:
                     if not messages:
                         stray += 1
                         if stray == 1:
-                            log.warning("no message", source=self._name, line=repr(line[:100]))
+                            log.warning("not a message", source=self._name, line=repr(line[:100]))
                     for message in messages:
                         await to_session.send(SessionMessage(message))
                 else:
@@ -166,11 +170,11 @@ class ProcessTransport:
                     process.stdin.write(text.encode() + b"\n")
                     await process.stdin.drain()
             except (OSError, RuntimeError) as error:  # RuntimeError: uvloop's closed transport
-                log.debug("server takes nothing", source=self._name, error=str(error))
+                log.debug("mcp server accepts no input", source=self._name, error=str(error))
                 self.ended.set()
 
     async def _listen(self, process: Process) -> None:
-        """Read the standard error, so that it can't block, and keep only its end."""
+        """Read the standard error, so that the server does not block, and keep only its end."""
         assert process.stderr is not None
         while chunk := await process.stderr.read(4_096):
             self._error = (self._error + chunk)[-KEPT_ERROR_BYTES:]
@@ -182,6 +186,6 @@ async def _discard(output: asyncio.StreamReader) -> None:
 
 
 def _base_environment() -> dict[str, str]:
-    """What any program needs. A value that begins with `()` is a function of a shell's."""
+    """Variables that any program needs. A value that starts with `()` is a shell function."""
     variables = {name: os.environ[name] for name in BASE_ENVIRONMENT if name in os.environ}
     return {name: value for name, value in variables.items() if not value.startswith("()")}

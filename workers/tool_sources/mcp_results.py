@@ -1,4 +1,4 @@
-"""What an MCP tool answered, as the text that a model reads."""
+"""Converts an MCP tool's result to the text that a model reads."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _FAILED = "the tool failed and said nothing"
 
 
 def plain_result(result: dict[str, Any]) -> dict[str, Any]:
-    """A result of which one text is left: what its parts say, and what of them is not shown.
+    """A result reduced to one text: the texts of its parts, and notes about hidden parts.
 
-    The structured value follows the texts, if they don't say it already.
+    The structured value follows the texts, unless they already contain it.
     """
     if result.get("resultType", "complete") != "complete":
-        return result  # it is none yet: the server asks for something
+        return result  # not a result yet: the server asks for input
     keys = [key for key in ("content", "structuredContent", "toolResult") if key in result]
     parts = [part for block in _blocks(result.get("content")) if (part := _block(block))]
-    for key in ("structuredContent", "toolResult"):  # the second before there were contents
+    for key in ("structuredContent", "toolResult"):  # `toolResult` is older
         value = result.get(key)
         if value is not None and not _contains_value(parts, value):
             parts.append(value if isinstance(value, str) else _json(value))
@@ -35,7 +35,7 @@ def plain_result(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def text_of(result: types.CallToolResult) -> str:
-    """The text of a plain result. Raises `ToolFailed` for one that says it is an error."""
+    """The text of a plain result. Raises `ToolFailed` for one that is marked as an error."""
     text = "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
     if result.is_error:
         raise ToolFailed(text or _FAILED)
@@ -81,8 +81,8 @@ def _json(value: Any) -> str:
 
 
 def _contains_value(parts: list[str], value: Any) -> bool:
-    """Whether texts are this value already: as JSON, or wrapped as servers wrap what is not an
-    object, or each item of a list by itself."""
+    """Whether the texts already are this value: as JSON, or wrapped the way servers wrap values
+    that are not objects, or one text per list item."""
     values = [*map(_value, parts)]
     candidates: list[Any] = [*values, values, *parts, "\n".join(parts)]
     wrapped = isinstance(value, dict) and [*value] == ["result"]
@@ -97,7 +97,7 @@ def _value(text: str) -> Any:
 
 
 def error_reason(error: BaseException) -> str:
-    """What went wrong, from within the groups that several tasks at once raise."""
+    """The first error, taken out of the exception groups of concurrent tasks."""
     leaves = list(_leaves(error))
     first = leaves[0] if leaves else error
     return f"{type(first).__name__}: {first}"[:300]

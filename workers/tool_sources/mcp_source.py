@@ -1,8 +1,8 @@
-"""One MCP server as a source of tools: joined, watched, and joined again when it is gone.
+"""One MCP server as a source of tools: it is joined, watched, and joined again when it is lost.
 
-The server may only answer calls. What it asks of its client (a completion, a question to the
-user, a list of folders) is refused, and what it says of its tools later does not count before it
-is joined again.
+The server may only answer calls. Its own requests to the client (a completion, a question to the
+user, a list of folders) are refused, and changes to its tools only take effect when it is joined
+again.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ log = structlog.get_logger("loopline.workers.tool_sources.mcp")
 
 MAX_PAGES = 100
 MAX_LISTED = 2_000
-"""Tools that are read of a server's list."""
+"""Maximum number of tools that are read from a server's list."""
 MAX_RESTART_SECONDS = 30.0
 STEADY_SECONDS = 30.0
-"""A server that lasted as long begins with the shortest pause again."""
+"""Connection time after which the next pause is the shortest one again."""
 ABSENCE_SECONDS = 5.0
-"""How long a call waits for a server that is being joined again."""
+"""Longest wait of a call for a server that is being joined again."""
 LEAVE_SECONDS = 1.0
-"""Time that a connection of no further use stays open for the calls on it."""
-MAX_SAID = 300
+"""Time that a lost connection stays open for the calls that still use it."""
+MAX_ERROR_CHARS = 300
 IDEMPOTENCY_KEY = "loopline/idempotency-key"
-"""Key in `_meta` of a call: its value is the same however often the call is made."""
+"""Key in `_meta` of a call. Its value is the same in every repetition of the call."""
 _LOST_SESSION = re.compile(
     r"\b(?:invalid|unknown|no valid) session|\bsession (?:not found|terminated|expired)",
     re.IGNORECASE,
 )
-"""How servers word a session that they don't know. The tool may have said it, so the call is not
-made again; a join does no harm."""
+"""Wordings of servers for an unknown session. The text may come from the tool itself, so the call
+is not repeated; joining again does no harm."""
 
 _reply: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -64,21 +64,21 @@ _reply: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdap
 
 
 class _NotCarriedOut(Exception):
-    """A call that reached no tool, so that it may be made once more."""
+    """A call that did not reach a tool, so that it may be repeated."""
 
 
 class McpSource:
-    """See the module. `run` keeps the connection and must be running for `call` to work."""
+    """An MCP server as a tool source. `call` works while `run` maintains the connection."""
 
     def __init__(
         self, name: str, settings: ToolSourceSettings, mcp: McpSettings, credentials: Credentials
     ) -> None:
         self.name = name
         self.catalogue = Catalogue()
-        self.trouble = "it was not joined yet"
+        self.trouble = "it has not been joined yet"
         """Why there is no connection now; empty while there is one."""
         self.first_try = asyncio.Event()
-        """Set once it was joined, or could not be."""
+        """Set after the first attempt to join, successful or not."""
         self._settings = settings
         self._mcp = mcp
         self._credentials = credentials
@@ -90,8 +90,8 @@ class McpSource:
         self._idle = asyncio.Event()
         self._idle.set()
         self._mode: Literal["auto", "legacy"] = "auto"
-        self._said = ""
-        """The last line on the standard error of a server that has ended."""
+        self._error_line = ""
+        """The last line on the standard error of a server that has exited."""
 
     async def run(self) -> None:
         """Serve the source until cancelled."""
@@ -101,12 +101,13 @@ class McpSource:
             try:
                 await self._serve()
             except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
-                why = error_reason(error) + (f"; it said: {self._said}" if self._said else "")
+                said = f"; it said: {self._error_line}" if self._error_line else ""
+                why = error_reason(error) + said
                 self.trouble = self._credentials.hidden(why)
-            log.warning("mcp server is gone", source=self.name, why=self.trouble)
+            log.warning("mcp server lost", source=self.name, why=self.trouble)
             if not self._lost.is_set() and self._mcp.url is None:
-                # It was not joined: some servers end at a question before the greeting, as the
-                # newest protocol begins with one.
+                # Joining failed. Some servers exit at a request before the greeting, with which the
+                # newest protocol starts.
                 self._mode = "legacy" if self._mode == "auto" else "auto"
             self.first_try.set()
             if time.monotonic() - began > STEADY_SECONDS:
@@ -116,7 +117,7 @@ class McpSource:
 
     async def _serve(self) -> None:
         """Serve one connection, from joining to its end."""
-        self._said = ""
+        self._error_line = ""
         self._lost.clear()
         limit = asyncio.timeout(self._settings.connect_seconds)
         try:
@@ -125,8 +126,8 @@ class McpSource:
                 limit.reschedule(None)
                 self._join(client, listed, transport.left_out)
                 await self._lost.wait()
-                # Calls that were sent before may still be answered: an end now would leave open
-                # whether they took effect.
+                # Calls sent earlier may still be answered: closing now would leave open whether
+                # they took effect.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LEAVE_SECONDS):
                         await self._idle.wait()
@@ -144,7 +145,7 @@ class McpSource:
         self._effects = {tool.name: tool.effect for tool in listed if tool.effect is not None}
         self.catalogue = replace(new_catalogue, left_out=(*left_out, *new_catalogue.left_out))
         if before.specs and before.specs != self.catalogue.specs:
-            log.warning("mcp server lists other tools than before", source=self.name)
+            log.warning("mcp server offers other tools than before", source=self.name)
         for why in self.catalogue.left_out:
             log.warning("tool not offered", source=self.name, why=self._credentials.hidden(why))
         log.info("mcp server joined", source=self.name, tools=len(self.catalogue.specs))
@@ -172,7 +173,7 @@ class McpSource:
                     finally:
                         watching.cancel()
             finally:
-                self._said = process.said.rpartition("\n")[2][:MAX_SAID]
+                self._error_line = process.error_output.rpartition("\n")[2][:MAX_ERROR_CHARS]
             return
         async with bounded_client(
             self._credentials.headers,
@@ -191,8 +192,8 @@ class McpSource:
         self._lose(transport.why)
 
     def _lose(self, why: str) -> None:
-        """Begin no further calls before the server is joined again. The first reason is the one
-        that is reported."""
+        """Start no further calls until the server is joined again. Only the first reason is
+        reported."""
         if self._lost.is_set():
             return
         self.trouble = self._credentials.hidden(why)
@@ -201,23 +202,23 @@ class McpSource:
         self._lost.set()
 
     def declared_effect(self, name: str) -> Effect | None:
-        """Effect by the hints of the protocol, which a server may omit."""
+        """Effect according to the protocol's hints, which a server may omit."""
         return self._effects.get(name)
 
     async def call(
         self, name: str, arguments: JsonObject, context: ToolContext | None
     ) -> JsonObject:
-        """Call one of its tools, by its own name. Raises `ToolFailed` with what the server said,
-        or why it said nothing; `OutcomeUnknown` where it was lost during the call."""
+        """Call a tool by its own name. Raises `ToolFailed` with the server's message, or the reason
+        for its silence; `OutcomeUnknown` if the connection was lost during the call."""
         try:
             result = await self._request_call(name, arguments, context)
         except _NotCarriedOut:
             try:
                 result = await self._request_call(name, arguments, context)
             except _NotCarriedOut as error:
-                raise ToolFailed(f"the MCP server {self.name} can't be asked: {error}") from error
+                raise ToolFailed(f"the MCP server {self.name} can't be called: {error}") from error
         if isinstance(result, types.InputRequiredResult):
-            raise ToolFailed("the server asked for more than its arguments, which is refused")
+            raise ToolFailed("the server asked for more input during the call, which is refused")
         text = self._credentials.hidden(text_of(result))
         return as_answer(name, text, self._settings.max_output_chars)
 
@@ -234,8 +235,8 @@ class McpSource:
         self._in_flight += 1
         self._idle.clear()
         try:
-            # Not `Client.call_tool`: that validates by the server's own schema, whose patterns
-            # can keep a validator busy for ever.
+            # Not `Client.call_tool`: it validates by the server's own schema, whose patterns can
+            # keep a validator busy for ever.
             return await client.session.send_request(types.CallToolRequest(params=params), _reply)
         except MCPError as error:
             if error.code == NOT_CARRIED_OUT:
@@ -243,7 +244,7 @@ class McpSource:
                 raise _NotCarriedOut(self._credentials.hidden(error.message)) from error
             raise self._failure(client, error) from error
         except ValidationError as error:
-            # By its place alone: it quotes what the server said, at any length.
+            # Only the position: the message quotes the server's answer, of any length.
             place = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
             raise ToolFailed(
                 f"the MCP server {self.name} answered in a form that can't be read ({place[:100]})"
@@ -258,20 +259,21 @@ class McpSource:
             async with asyncio.timeout(ABSENCE_SECONDS):
                 await self._connected.wait()
         except TimeoutError:
-            raise ToolFailed(f"the MCP server {self.name} is not there: {self.trouble}") from None
+            raise ToolFailed(
+                f"the MCP server {self.name} is not connected: {self.trouble}"
+            ) from None
         if self._client is None:
-            raise ToolFailed(f"the MCP server {self.name} is just gone: {self.trouble}")
+            raise ToolFailed(f"the MCP server {self.name} was lost a moment ago: {self.trouble}")
         return self._client
 
     def _lose_client(self, client: Client, message: str) -> None:
-        """Drop the client if it is still the one in use: several calls may find that it no longer
-        is."""
+        """Drop the client if it is still the one in use: several calls may notice the loss."""
         if self._client is client:
-            self._lose(f"the connection is of no more use ({message})"[:200])
+            self._lose(f"the connection can no longer be used ({message})"[:200])
 
     def _failure(self, client: Client, error: MCPError) -> ToolFailed:
         closed = error.code == types.CONNECTION_CLOSED
-        # Either of them says that the server is not as it was when it was joined.
+        # Each of them shows that the server has changed since it was joined.
         if closed or error.code == types.HEADER_MISMATCH or _LOST_SESSION.search(error.message):
             self._lose_client(client, error.message)
         if closed:
@@ -283,7 +285,7 @@ class McpSource:
 
 
 async def _list_tools(client: Client, max_bytes: int) -> list[ListedTool]:
-    """List the tools of all pages, or of as many as are read of an endless list."""
+    """List the tools of all pages, or as many as the limits for an endless list allow."""
     listed: list[ListedTool] = []
     read = 0
     cursor: str | None = None
@@ -301,7 +303,7 @@ async def _list_tools(client: Client, max_bytes: int) -> list[ListedTool]:
         ]
         cursor = page.next_cursor
         read += len(page.model_dump_json())
-        # A server that does not read cursors gives the first page again, and the same one.
+        # A server that ignores cursors returns the first page and its cursor again.
         if not cursor or cursor in cursors or len(listed) >= MAX_LISTED or read > max_bytes:
             break
         cursors.add(cursor)

@@ -1,4 +1,4 @@
-"""How an operation's body is sent, by the media types that its document gives."""
+"""How an operation's body is sent, by the media types in its document."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _TEXTS = frozenset({"application/xml", "application/yaml", "application/x-yaml"}
 })  # fmt: skip
 _FORM_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
 _RANKS = (_JSON, "application/merge-patch+json")
-"""The best first, where a document lets one choose: Kubernetes lists a patch of steps before the
+"""Preferred media types if a document offers several: Kubernetes lists a patch of steps before the
 one that looks like its object."""
 
 
 def body_of(described: JsonObject, references: References) -> tuple[Body, JsonValue] | None:
-    """The body and its schema; None for one that may be left away and can't be sent.
+    """The body and its schema; None for an optional body that can't be sent.
 
-    Raises `ToolRefused` for one that can't be sent and is needed.
+    Raises `ToolRefused` for a required body that can't be sent.
     """
     content = described.get("content")
     kinds: JsonObject = content if isinstance(content, dict) else {}
-    whys: list[str] = []
+    reasons: list[str] = []
     for media in sorted(kinds, key=_rank):
         inner = kinds[media]
         try:
             return _body(media, inner if isinstance(inner, dict) else {}, references)
         except ToolRefused as error:
-            whys.append(f"{media} ({error})" if str(error) else media)
+            reasons.append(f"{media} ({error})" if str(error) else media)
     if described.get("required") is True:
-        raise ToolRefused(f"it needs a body of another kind: {', '.join(whys)[:200] or 'none'}")
+        raise ToolRefused(f"it needs a body of another kind: {', '.join(reasons)[:200] or 'none'}")
     return None
 
 
@@ -50,7 +50,7 @@ def _rank(media: str) -> int:
     if bare in _RANKS:
         return _RANKS.index(bare)
     kinds: list[BodyKind | None] = ["json", "form", "multipart", "text", None]
-    # Of one kind the first: sorting keeps the document's order.
+    # Among media types of one kind, the first: sorting keeps the document's order.
     return len(_RANKS) + kinds.index(_kind(bare))
 
 
@@ -74,7 +74,7 @@ def _body(media: str, described: JsonObject, references: References) -> tuple[Bo
     whole = _whole(schema, references)
     if kind == "text":
         if whole.get("type", "string") != "string" or "$ref" in whole:
-            raise ToolRefused("its schema is not a text's")
+            raise ToolRefused("its schema is not of type string")
         sent = "text/plain" if "*" in bare else bare
         return Body(kind="text", media=sent), {**whole, "type": "string"}
     if kind == "form":
@@ -92,8 +92,8 @@ def _encodings(described: JsonObject) -> dict[str, JsonObject]:
 
 
 def _style(encoding: JsonObject) -> Style:
-    """Style of a form field. By OpenAPI's rule a style, if there is one, wins over a content
-    type."""
+    """Style of a form field. OpenAPI's rule: a style, if there is one, takes precedence over a
+    content type."""
     named, explode = encoding.get("style"), encoding.get("explode")
     reserved = encoding.get("allowReserved") is True
     has_style = named in _FORM_STYLES or isinstance(explode, bool) or reserved
@@ -108,7 +108,7 @@ def _style(encoding: JsonObject) -> Style:
 def _multipart(
     media: str, whole: JsonObject, described: JsonObject, references: References
 ) -> tuple[Body, JsonValue]:
-    """The fields that are not files."""
+    """A multipart body with the fields that are not files."""
     properties = whole.get("properties")
     if not isinstance(properties, dict) or not properties:
         raise ToolRefused("")
@@ -144,12 +144,12 @@ def _is_file(schema: JsonObject, kind: str, references: References) -> bool:
 
 
 def _whole(schema: JsonValue, references: References) -> JsonObject:
-    """A schema instead of references to it."""
+    """The schema itself, in place of references to it."""
     for _ in range(MAX_REFERENCES):
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(schema, dict) or not isinstance(reference, str):
             break
         target, _inside = references.follow(reference)
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = {**target, **beside} if isinstance(target, dict) else beside
+        siblings = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = {**target, **siblings} if isinstance(target, dict) else siblings
     return schema if isinstance(schema, dict) else {}

@@ -1,5 +1,5 @@
-"""The child that reads an OpenAPI document: a line of what is wanted, then the document; back
-comes a `ReadDocument`, or why there is none, as JSON."""
+"""The child that parses an OpenAPI document. It reads one line with the request, then the document,
+and writes a `ReadDocument`, or the reason why there is none, as JSON."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from loopline.workers.tool_sources.openapi_operations import OperationFilter, op
 from loopline.workers.tool_sources.openapi_servers import base_url_of
 
 MEMORY_BYTES = 1 << 30
-"""Alongside `MEMORY_TIMES` the document's size."""
+"""Base memory limit; `MEMORY_TIMES` the document's size is added."""
 MEMORY_TIMES = 64
 
 
 class Question(BaseModel):
-    """What is wanted of a document."""
+    """A request to parse a document."""
 
     source: str
     place: str
-    """Address of the document, for messages and for servers that are named by a path."""
+    """Address of the document, for messages and for servers that are given as a path."""
     base_url: str | None
     allow: tuple[str, ...]
     headers: frozenset[str]
@@ -36,22 +36,22 @@ class Question(BaseModel):
 
 
 class Reply(BaseModel):
-    """What became of it: one of the two."""
+    """The result: one of the two."""
 
     document: ReadDocument | None = None
     unavailable: str | None = None
 
 
 def read_document(question: Question, raw: bytes) -> ReadDocument:
-    """Raises `SourceUnavailable`."""
+    """Parse a document. Raises `SourceUnavailable`."""
     try:
         document = read_text(raw)
     except BadDocument as error:
         raise SourceUnavailable(
-            f"{question.place}: no JSON or YAML object: {str(error)[:300]}"
+            f"{question.place}: not a JSON or YAML object: {str(error)[:300]}"
         ) from error
     if not isinstance(document, dict):
-        raise SourceUnavailable(f"{question.place}: no JSON or YAML object")
+        raise SourceUnavailable(f"{question.place}: not a JSON or YAML object")
     _check_version(question.place, document)
     base_url = base_url_of(document, question.place, question.base_url)
     wanted = OperationFilter(question.allow, question.headers, question.query)
@@ -71,7 +71,7 @@ def read_document(question: Question, raw: bytes) -> ReadDocument:
 
 def _check_version(place: str, document: JsonObject) -> None:
     version = document.get("openapi")
-    # As it was written, if YAML took it for a number.
+    # In its original spelling, if YAML read it as a number.
     version = getattr(version, "written", version)
     if isinstance(version, str) and version.startswith("3."):
         return
@@ -85,7 +85,7 @@ def _check_version(place: str, document: JsonObject) -> None:
 
 
 def answer_question(question: Question, raw: bytes) -> bytes:
-    """A `Reply` as JSON."""
+    """The `Reply` to a request, as JSON."""
     try:
         reply = Reply(document=read_document(question, raw))
     except SourceUnavailable as error:
@@ -96,7 +96,7 @@ def answer_question(question: Question, raw: bytes) -> bytes:
 
 
 def main() -> None:
-    """Answer one question."""
+    """Answer one request."""
     question = Question.model_validate_json(sys.stdin.buffer.readline())
     limit_self(
         memory_bytes=MEMORY_BYTES + MEMORY_TIMES * question.document_bytes,

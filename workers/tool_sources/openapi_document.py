@@ -1,4 +1,4 @@
-"""Reading an OpenAPI document: from a file or a URL, JSON or YAML, with limits."""
+"""Reads an OpenAPI document from a file or a URL, in JSON or YAML, with limits."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from loopline.workers.tool_sources.settings import ToolSourceSettings
 
 CHILD = "loopline.workers.tool_sources.openapi_child"
 MAX_READ_BYTES = 16 << 20
-"""Largest answer that is read from a child; a document's catalogue is bounded anyway."""
+"""Largest answer of a child; a document's catalogue is bounded anyway."""
 
 
 async def read_document(
     source: str, place: str, settings: ToolSourceSettings, http: httpx.AsyncClient
 ) -> ReadDocument:
-    """What the document offers. Raises `SourceUnavailable` for one that can't be read."""
+    """The tools of a document. Raises `SourceUnavailable` for one that can't be read."""
     limit = settings.max_document_bytes
     raw = await (
         _fetch(place, http, limit) if is_url(place) else asyncio.to_thread(_read_file, place, limit)
@@ -48,7 +48,7 @@ async def read_document(
     except (ChildFailed, ValidationError) as error:
         raise SourceUnavailable(f"{place}: {str(error)[:300]}") from error
     if reply.document is None:
-        raise SourceUnavailable(reply.unavailable or f"{place}: nothing was read of it")
+        raise SourceUnavailable(reply.unavailable or f"{place}: its parser returned nothing")
     return reply.document
 
 
@@ -59,9 +59,9 @@ async def _fetch(url: str, http: httpx.AsyncClient, limit: int) -> bytes:
         raise SourceUnavailable(f"{url}: {type(error).__name__}: {error}") from error
     if 300 <= answer.status < 400:
         to = answer.headers.get("location", "nowhere")[:200]
-        raise SourceUnavailable(f"{url}: answered {answer.status}, a redirect to {to}; name that")
+        raise SourceUnavailable(f"{url}: redirects ({answer.status}) to {to}; use that address")
     if answer.status != 200:
-        raise SourceUnavailable(f"{url}: answered {answer.status}, no document")
+        raise SourceUnavailable(f"{url}: answered {answer.status} instead of a document")
     if answer.cut:
         raise _too_large(url, limit)
     return answer.body

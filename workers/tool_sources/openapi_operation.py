@@ -1,4 +1,4 @@
-"""An operation of an HTTP API: what it takes, and where each argument goes."""
+"""An operation of an HTTP API: its arguments, and where each one goes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Style(_Part):
     """How a value is written: https://spec.openapis.org/oas/v3.1.1#style-values"""
 
     name: str
-    """`json` is our own: for values that are JSON wherever they stand."""
+    """Name of the style. `json` is our own: for values that are always JSON."""
     explode: bool
     reserved: bool = False
-    """Reserved characters stay as they are."""
+    """Whether reserved characters are kept."""
 
 
 class Parameter(_Part):
@@ -36,12 +36,12 @@ class Parameter(_Part):
 
 
 class Body(_Part):
-    """What becomes of the argument `body`."""
+    """How the argument `body` is sent."""
 
     kind: BodyKind
     media: str
     styles: dict[str, Style] = {}
-    """Styles of the form's fields that have their own."""
+    """Styles of the form fields that have their own."""
     kinds: dict[str, str] = {}
     """Media types of a multipart form's fields."""
 
@@ -51,18 +51,18 @@ class Operation(_Part):
 
     method: str
     path: str
-    """A template that begins with `/`; it may have a query."""
+    """A template that starts with `/`; it may have a query."""
     parameters: dict[str, Parameter] = {}
     """Parameters by argument name."""
     body: Body | None = None
 
 
 class ReadDocument(_Part):
-    """What a document offers."""
+    """The tools of a document."""
 
     base_url: str
     specs: dict[str, ToolSpec]
     own_names: dict[str, str]
     left_out: tuple[str, ...]
     operations: dict[str, Operation]
-    """Operations by the names that the document gives them."""
+    """Operations by their names in the document."""

@@ -1,7 +1,7 @@
-"""The operations of an OpenAPI document as tools: what each takes, and where that goes.
+"""The operations of an OpenAPI document as tools: their arguments, and where each one goes.
 
 An operation's arguments are its parameters by name and its body as `body`. Files are not sent; an
-operation that needs one is left out. So is a parameter that the profile fills with a secret.
+operation that requires one is omitted. So is a parameter that the profile sets to a secret.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from loopline.workers.tool_sources.references import References
 
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "query")
 MAX_OPERATIONS = 2_000
-"""Most operations that `allow` may match."""
+"""Maximum number of operations that `allow` may match."""
 MAX_REFERENCES = 8
-"""Most references in a row before something that is not a schema."""
+"""Maximum number of consecutive references to anything that is not a schema."""
 
 PATH_NAME = re.compile(r"\{\+?([^{}]+)\}")
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""What may be the name of a header or a cookie, or a method."""
+"""Allowed names of headers, cookies and methods."""
 _NOT_SENT = frozenset(
     {"accept", "content-type", "authorization", "host", "content-length", "transfer-encoding"}
     | {"connection", "cookie", "proxy-authorization"}
 )
-"""Headers that are not arguments, whatever the document says; the first three by the standard."""
+"""Headers that are never arguments, even if listed; the first three by the standard."""
 _DEFAULT_STYLE = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 _STYLES = {
     "path": ("simple", "label", "matrix"),
@@ -48,18 +48,18 @@ _STYLES = {
 
 @dataclass(frozen=True)
 class OperationFilter:
-    """What a profile wants of a document."""
+    """A profile's restrictions on a document."""
 
     allow: Sequence[str] = ("*",)
     headers: frozenset[str] = frozenset()
-    """Names of headers in lower case. They and `query` are sent with each call, so no model may set
-    them a second time."""
+    """Header names in lower case. They and `query` are sent with each call, so a model must not set
+    them again."""
     query: frozenset[str] = frozenset()
 
 
 @dataclass
 class Operations:
-    """What a document offers."""
+    """The operations of a document."""
 
     listed: list[ListedTool] = field(default_factory=list[ListedTool])
     by_name: dict[str, Operation] = field(default_factory=dict[str, Operation])
@@ -71,7 +71,7 @@ class Operations:
 
 
 def operations_of(document: JsonObject, base_url: str, wanted: OperationFilter) -> Operations:
-    """Every allowed operation that can be called with named arguments at the API's own server."""
+    """Every allowed operation that can be called with named arguments on the API's own server."""
     reader = _Reader(document, base_url, wanted)
     operations = reader.found
     for method, path, shared, node in reader.nodes():
@@ -90,7 +90,7 @@ def operations_of(document: JsonObject, base_url: str, wanted: OperationFilter) 
             break
         try:
             if name in operations.by_name:
-                raise ToolRefused("there are two operations of this name")
+                raise ToolRefused("there are two operations with this name")
             operation, schema = reader.operation(method, path, shared, node)
         except ToolRefused as error:
             operations.leave_out(name, error)
@@ -110,7 +110,7 @@ class _Reader:
         self._wanted = wanted
 
     def nodes(self) -> Iterator[tuple[str, str, JsonObject, JsonObject]]:
-        """Method, path, what the path's operations share, and the operation."""
+        """Method, path, the path's shared properties, and the operation."""
         paths = self._document.get("paths")
         for path, item in paths.items() if isinstance(paths, dict) else ():
             if path.startswith("x-"):
@@ -139,9 +139,9 @@ class _Reader:
     def operation(
         self, method: str, path: str, shared: JsonObject, node: JsonObject
     ) -> tuple[Operation, JsonObject]:
-        """Raises `ToolRefused`."""
+        """An operation and the schema of its arguments. Raises `ToolRefused`."""
         if TOKEN.fullmatch(method) is None:
-            raise ToolRefused(f"no method is called {method[:32]!r}")
+            raise ToolRefused(f"{method[:32]!r} is not a valid method")
         _check_path(path)
         refuse_another_server(
             self._document, node if node.get("servers") else shared, self._base_url
@@ -194,7 +194,7 @@ class _Reader:
         return body
 
     def _parameters(self, *nodes: JsonObject) -> list[JsonObject]:
-        """The path's parameters and the operation's, which win."""
+        """The parameters of the path and of the operation, which take precedence."""
         parameters: dict[tuple[JsonValue, JsonValue], JsonObject] = {}
         for node in nodes:
             listed = node.get("parameters")
@@ -219,7 +219,7 @@ class _Reader:
         if place == "query" and name in self._wanted.query:
             return None, {}
         schema, style = self._schema_and_style(node, place)
-        # Google's templates say of one name that its value may have slashes: `{+name}`.
+        # In Google's templates, `{+name}` means that the value may contain slashes.
         reserved = node.get("allowReserved") is True or f"{{+{name}}}" in path
         written = style.model_copy(update={"reserved": reserved})
         parameter = Parameter(
@@ -251,21 +251,21 @@ class _Reader:
                 break
             node, _inside = self.references.follow(reference)
         if not isinstance(node, dict) or "$ref" in node:
-            raise ToolRefused("a part of it refers to nothing")
+            raise ToolRefused("one of its references leads nowhere")
         return node
 
 
 def _check_path(path: str) -> None:
-    """Raises `ToolRefused` for a path that would not be one of the API's own server."""
+    """Raises `ToolRefused` for a path that would lead outside the API's own server."""
     if not path.startswith("/"):
-        raise ToolRefused("its path does not begin with /")
+        raise ToolRefused("its path does not start with /")
     if any(ord(part) < 32 or part in "\\\x7f" for part in path):
-        raise ToolRefused("its path has a character that no path has")
+        raise ToolRefused("its path has an invalid character")
     if "#" in path:
-        raise ToolRefused("its path has a fragment (#…), which no request carries")
+        raise ToolRefused("its path has a fragment (#…), which is never sent")
     segments = path.partition("?")[0].split("/")
     if any(unquote(part) in (".", "..") for part in segments):
-        raise ToolRefused("its path leads out of itself")
+        raise ToolRefused("its path has a . or .. segment")
 
 
 def _describe_operation(node: JsonObject, method: str, path: str) -> str:

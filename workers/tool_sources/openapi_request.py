@@ -1,4 +1,4 @@
-"""The request that one call of an operation is."""
+"""The HTTP request for one call of an operation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from loopline.workers.tool_sources.openapi_styles import (
 )
 
 _LITERAL = "/%:@!$&'()*+,;=~-._"
-"""Characters kept in the document's own path or query, where `%` begins an escape."""
+"""Characters that are kept in the document's own path or query, where `%` starts an escape."""
 _NAME = re.compile(r"\{\+?([^{}]+)\}")
 _LINE_BREAK = re.compile(r"[\r\n\x00]")
 _FIELD = Style(name="form", explode=True)
@@ -39,12 +39,12 @@ def request_of(
     credentials: Credentials,
     idempotency_key: str = "",
 ) -> httpx.Request:
-    """`idempotency_key`, where there is one, is sent as the header that most APIs look for
-    (draft-ietf-httpapi-idempotency-key-header), unless the arguments set that. Raises `ToolFailed`
-    for arguments that can't be sent where the document wants them.
+    """Build the request. `idempotency_key`, if given, is sent in the header that most APIs use
+    (draft-ietf-httpapi-idempotency-key-header), unless the arguments set it.
 
-    Whatever stands in the document, the arguments or the base, the request goes to the base's own
-    host, for the credentials go with it.
+    Raises `ToolFailed` for arguments that can't be sent in the way the document requires. Whatever
+    the document, the arguments or the base URL contain, the request goes to the base URL's own
+    host, because it carries the credentials.
     """
     in_path: dict[str, str] = {}
     query: list[str] = []
@@ -108,7 +108,7 @@ def _url(base_url: str, operation: Operation, in_path: dict[str, str], query: li
 
 
 def _fill_template(template: str, in_path: dict[str, str]) -> str:
-    """Fill in all values at once: a value may look like a name."""
+    """Fill in all values at once, since a value may look like a name."""
     parts = _NAME.split(template)
     return "".join(
         in_path[part] if place % 2 else quote(part, safe=_LITERAL)
@@ -118,7 +118,7 @@ def _fill_template(template: str, in_path: dict[str, str]) -> str:
 
 def _path_part(argument: str, parameter: Parameter, value: JsonValue) -> str:
     text = path_part(parameter.name, parameter.style, value)
-    # Behind a proxy that unpacks escapes, `..%2F` too is a way to another operation.
+    # A proxy that decodes escapes would turn `..%2F` into a path to another operation, too.
     steps = re.split(r"[/\\]", unquote(text))
     if value in (None, "", [], {}) or steps == [""] or any(step in (".", "..") for step in steps):
         raise ToolFailed(f"{argument}: {plain(value)[:100]!r} can't be part of a path")
@@ -134,7 +134,7 @@ def _header(name: str, value: str) -> bytes:
 def _content(
     body: Body, value: JsonValue
 ) -> tuple[bytes | None, str | None, list[tuple[str, tuple[None, bytes, str | None]]] | None]:
-    """The bytes of a body and their media type, or the parts of a multipart form."""
+    """The content of a body and its media type, or the parts of a multipart form."""
     if body.kind == "json":
         return json.dumps(value).encode(), body.media, None
     if body.kind == "text":
@@ -152,8 +152,7 @@ def _content(
 
 
 def _field_style(body: Body, name: str, value: JsonValue) -> Style:
-    """Style of a form field. Unless the document says otherwise, a list is repeated and an object
-    is JSON."""
+    """Style of a form field. By default, a list is repeated and an object is JSON."""
     return body.styles.get(name, _JSON_FIELD if isinstance(value, dict) else _FIELD)
 
 

@@ -1,4 +1,4 @@
-"""Base URL of an API, by its document and its profile."""
+"""The base URL of an API, from its document and its profile."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def origin(url: str) -> Origin:
 def base_url_of(document: JsonObject, place: str, base_url: str | None) -> str:
     """Return the API's base URL: the profile's, or the document's first server.
 
-    A document that came from a URL may name servers of its own origin alone. Otherwise its author
-    could send the calls, and the secrets in them, anywhere. Raises `SourceUnavailable`.
+    A document from a URL may only name servers of its own origin. Otherwise its author could send
+    the calls, and the secrets in them, anywhere. Raises `SourceUnavailable`.
     """
     if base_url is not None:
         return base_url
@@ -41,20 +41,20 @@ def base_url_of(document: JsonObject, place: str, base_url: str | None) -> str:
         raise SourceUnavailable(f"{place}: its server {server[:100]!r}: {error}") from error
     if not is_url(whole):
         raise SourceUnavailable(
-            f"{place}: names no server with an http(s) URL ({whole[:100]!r}); set base_url"
+            f"{place}: lists no server with an http(s) URL ({whole[:100]!r}); set base_url"
         )
     if odd:
         raise SourceUnavailable(f"{place}: its server {whole[:200]!r} has {odd}; set base_url")
     if elsewhere:
         raise SourceUnavailable(
-            f"{place}: its server is {whole[:200]}, which is elsewhere; if that is meant, set "
+            f"{place}: its server is {whole[:200]}, on another host; if that is intended, set "
             "base_url to it"
         )
     return whole
 
 
 def _forbidden_part(url: str) -> str:
-    """What the address of an API must not have."""
+    """A part of the URL that an API's address must not have, in words; empty if there is none."""
     parts = urlsplit(url)
     if "@" in parts.netloc:
         return "a user name in it"
@@ -63,12 +63,12 @@ def _forbidden_part(url: str) -> str:
     if "{" in parts.netloc + parts.path or "}" in parts.netloc + parts.path:
         return "a variable without a default"
     if re.search(r"[\x00-\x20\\\x7f]", url):
-        return "characters that no URL has"
+        return "invalid characters"
     return ""
 
 
 def server_url(node: JsonObject) -> str:
-    """The first of `servers`, its variables at their defaults; `/` if there is none."""
+    """The first of `servers`, with its variables at their defaults; `/` if there is none."""
     servers = node.get("servers")
     first = servers[0] if isinstance(servers, list) and servers else {}
     url = first.get("url") if isinstance(first, dict) else None
@@ -84,8 +84,8 @@ def server_url(node: JsonObject) -> str:
 
 
 def refuse_another_server(document: JsonObject, node: JsonObject, base_url: str) -> None:
-    """Raises `ToolRefused` for a node that is not where the document's server is, be it on another
-    path of the same host: a call would go to where the others are."""
+    """Raises `ToolRefused` for a node with another server than the document's, even another path on
+    the same host: the call would go to the document's server."""
     url = server_url(node) if node.get("servers") else server_url(document)
     if url == server_url(document):
         return

@@ -1,4 +1,4 @@
-"""An HTTP API as a source of tools, by its OpenAPI document."""
+"""An HTTP API as a source of tools, described by its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from loopline.workers.tool_sources.settings import ToolSourceSettings
 log = structlog.get_logger("loopline.workers.tool_sources.openapi")
 
 RETRY_SECONDS = 30.0
-"""Longest pause before a document is read again that could not be."""
+"""Longest pause before an unreadable document is read again."""
 MAX_ERROR_CHARS = 2_000
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS", "TRACE", "QUERY")
-"""Methods that change nothing, so a call may be made again."""
+"""Methods without side effects, whose calls may be repeated."""
 
 
 class OpenApiSource:
-    """See the module. `run` reads the document; the API itself is asked when a tool is called."""
+    """An HTTP API as a tool source. `run` reads the document; only calls contact the API itself."""
 
     def __init__(
         self, name: str, settings: ToolSourceSettings, document: str, credentials: Credentials
     ) -> None:
         self.name = name
         self.catalogue = Catalogue()
-        self.trouble = "its document was not read yet"
+        self.trouble = "its document has not been read yet"
         self.first_try = asyncio.Event()
         self._settings = settings
         self._document = document
@@ -50,7 +50,7 @@ class OpenApiSource:
         self._http = bounded_client()
 
     async def run(self) -> None:
-        """Read the document, again and again until that works; then wait to be cancelled."""
+        """Read the document, with retries until that works; then wait to be cancelled."""
         pause = self._settings.restart_seconds
         async with self._http:
             while True:
@@ -83,15 +83,15 @@ class OpenApiSource:
         self.first_try.set()
 
     def declared_effect(self, name: str) -> Effect | None:
-        """HTTP's own rule: https://www.rfc-editor.org/rfc/rfc9110#name-safe-methods."""
+        """Effect by HTTP's own rule: https://www.rfc-editor.org/rfc/rfc9110#name-safe-methods."""
         operation = self._operations.get(name)
         return "none" if operation is not None and operation.method in SAFE_METHODS else None
 
     async def call(
         self, name: str, arguments: JsonObject, context: ToolContext | None
     ) -> JsonObject:
-        """Carry an operation out. Raises `ToolFailed` with what the API or the network said,
-        `OutcomeUnknown` where a request went out and its answer was lost."""
+        """Execute an operation. Raises `ToolFailed` with the error of the API or the network,
+        `OutcomeUnknown` if a request was sent and its answer was lost."""
         operation = self._operations.get(name)
         if operation is None:
             raise ToolFailed(f"the API {self.name} can't be called: {self.trouble}")
@@ -111,7 +111,7 @@ class OpenApiSource:
         except (httpx.HTTPError, BadCoding, ValueError) as error:
             raise OutcomeUnknown(
                 self._describe_error(
-                    f"the API {self.name} was asked, and its answer can't be read", error
+                    f"the API {self.name} was called, but its answer can't be read", error
                 )
             ) from error
         return self._read_answer(answer)
@@ -130,11 +130,11 @@ class OpenApiSource:
         if 300 <= answer.status < 400:
             raise ToolFailed(f"HTTP {answer.status}: a redirect, which is not followed")
         if answer.status >= 400:
-            # Behind an error of the server's own, or of a proxy's, the work may have been done.
+            # The work may have been done despite an error of the server itself or of a proxy.
             error = OutcomeUnknown if answer.status >= 500 else ToolFailed
             raise error(f"HTTP {answer.status}: {text[:MAX_ERROR_CHARS]}")
         limit = self._settings.max_output_chars
         if answer.cut or len(text) > limit:
-            # An answer that was not read to its end has at least these many characters.
+            # An answer that was not read to its end has at least this many characters.
             return cut_text(text, limit, len(text))
         return {"result": text or f"HTTP {answer.status}"}

@@ -1,7 +1,7 @@
-"""Values of arguments as parts of a request: https://spec.openapis.org/oas/v3.1.1#style-values
+"""Encodes argument values as parts of a request: https://spec.openapis.org/oas/v3.1.1#style-values
 
-Where the standard is silent (lists within a `deepObject`), what Stripe's documents mean is taken:
-`items[0][price]=3`.
+Where the standard is silent (lists within a `deepObject`), the meaning in Stripe's documents is
+used: `items[0][price]=3`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from loopline.workers.tool_sources.openapi_operation import Style
 Escape = Callable[[str], str]
 
 _RESERVED = ":/?@!$'()*,;"
-"""Characters that `allowReserved` leaves as they are: not those that would end a value, a query or
-a path (`&=+#[]`)."""
+"""Characters that `allowReserved` keeps, without those that would end a value, a query or a path
+(`&=+#[]`)."""
 _RESERVED_IN_PATH = _RESERVED.replace("?", "")
-"""The reserved characters but the question mark, which ends a path: the text before it could become
+"""Reserved characters without the question mark, which ends a path: the text before it could become
 `.` or `..`."""
 
 
 def percent_encode(text: str) -> str:
-    """Encode a text for a path or a query."""
+    """Percent-encode a text for a path or a query."""
     return quote(text.encode(errors="replace"), safe="")
 
 
 def form_encode(text: str) -> str:
-    """Encode a text for a body of the type x-www-form-urlencoded."""
+    """Encode a text for a body of type x-www-form-urlencoded."""
     return quote_plus(text.encode(errors="replace"), safe="")
 
 
@@ -43,7 +43,7 @@ def _escape_unreserved_path(text: str) -> str:
 
 
 def plain(value: JsonValue) -> str:
-    """A value as text: true, 3, JSON for what has parts; nothing for null."""
+    """A value as text: true, 3, JSON for lists and objects; empty for null."""
     match value:
         case str():
             return value
@@ -54,7 +54,7 @@ def plain(value: JsonValue) -> str:
 
 
 def pairs(name: str, style: Style, value: JsonValue, escape: Escape) -> Iterator[str]:
-    """`name=value`, as often as the style wants it, in a query, a form or a cookie."""
+    """`name=value` pairs of a query, a form or a cookie, one or more depending on the style."""
     key = escape(name)
     write = _escape_unreserved if style.reserved else escape
     match value:
@@ -104,7 +104,7 @@ def path_part(name: str, style: Style, value: JsonValue) -> str:
 
 
 def header_value(style: Style, value: JsonValue) -> str:
-    """Unescaped, for so headers are."""
+    """The text of a header, not escaped, as headers require."""
     match value:
         case _ if style.name == "json":
             return json.dumps(value)

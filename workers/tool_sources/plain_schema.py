@@ -1,10 +1,9 @@
-"""A foreign JSON schema made plain: no references, known keywords, bounded in size.
+"""Simplifies an untrusted JSON schema: no references, only known keywords, bounded in size.
 
-What comes out may allow more than the original (a recursive part, a pattern and a format are
-dropped), never less: the server checks its arguments itself. So a schema can't make a grammar or a
-validator work for minutes, and can't reach for anything outside of its document. Where generators
-write what the standard's letter forbids (`nullable` alongside an `enum` without null), what they
-mean is taken.
+The result may allow more than the original (a recursive part, a pattern and a format are dropped),
+never less: the server checks its arguments itself. So a schema can't keep a grammar or a validator
+busy for minutes, and can't refer to anything outside its document. If generators violate the
+standard (`nullable` next to an `enum` without null), the intended meaning is used.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from loopline.workers.tool_sources import ToolRefused
 from loopline.workers.tool_sources.references import References
 
 MAX_NODES = 1_000
-"""Most nodes of a schema, with every reference written out."""
+"""Maximum number of nodes in a schema with all references expanded."""
 MAX_DEPTH = 16
 MAX_CHARS = 32_768
-"""Longest plain schema as JSON."""
+"""Largest plain schema, in characters of JSON."""
 MAX_DESCRIPTION_CHARS = 1_024
 MAX_NAME_CHARS = 128
 MAX_CHOICES = 500
 MAX_LENGTH_BOUND = 10_000
-"""Larger bounds of lengths say nothing, and a grammar would count up to them."""
+"""Larger length bounds are dropped: they have no use, and a grammar would count up to them."""
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e15
-"""Bounds of numbers: a grammar writes a bound out digit by digit, and gives up on others."""
+"""Other number bounds are dropped: a grammar spells bounds out by digits and fails for them."""
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _NUMBER_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
@@ -38,10 +37,10 @@ _LENGTH_BOUNDS = ("minLength", "maxLength", "minItems", "maxItems")
 
 
 def plain_schema(schema: JsonValue, references: References | None = None) -> JsonObject:
-    """The schema of an object; its references lead into the schema itself, if not elsewhere.
+    """The plain schema of an object. By default, its references point into the schema itself.
 
-    Raises `ToolRefused` for one that is too large, that is not an object's, or whose references
-    lead nowhere.
+    Raises `ToolRefused` for a schema that is too large, that is not an object's, or whose
+    references lead nowhere.
     """
     references = References.of_schema(schema) if references is None else references
     plain = _Writer().node(schema, references, frozenset(), 0)
@@ -54,7 +53,7 @@ def plain_schema(schema: JsonValue, references: References | None = None) -> Jso
     except ValueError as error:
         raise ToolRefused(f"its schema is not JSON: {error}") from error
     if size > MAX_CHARS:
-        raise ToolRefused(f"its schema has {size} characters, at most {MAX_CHARS} are taken")
+        raise ToolRefused(f"its schema has {size} characters, more than {MAX_CHARS}")
     return result
 
 
@@ -65,8 +64,8 @@ class _Writer:
     def node(
         self, schema: JsonValue, references: References, inside: frozenset[int], depth: int
     ) -> JsonObject:
-        """`inside` are the parts that were referred to on the way here: one of them again is
-        recursion."""
+        """`inside` contains the parts that were referred to on the way here; one that occurs again
+        is recursion."""
         self._count(1)
         if not isinstance(schema, dict) or depth > MAX_DEPTH:
             return {}
@@ -76,11 +75,11 @@ class _Writer:
             target, onwards = references.follow(reference)
             if id(target) in inside:
                 return {}
-            beside = {key: value for key, value in schema.items() if key not in _REFERENCES}
+            siblings = {key: value for key, value in schema.items() if key not in _REFERENCES}
             target_schema = self.node(target, onwards, inside | {id(target)}, depth + 1)
-            if not _has_constraints(beside):
-                return {**target_schema, **_annotations(beside)}
-            result = self.node(beside, references, inside, depth + 1)
+            if not _has_constraints(siblings):
+                return {**target_schema, **_annotations(siblings)}
+            result = self.node(siblings, references, inside, depth + 1)
             _add(result, target_schema)
             return _nullable(result) if schema.get("nullable") is True else result
         result = self._leaf(schema)
@@ -105,11 +104,11 @@ class _Writer:
     def _leaf(self, schema: JsonObject) -> JsonObject:
         result: JsonObject = {}
         kinds = schema.get("type")
-        told_kinds = [item.lower() for item in _list(kinds) or [kinds] if isinstance(item, str)]
-        # A name that is not one of JSON's says nothing, so it must not narrow the others.
-        is_known = all(kind in _TYPES for kind in told_kinds)
-        named = [*dict.fromkeys(told_kinds)] if is_known else []
-        if schema.get("format") == "int-or-string":  # as Kubernetes says it, of a `string`
+        declared_kinds = [item.lower() for item in _list(kinds) or [kinds] if isinstance(item, str)]
+        # An unknown type name has no meaning, so it must not narrow the others.
+        is_known = all(kind in _TYPES for kind in declared_kinds)
+        named = [*dict.fromkeys(declared_kinds)] if is_known else []
+        if schema.get("format") == "int-or-string":  # Kubernetes' mark on a `string`
             named = ["integer", "string"]
         if named:
             result["type"] = named[0] if len(named) == 1 else [*named]
@@ -169,7 +168,7 @@ class _Writer:
             and patterns
             and (others is False or isinstance(others, dict))
         ):
-            # The pattern of the names is dropped, so any other name may be one of them.
+            # The pattern of the names is dropped, so any other name may match it.
             kinds = [
                 self.node(pattern_schema, references, inside, depth + 1)
                 for pattern_schema in patterns.values()
@@ -190,7 +189,7 @@ class _Writer:
         inside: frozenset[int],
         depth: int,
     ) -> None:
-        """What all items are like; of a tuple, whose items differ, nothing."""
+        """The schema of all items; empty for a tuple, whose items differ."""
         items = schema.get("items")
         if isinstance(items, dict) and "prefixItems" not in schema:
             result["items"] = self.node(items, references, inside, depth + 1)
@@ -201,14 +200,14 @@ def _list(value: JsonValue) -> list[JsonValue]:
 
 
 def _read_only(properties: JsonValue, name: str) -> bool:
-    """Whether a field is one that a server gives and nobody sends: OpenAPI asks it of answers only,
-    where one schema serves both."""
+    """Whether a field is only set by the server: OpenAPI requires it in answers only, where one
+    schema serves requests and answers."""
     field = properties.get(name) if isinstance(properties, dict) else None
     return isinstance(field, dict) and field.get("readOnly") is True
 
 
 def _annotations(schema: JsonObject) -> JsonObject:
-    """What a schema says of itself in words."""
+    """The schema's description in words."""
     description, form = schema.get("description"), schema.get("format")
     words = description[:MAX_DESCRIPTION_CHARS] if isinstance(description, str) else ""
     if isinstance(form, str) and form not in words:
@@ -216,13 +215,13 @@ def _annotations(schema: JsonObject) -> JsonObject:
     return {"description": words} if words else {}
 
 
-def _has_constraints(beside: JsonObject) -> bool:
-    """Whether anything alongside a reference is more than words."""
-    return any(key not in ("description", "format", "title", "default") for key in beside)
+def _has_constraints(siblings: JsonObject) -> bool:
+    """Whether anything next to a reference is more than a description."""
+    return any(key not in ("description", "format", "title", "default") for key in siblings)
 
 
 def _as_text(value: JsonValue) -> JsonValue:
-    """A choice of a text as it was written: YAML and JSON read `1.10` as a number."""
+    """A text choice in its original spelling: YAML and JSON read `1.10` as a number."""
     if value is None or isinstance(value, str | dict | list):
         return value
     written = getattr(value, "written", None)
@@ -230,8 +229,8 @@ def _as_text(value: JsonValue) -> JsonValue:
 
 
 def _nullable(schema: JsonObject) -> JsonObject:
-    """The schema, and null alongside it. It may say what it is in several ways, all of which
-    hold."""
+    """The schema extended by null. A schema may constrain its value in several ways, all of which
+    apply."""
     result = {**schema}
     kinds = result.get("type")
     if kinds is not None and "null" not in (named := kinds if isinstance(kinds, list) else [kinds]):
@@ -248,7 +247,7 @@ def _nullable(schema: JsonObject) -> JsonObject:
 
 
 def _add(result: JsonObject, part: JsonObject) -> None:
-    """Merge one more part of `allOf`: its fields, and whatever else is not set yet."""
+    """Merge another part of `allOf`: its fields, and any keyword that is not set yet."""
     for key, value in part.items():
         present = result.get(key)
         if isinstance(present, dict) and isinstance(value, dict):
@@ -256,7 +255,7 @@ def _add(result: JsonObject, part: JsonObject) -> None:
         elif key == "required" and isinstance(present, list) and isinstance(value, list):
             result[key] = [*present, *(name for name in value if name not in present)]
         elif key == "additionalProperties" and "additionalProperties" in result:
-            # Each part forbids what the others add; anyone who writes that means all of them.
+            # Strictly, each part forbids the fields of the others; schema authors mean all of them.
             result[key] = present if isinstance(present, dict) else value
         elif key not in result:
             result[key] = value

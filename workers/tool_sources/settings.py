@@ -14,7 +14,7 @@ from loopline.agents.tools.effects import Effect, OnUnknown
 from loopline.workers.engines.settings import SettingsModel
 
 SourceName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
-"""Begins the names of the source's tools. Without `_`, so that the name says where it ends."""
+"""Prefix of the source's tool names. It has no `_`, so that the end of the prefix is clear."""
 HeaderName = Annotated[str, StringConstraints(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -25,8 +25,8 @@ class McpSettings(SettingsModel):
     command: tuple[str, ...] = ()
     """Program and arguments of a server that talks over its standard input and output."""
     env: tuple[VariableName, ...] = ()
-    """Environment variables handed on to that program. Apart from them it sees only PATH, HOME and
-    the like."""
+    """Environment variables passed on to that program. Otherwise it sees only PATH, HOME and
+    similar variables."""
     cwd: Path | None = None
     """Working directory of that program."""
     url: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
@@ -35,7 +35,7 @@ class McpSettings(SettingsModel):
     @model_validator(mode="after")
     def _check_transport(self) -> Self:
         if bool(self.command) == bool(self.url):
-            raise ValueError("mcp needs a command or a url, and not both")
+            raise ValueError("mcp needs a command or a url, not both")
         if self.url and (self.env or self.cwd):
             raise ValueError("mcp.env and mcp.cwd are for a command, not for a url")
         return self
@@ -49,42 +49,42 @@ class ToolSourceSettings(SettingsModel):
     openapi: str | None = Field(default=None, min_length=1)
     """OpenAPI 3 document in JSON or YAML: a file, or an http(s) URL."""
     base_url: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
-    """Base URL of the API, if not the first server of its document."""
+    """Base URL of the API, if it is not the first server of its document."""
     allow: tuple[str, ...] = ("*",)
-    """Tools that are offered: names as the source spells them, with `*` and `?`."""
+    """Tools to offer: names as the source spells them, with `*` and `?`."""
     effects: dict[str, Effect] = Field(default_factory=dict[str, Effect])
-    """Name as the source spells it, with `*` and `?` → what a call does to the world: `none`,
-    `keyed` or `once`. The first that fits; without one a tool that says it only reads (HTTP GET and
-    HEAD, MCP's readOnlyHint) is `none`, one that says it may be repeated (idempotentHint) `keyed`,
-    any other `once`."""
+    """Name as the source spells it, with `*` and `?` → side effect of a call: `none`, `keyed` or
+    `once`. The first match wins. Without a match, a tool that declares itself read-only (HTTP GET
+    and HEAD, MCP's readOnlyHint) is `none`, one that declares itself repeatable (idempotentHint) is
+    `keyed`, and any other is `once`."""
     on_unknown: OnUnknown = "model"
-    """What to do where the outcome of a call `once` is unknown. With `model` the model reads that
-    it is unknown; with `person` the run waits for `runtime effects resolve`."""
+    """What to do when the outcome of a `once` call is unknown. With `model`, the model is told so;
+    with `person`, the run waits for `runtime effects resolve`."""
     requires_approval: dict[str, bool | JsonObject] = Field(
         default_factory=dict[str, bool | JsonObject]
     )
     """Name as the source spells it, with `*` and `?` → whether a person must approve a call first:
-    true, or a JSON schema that the arguments of such calls fit. The first name that fits counts."""
+    true, or a JSON schema that selects calls by their arguments. The first match wins."""
     approval_seconds: float = Field(default=DEFAULT_APPROVAL_SECONDS, gt=0, le=31_622_400)
-    """A call that nobody has approved for so long is refused."""
+    """Time after which a call that nobody has approved is refused."""
     bearer_env: VariableName | None = None
-    """Environment variable with the token of an `Authorization: Bearer` header."""
+    """Environment variable with the token for an `Authorization: Bearer` header."""
     headers_env: dict[HeaderName, VariableName] = Field(default_factory=dict)
-    """Header → environment variable with its value, as for an API key."""
+    """Header → environment variable that contains its value, such as an API key."""
     query_env: dict[str, VariableName] = Field(default_factory=dict)
-    """Query parameter → environment variable with its value."""
+    """Query parameter → environment variable that contains its value."""
     timeout_seconds: float = Field(default=30.0, gt=0, le=3600)
-    """A call that takes longer is cancelled and answered with an error."""
+    """Time after which a call is cancelled and answered with an error."""
     connect_seconds: float = Field(default=20.0, gt=0, le=600)
-    """How long the source may take until it has listed its tools."""
+    """Longest time the source may take to list its tools."""
     restart_seconds: float = Field(default=0.5, gt=0, le=600)
-    """Pause before a server that is gone is started or joined again; doubles up to 30 s."""
+    """Pause before a lost server is started or joined again; doubles up to 30 s."""
     max_output_chars: int = Field(default=MAX_OUTPUT_CHARS, ge=100, le=1_000_000)
-    """Longest answer in characters; a longer one is cut and marked as cut."""
+    """Longest answer in characters; a longer one is truncated and marked as truncated."""
     max_response_bytes: int = Field(default=8 << 20, ge=1 << 10, le=1 << 28)
-    """What is read of one answer at most."""
+    """Maximum number of bytes that are read of one answer."""
     max_document_bytes: int = Field(default=8 << 20, ge=1 << 10, le=1 << 27)
-    """A larger OpenAPI document is refused. Reading one takes some 30 times its size in memory."""
+    """Larger OpenAPI documents are refused. Reading one takes about 30 times its size in memory."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
@@ -93,7 +93,7 @@ class ToolSourceSettings(SettingsModel):
         if self.mcp is not None and (self.base_url or self.query_env):
             raise ValueError("base_url and query_env are for an openapi document, not for mcp")
         if self.mcp is not None and self.mcp.command and (self.bearer_env or self.headers_env):
-            raise ValueError("bearer_env and headers_env are for http; a command takes mcp.env")
+            raise ValueError("bearer_env and headers_env are for http; for a command, use mcp.env")
         return self
 
     @model_validator(mode="after")
@@ -110,5 +110,5 @@ class ToolSourceSettings(SettingsModel):
     def secret_variables(self) -> tuple[str, ...]:
         """Environment variables whose values must never be written anywhere."""
         named = (self.bearer_env, *self.headers_env.values(), *self.query_env.values())
-        handed_on = self.mcp.env if self.mcp is not None else ()
-        return (*(name for name in named if name), *handed_on)
+        inherited = self.mcp.env if self.mcp is not None else ()
+        return (*(name for name in named if name), *inherited)

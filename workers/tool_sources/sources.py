@@ -1,4 +1,4 @@
-"""All tool sources of one worker: they are kept joined, described, and called by offered name."""
+"""All tool sources of one worker: keeps them joined, reports their state, and calls their tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHOWN_PROBLEMS = 3
 
 
 class ToolSource(Protocol):
-    """What an MCP server and an HTTP API have in common."""
+    """The common interface of MCP servers and HTTP APIs."""
 
     name: str
     catalogue: Catalogue
@@ -42,7 +42,7 @@ class ToolSource(Protocol):
     async def run(self) -> None: ...
 
     def declared_effect(self, name: str) -> Effect | None:
-        """What the source says of a tool by its own name; None where it says nothing."""
+        """Effect that the source declares for a tool, by its own name; None if it declares none."""
         ...
 
     async def call(
@@ -63,7 +63,7 @@ class SourceTool:
     on_unknown: OnUnknown
     approval_seconds: float
     approval: bool | JsonObject = False
-    """Whether a call must be approved, or the JSON schema that arguments of such a call fit."""
+    """Whether a call must be approved, or the JSON schema of the arguments of such calls."""
     reconciles: bool = False
 
     async def needs_approval(self, arguments: JsonObject, context: ToolContext) -> bool:
@@ -77,13 +77,13 @@ class SourceTool:
         return await self.sources.carry_out(self.name, arguments, context)
 
     async def reconcile(self, arguments: JsonObject, context: ToolContext) -> ToolAnswer:
-        """A source can't say what became of a call."""
+        """A source can't report the outcome of an earlier call."""
         return interrupted_answer(self.name)
 
 
 class ToolSources:
     """Tool sources of a worker; open them with `tool_sources`. A source that can't be used is
-    reported and does not keep the others from working."""
+    reported and does not affect the others."""
 
     def __init__(
         self, settings: Mapping[str, ToolSourceSettings], environ: Mapping[str, str]
@@ -109,18 +109,18 @@ class ToolSources:
         ]
 
     async def tried(self) -> None:
-        """Wait until each source was joined or could not be."""
+        """Wait for each source's first attempt to join."""
         await asyncio.gather(*(source.first_try.wait() for source in self._sources.values()))
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Every tool that is offered."""
+        """Specs of all offered tools."""
         return tuple(
             spec for source in self._sources.values() for spec in source.catalogue.specs.values()
         )
 
     def state(self) -> dict[str, Any]:
-        """Each source in words, for `runtime status`."""
+        """State of each source, for `runtime status`."""
         joined = {
             name: {
                 "tools": len(source.catalogue.specs),
@@ -136,17 +136,17 @@ class ToolSources:
         return {**joined, **unusable}
 
     def serves(self, name: str) -> bool:
-        """Whether a tool of that name is a source's affair, be it offered or not."""
+        """Whether the name belongs to a source, even if that tool is not offered."""
         source, between, _ = name.partition(BETWEEN)
         return bool(between) and source in self._settings
 
     def tool(self, name: str) -> SourceTool:
-        """A tool for which `serves` holds."""
+        """The tool with a name that `serves` accepts."""
         prefix = name.partition(BETWEEN)[0]
         settings, source = self._settings[prefix], self._sources.get(prefix)
         own_name = None if source is None else source.catalogue.own_names.get(name)
         if source is None or own_name is None:
-            # A call of it is refused, and so changes nothing.
+            # A call of it is refused, so it has no effect.
             return SourceTool(self, name, "none", settings.on_unknown, settings.approval_seconds)
         effect: Effect = source.declared_effect(own_name) or "once"
         for pattern, configured in settings.effects.items():
@@ -166,7 +166,7 @@ class ToolSources:
     async def carry_out(
         self, name: str, arguments: JsonObject, context: ToolContext | None
     ) -> ToolAnswer:
-        """Call a tool that is offered now. Answers `{"error": …}` instead of raising."""
+        """Call a currently offered tool. Answers `{"error": …}` instead of raising."""
         prefix = name.partition(BETWEEN)[0]
         source = self._sources.get(prefix)
         if source is None:
@@ -214,8 +214,8 @@ def _build_source(name: str, settings: ToolSourceSettings, credentials: Credenti
 
 
 def _check_rules(settings: ToolSourceSettings) -> None:
-    """Raises `SourceUnavailable` for a rule of approval that is not a schema: what it was to hold
-    back must not go through."""
+    """Raises `SourceUnavailable` for an approval rule that is not a schema, so that no call
+    bypasses it."""
     from jsonschema import Draft202012Validator, SchemaError
 
     for pattern, rule in settings.requires_approval.items():
@@ -230,7 +230,7 @@ def _check_rules(settings: ToolSourceSettings) -> None:
 
 
 def _problems(spec: ToolSpec, arguments: JsonObject) -> str:
-    """What is wrong with arguments, each with its place; empty if nothing is."""
+    """Errors in the arguments, each with its position; empty if there are none."""
     from jsonschema import Draft202012Validator
 
     problems: list[str] = []
@@ -241,7 +241,7 @@ def _problems(spec: ToolSpec, arguments: JsonObject) -> str:
                 break
             where = ".".join(map(str, error.absolute_path)) or "arguments"
             problems.append(f"{where}: {error.message}"[:SHOWN_CHARS])
-    except ValueError as error:  # an integer of more digits than Python writes into a message
+    except ValueError as error:  # an integer with more digits than Python converts for the message
         problems.append(str(error)[:SHOWN_CHARS])
     return "; ".join(problems)
 
@@ -252,7 +252,7 @@ async def tool_sources(
     environ: Mapping[str, str] | None = None,
     background: Background | None = None,
 ) -> AsyncGenerator[ToolSources]:
-    """The sources, joined as far as they can be. `background` is notified if one stops trying."""
+    """The sources, joined as far as possible. `background` is notified if one stops retrying."""
     sources = ToolSources(settings, os.environ if environ is None else environ)
     background = background or Background()
     running = sources.start(background)

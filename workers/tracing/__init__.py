@@ -1,1 +1,1 @@
-"""Ended runs as OpenTelemetry traces: the journal becomes spans, which a collector gets."""
+"""Ended runs as OpenTelemetry traces: the journal is converted to spans and sent to a collector."""

@@ -1,9 +1,9 @@
-"""How a span says what it is: the names of attributes, and the version of the conventions that they
-follow. Nothing else here knows one.
+"""Attributes of spans, by the version of the conventions that they follow. Apart from `error.type`,
+no other module uses names from these conventions.
 
-Three vocabularies stand side by side, because each reader knows its own: OpenTelemetry's
+Three vocabularies are used side by side, because each reader knows only its own: OpenTelemetry's
 conventions for generative AI, which change with every version; OpenInference's, which Phoenix
-reads; and the few of Langfuse's own for what it takes from nothing else.
+reads; and the few attributes of Langfuse that it takes from no other vocabulary.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from loopline.agents.records import Call, JsonObject, Message, Run, Step
 from loopline.workers.json_bytes import json_bytes
 
 Semconv = Literal["0.1", "1.41", "1.36"]
-"""Versions of semantic-conventions-genai, or of semantic-conventions, which had them before."""
+"""Versions of semantic-conventions-genai; older ones are of semantic-conventions."""
 Value = str | bool | int | float | Sequence[str]
 Attributes = dict[str, Value]
 
 MAX_CONTENT_CHARS = 100_000
-"""Longest text; the rest is cut."""
+"""Longest text; a longer one is truncated."""
 _HIDDEN_TAGS = frozenset({"openai_response", "traceparent"})
-"""Tags that hold what the gateway keeps of a request."""
+"""Tags in which the gateway stores parts of a request."""
 _MICRO = 1_000_000
 
 _SCHEMA_URLS: dict[Semconv, str] = {
@@ -50,7 +50,7 @@ _SINCE_1_37 = frozenset(
 
 @dataclass(frozen=True)
 class Conventions:
-    """Makes the attributes of spans. `content` lets prompts, answers, arguments and results in."""
+    """Builds the attributes of spans; `content` adds prompts, answers, arguments and results."""
 
     semconv: Semconv = "0.1"
     content: bool = False
@@ -99,7 +99,7 @@ class Conventions:
         }
 
     def of_caller(self, run: Run) -> Attributes:
-        """What every span of a run says of whose it is: readers do not pass it down."""
+        """The run's owner, on every span of the run: readers do not inherit it from the parent."""
         attributes: Attributes = {}
         if session := run.tags.get("session", ""):
             attributes |= {"gen_ai.conversation.id": session, "session.id": session}
@@ -124,7 +124,7 @@ class Conventions:
             "graph.node.id": step.agent,
             "langfuse.observation.type": "agent",
         }
-        if self.semconv != "0.1":  # 0.1 has it for agents that are served elsewhere alone
+        if self.semconv != "0.1":  # 0.1 requires it only for agents that are served elsewhere
             attributes["gen_ai.provider.name"] = "loopline"
         return f"invoke_agent {step.agent}", self._versioned(attributes)
 
@@ -150,8 +150,8 @@ class Conventions:
         return f"chat {policy}", self._versioned(attributes)
 
     def completion(self, run: Run, calls: Sequence[Call], started: float) -> tuple[str, Attributes]:
-        """Name and attributes of the span of a request that these candidates answered; `started` in
-        Unix seconds."""
+        """Name and attributes of the span of a request that these candidates answered; `started` is
+        in Unix seconds."""
         first = calls[0]
         policy, sampling = first.policy, first.sampling
         provider = self._provider(policy.name)
@@ -224,7 +224,7 @@ class Conventions:
     def completion_content(
         self, calls: Sequence[Call], prompt: Sequence[Message] | None
     ) -> Attributes:
-        """`prompt` is what the model read, where that is known."""
+        """`prompt` contains the messages that the model read, if known."""
         if not self.content:
             return {}
         answers = [_answer(call) for call in calls]
@@ -260,8 +260,8 @@ class Conventions:
     def http_request(
         self, method: str, route: str, path: str, status: int, run_id: str
     ) -> tuple[str, Attributes]:
-        """Name and attributes of the span of a request to a gateway; `run_id` is empty if it made
-        no run."""
+        """Name and attributes of the span of a request to a gateway; `run_id` is empty if it
+        created no run."""
         attributes: Attributes = {
             "http.request.method": method,
             "http.route": route,

@@ -1,9 +1,9 @@
-"""Export of ended runs from the bus to a collector, by a reader alongside the one that stores them.
+"""Exports ended runs from the bus to a collector, by a reader in parallel to the recorder's.
 
-Nothing of a run depends on it. A batch that can't be delivered waits on the bus, where it is
-offered again, for `keep_seconds` after the collector was last reached; then it is dropped, and
-counted. So is what waits when there are more than `MAX_WAITING` ended runs: they take Redis'
-memory, and no run is admitted while too many wait.
+No run depends on it. A batch that can't be delivered waits on the bus and is offered again, up to
+`keep_seconds` after the collector was last reached; then it is dropped, and counted. Waiting
+batches are also dropped when there are more than `MAX_WAITING` ended runs: they use Redis memory,
+and no run is admitted while too many wait.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ log = structlog.get_logger("loopline.workers.tracing")
 
 GROUP = "tracer"
 MAX_WAITING = 5_000
-"""Ended runs of a shard that may wait; half of `bus.max_unrecorded` where that is less."""
+"""Maximum number of waiting ended runs of a shard; half of `bus.max_unrecorded` if that is less."""
 PROBE_SECONDS = 10.0
 """Time between two attempts to reach a collector for which nothing waits any more."""
 BATCH = 50
-"""Ended runs in one request: with their content they may be large."""
+"""Maximum number of ended runs in one request: with their content they may be large."""
 SPAN_BATCH = 500
-"""Single spans in one request."""
+"""Maximum number of single spans in one request."""
 _LEDGER = TypeAdapter(list[UsageEntry])
 
 
 class MissingPackage(AgentError):
-    """Traces are wanted, and what encodes them is not installed."""
+    """Traces are enabled, but the package that encodes them is not installed."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class TraceExporter:
         self, bus: Bus, collector: Collector, conventions: Conventions, settings: RecorderSettings
     ) -> None:
         self.sent = 0
-        """Spans that the collector has taken."""
+        """Number of spans that the collector accepted."""
         self.dropped = 0
-        """Spans that it has not, and never will."""
+        """Number of spans that the collector refused or will never get."""
         self._bus = bus
         self._collector = collector
         self._conventions = conventions
@@ -87,10 +87,10 @@ class TraceExporter:
         self._linger = settings.linger_seconds
         self._unreachable_since: float | None = None
         self._gives_up = False
-        """Whether the collector was away for so long that nothing waits for it any more."""
+        """Whether the collector was unreachable for so long that nothing waits for it any more."""
         self._next_try = 0.0
-        """Time of the next attempt to reach it then, so that a server that never answers delays
-        nothing."""
+        """Time of the next attempt to reach it in that state; a server that never answers then
+        delays nothing."""
         self._ledger_unreadable = False
 
     def reader(self, shard: Shard) -> LogConsumer:
@@ -145,8 +145,8 @@ class TraceExporter:
             self.dropped += sum(map(len, traces))
 
     async def _send(self, traces: Sequence[Sequence[Span]]) -> None:
-        """Send traces. Those that are refused together are sent in halves: one bad trace must not
-        cost the others."""
+        """Send traces. If the collector refuses a batch, it is sent in halves, so that one bad
+        trace does not affect the others."""
         spans = [span for trace in traces for span in trace]
         if not spans:
             return
@@ -169,7 +169,7 @@ class TraceExporter:
         if self._unreachable_since is None:
             self._unreachable_since = time.monotonic()
             log.error(
-                "the collector of traces can't be reached: runs go on, their traces wait",
+                "the trace collector can't be reached: runs continue, their traces wait",
                 url=self._collector.url, why=str(error),
                 dropped_after_seconds=self._settings.keep_seconds,
             )  # fmt: skip
@@ -177,7 +177,7 @@ class TraceExporter:
     def _note_reached(self) -> None:
         if self._unreachable_since is not None:
             seconds = time.monotonic() - self._unreachable_since
-            log.info("the collector of traces is reached again", url=self._collector.url,
+            log.info("the trace collector can be reached again", url=self._collector.url,
                      seconds=round(seconds, 1), spans_dropped=self.dropped)  # fmt: skip
         self._unreachable_since = None
         self._gives_up = False
@@ -190,7 +190,7 @@ class TraceExporter:
         return await self._bus.redis.xlen(shard.trajectories) <= most
 
     def _spans(self, entries: Sequence[Entry]) -> list[list[Span]]:
-        """Each by itself, so that one that is refused costs no other."""
+        """Each span as a separate trace, so that a refused one does not affect the others."""
         spans: list[list[Span]] = []
         for entry, fields in entries:
             try:
@@ -200,7 +200,7 @@ class TraceExporter:
         return spans
 
     async def _traces(self, shard: Shard, entries: Sequence[Entry]) -> list[list[Span]]:
-        """Spans of each run; none of a run that can't be read: the recorder sets that one aside and
+        """Spans of each run. A run that can't be read has none: the recorder sets it aside and
         reports it."""
         traces: list[list[Span]] = []
         ledgers = await self._ledgers(shard, [fields[b"run_id"].decode() for _, fields in entries])
@@ -215,7 +215,7 @@ class TraceExporter:
         return traces
 
     async def _ledgers(self, shard: Shard, run_ids: Sequence[str]) -> list[list[UsageEntry]]:
-        """Usage entries of each run; empty where a run's list has expired or can't be read."""
+        """Usage entries of each run; empty if a run's list has expired or can't be read."""
         async with self._bus.redis.pipeline(transaction=False) as pipe:
             for run_id in run_ids:
                 pipe.lrange(shard.usage(run_id), 0, -1)
@@ -237,11 +237,11 @@ class TraceExporter:
 
 @asynccontextmanager
 async def trace_readers(bus: Bus, settings: RecorderSettings) -> AsyncGenerator[TraceReaders]:
-    """What a recorder serves for its deployment's traces. Raises `MissingPackage`."""
+    """The readers that a recorder runs for its deployment's traces. Raises `MissingPackage`."""
     tracing = settings.tracing
     shards = bus.keys.all_shards()
     if tracing.endpoint is None:
-        # One that traced before has left its group: what that never reads is never trimmed.
+        # A recorder that traced earlier has left its group, whose unread entries are never trimmed.
         left = [shard for shard in shards if await _has_group(bus, shard)]
         yield TraceReaders([_forgetting(bus, shard) for shard in left], None)
         return

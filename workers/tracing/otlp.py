@@ -1,4 +1,4 @@
-"""Spans in OTLP's binary form, and the way to a collector by HTTP."""
+"""Spans in OTLP's binary format, and their transport to a collector over HTTP."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ SERVICE = "loopline"
 _VERSION = version("loopline")
 PATH = "/v1/traces"
 _REFUSED = frozenset({400, 413, 415, 422})
-"""What is wrong with these spans. Any other status is for someone to put right: a key, a path."""
+"""HTTP statuses of errors in the spans. Any other error is for a person to fix: a key, a path."""
 _KINDS = {
     "internal": otlp.Span.SPAN_KIND_INTERNAL,
     "server": otlp.Span.SPAN_KIND_SERVER,
     "client": otlp.Span.SPAN_KIND_CLIENT,
 }
 _REMOTE = 0x300
-"""Span flags that say that the parent is in another process."""
+"""Span flags of a span whose parent is in another process."""
 _SAMPLED = 0x01
 
 
 def encode(spans: Sequence[Span], schema_url: str) -> bytes:
-    """An `ExportTraceServiceRequest`: the spans of each worker are those of a service instance."""
+    """An `ExportTraceServiceRequest`; the spans of each worker belong to one service instance."""
     by_worker: dict[str, list[otlp.Span]] = {}
     for span in spans:
         by_worker.setdefault(span.worker, []).append(_span(span))
@@ -120,7 +120,7 @@ def _value(value: Value) -> AnyValue:
 
 
 class Collector:
-    """An endpoint that takes spans by OTLP/HTTP. A context manager."""
+    """An endpoint that takes spans by OTLP over HTTP. A context manager."""
 
     def __init__(self, endpoint: str, headers: Mapping[str, str], timeout: float) -> None:
         """`endpoint` is the base URL; `timeout` is in seconds."""
@@ -143,7 +143,7 @@ class Collector:
         await self._http.aclose()
 
     async def send(self, spans: Sequence[Span], schema_url: str) -> None:
-        """Raises `CollectorUnavailable` for what may pass, `SpansRefused` for what won't."""
+        """Send spans. Raises `CollectorUnavailable` (transient) or `SpansRefused` (permanent)."""
         try:
             body = gzip.compress(encode(spans, schema_url), 1)
         except (ValueError, TypeError) as error:

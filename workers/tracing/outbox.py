@@ -1,9 +1,10 @@
-"""Spans that belong to no run's records: of HTTP requests at a gateway, and of tools in their
+"""Spans that do not come from a run's records: of HTTP requests at a gateway, and of tools in their
 worker.
 
 Their processes leave them on the bus, and the recorder sends them with the traces of runs, so that
-it alone has the collector's address and key. What a process has not left yet when it is killed is
-lost, as is what nobody takes: the stream holds the newest `MAX_WAITING` spans of a shard.
+only the recorder needs the collector's address and key. Spans that a killed process has not left
+yet are lost, and so are spans that no recorder takes: the stream keeps the newest `MAX_WAITING`
+spans of a shard.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ log = structlog.get_logger("loopline.workers.tracing")
 
 FIELD = b"span"
 MAX_WAITING = 20_000
-"""Most spans in a shard's stream; a span has about half a kilobyte."""
+"""Maximum number of spans in a shard's stream; a span has about half a kilobyte."""
 MAX_UNSENT = 10_000
-"""Most spans in this process while Redis is away."""
+"""Maximum number of spans in this process while Redis is down."""
 FLUSH_SECONDS = 0.5
 _SPAN = TypeAdapter(Span)
 
 
 def new_span_id() -> str:
-    """Return a random id, for a span that no other process refers to before it is there."""
+    """Return a random id, for a span that no other process refers to before it is exported."""
     return os.urandom(8).hex()
 
 
@@ -46,14 +47,14 @@ class SpanOutbox:
 
     def __init__(self, bus: Bus, tracing: TracingSettings) -> None:
         self.dropped = 0
-        """Number of spans that there was no room for."""
+        """Number of spans that were dropped for lack of room."""
         self.bus = bus
         self._sample = tracing.sample
         self._waiting: deque[tuple[str, bytes]] = deque()
 
     def samples(self, run_id: str, context: TraceContext | None = None) -> bool:
-        """Whether a run's trace is recorded. If its context comes with a decision of the trace's
-        maker, that counts; a trace id made from the run's id decides by its random bits."""
+        """Whether a run's trace is recorded. If its trace context contains its creator's decision,
+        that applies; for a trace id derived from the run's id, the id's random bits decide."""
         trace_id = trace_id_of(run_id)
         if context is not None and (context.trace_id != trace_id or not context.sampled):
             return context.sampled
@@ -73,7 +74,7 @@ class SpanOutbox:
             await self.flush()
 
     async def flush(self) -> None:
-        """Put what was added on the bus. In an outage it stays here."""
+        """Put the waiting spans on the bus. During an outage they stay here."""
         if not self._waiting:
             return
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
@@ -97,7 +98,7 @@ class SpanOutbox:
 
 @asynccontextmanager
 async def span_outbox(bus: Bus, tracing: TracingSettings) -> AsyncGenerator[SpanOutbox | None]:
-    """The outbox of this process while it serves; None where nothing is traced."""
+    """The outbox of this process while it serves; None without tracing."""
     if tracing.endpoint is None:
         yield None
         return
@@ -117,6 +118,6 @@ async def flushing(outbox: SpanOutbox) -> AsyncGenerator[None]:
 
 
 def span_of(fields: dict[bytes, bytes]) -> Span:
-    """A span as it lies on the bus. Raises ValueError for what is none."""
+    """Parse a span from the bus. Raises ValueError for an invalid one."""
     raw: Any = fields.get(FIELD, b"")
     return _SPAN.validate_json(raw)

@@ -1,8 +1,8 @@
-"""A run's journal as the spans of one trace.
+"""Converts a run's journal to the spans of one trace.
 
-Their times are those that the workers wrote down, so what a killed worker did is there as far as
-anyone committed it. Every id follows from what the span stands for (`loopline.bus.trace_context`):
-a run that is exported twice is the same trace.
+Their times are those that the workers recorded, so a killed worker's work is included as far as it
+was committed. Every id is derived from the object that the span represents
+(`loopline.bus.trace_context`), so a run that is exported twice yields the same trace.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from loopline.workers.completions import request_key
 from loopline.workers.tracing.conventions import Attributes, Conventions
 
 _FAILED = frozenset({Outcome.ERROR, Outcome.DEADLINE, Outcome.BUDGET, Outcome.CANCELLED})
-"""Outcomes with which nobody has an answer."""
+"""Outcomes without an answer."""
 
 
 class CollectorUnavailable(Exception):
-    """The collector can't be reached, or wants to be asked later."""
+    """The collector can't be reached, or asks to retry later."""
 
 
 class SpansRefused(Exception):
-    """The collector will never take these."""
+    """The collector will never accept these spans."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +68,17 @@ class Span:
     attributes: Attributes
     kind: Literal["internal", "server", "client"] = "internal"
     worker: str = ""
-    """The process whose work it is; empty where it is nobody's alone."""
+    """The process that did the work; empty if no single process did it."""
     error: str = ""
-    """What went wrong; empty for what went well."""
+    """The error; empty on success."""
     events: tuple[SpanEvent, ...] = ()
     links: tuple[TraceContext, ...] = ()
-    """Spans elsewhere that it comes from."""
+    """Spans in other traces from which this one originates."""
 
 
 def is_sampled(run: Run, ratio: float) -> bool:
-    """Whether a run's trace is recorded: as its client decided, where it brought one, else by the
-    random bits of the trace id, on which everyone agrees."""
+    """Whether a run's trace is recorded: as its client decided, if it sent a trace context;
+    otherwise by the random bits of the trace id, so that all processes decide alike."""
     client = TraceContext.parse(run.tags.get(TRACEPARENT_TAG, ""))
     if client is not None:
         return client.sampled
@@ -88,12 +88,12 @@ def is_sampled(run: Run, ratio: float) -> bool:
 async def spans_of(
     trajectory: Trajectory, conventions: Conventions, ledger: Sequence[UsageEntry] = ()
 ) -> list[Span]:
-    """The run's span first, then its steps', each before its requests'. `ledger`: marks
-    the calls that were paid for but not used."""
+    """The run's span first, then those of its steps, each before those of its requests. `ledger`
+    marks the calls that were paid for but not used."""
     run = trajectory.run
-    brought = run.tags.get(TRACEPARENT_TAG, "")
-    client = TraceContext.parse(brought)
-    trace_id = trace_id_of(run.id, brought)
+    traceparent = run.tags.get(TRACEPARENT_TAG, "")
+    client = TraceContext.parse(traceparent)
+    trace_id = trace_id_of(run.id, traceparent)
     discarded: dict[tuple[int, int], list[UsageEntry]] = defaultdict(list)
     for entry in ledger:
         if entry.discarded:
@@ -101,10 +101,10 @@ async def spans_of(
     inner: list[Span] = []
     for position, step in enumerate(trajectory.steps):
         if step.run_id != run.id or step.timings.ended < run.created:
-            continue  # of the run that this one was forked from, whose trace has it
+            continue  # belongs to the run from which this one was forked, whose trace contains it
         trace = _StepTrace(trace_id, run, step, conventions)
-        vain = discarded.pop((step.turn, step.branch), [])
-        inner += await trace.spans(trajectory.steps[:position], vain)
+        unused_calls = discarded.pop((step.turn, step.branch), [])
+        inner += await trace.spans(trajectory.steps[:position], unused_calls)
     name, attributes = conventions.run(run)
     attributes["loopline.outcome"] = trajectory.outcome.value
     error = ""
@@ -134,7 +134,7 @@ def _parent_links(run: Run) -> tuple[TraceContext, ...]:
 
 
 def _discarded_event(entry: UsageEntry) -> SpanEvent:
-    """Event for a model call that was paid for, or may have been, and that nobody could use."""
+    """Event for a model call that was paid for, or may have been, without a usable answer."""
     attributes: Attributes = {
         "loopline.call.id": entry.call_id,
         "loopline.policy.name": entry.policy.name,
@@ -149,7 +149,7 @@ def _discarded_event(entry: UsageEntry) -> SpanEvent:
 
 @dataclass(frozen=True)
 class _StepTrace:
-    """Makes the spans of one step."""
+    """Builds the spans of one step."""
 
     trace_id: str
     run: Run
@@ -161,7 +161,7 @@ class _StepTrace:
         return span_id_of(step_name(self.run.id, self.step.turn, self.step.branch))
 
     async def spans(self, journal: tuple[Step, ...], discarded: Sequence[UsageEntry]) -> list[Span]:
-        """The step's, then its requests'. `journal` holds the steps before it."""
+        """The step's span, then those of its requests. `journal` contains the steps before it."""
         step, timings = self.step, self.step.timings
         prompts: Sequence[Sequence[Message]] = ()
         if self.conventions.content:
@@ -182,11 +182,11 @@ class _StepTrace:
             attributes=attributes | self.conventions.step_content(step),
             worker=step.worker,
             error=error,
-            events=(*self._hardships(), *map(_discarded_event, discarded)),
+            events=(*self._redelivery_events(), *map(_discarded_event, discarded)),
         )
         return [span, *requests]
 
-    def _hardships(self) -> Iterable[SpanEvent]:
+    def _redelivery_events(self) -> Iterable[SpanEvent]:
         timings = self.step.timings
         if timings.deliveries > 1:
             deliveries: Attributes = {"loopline.deliveries": timings.deliveries}
@@ -218,8 +218,8 @@ class _StepTrace:
                 error=timing.error,
             )
             if timing.kind == "tool":
-                noted = outputs[timing.name]
-                arguments, output = noted.pop(0) if noted else (None, None)
+                recorded = outputs[timing.name]
+                arguments, output = recorded.pop(0) if recorded else (None, None)
                 yield self._tool(span, timing.name, arguments, output)
                 continue
             span = replace(span, kind="client")
@@ -244,13 +244,13 @@ class _StepTrace:
     def _completion(
         self, span: Span, calls: Sequence[Call], prompt: Sequence[Message] | None
     ) -> Iterable[Span]:
-        """The request as its role saw it, and the work of the worker that answered."""
+        """The span of the request from the role's side, and that of the worker that answered."""
         answers = [(call, call.answered_at) for call in calls if call.answered_at is not None]
         ended = max((at for _, at in answers), default=span.ended)
         started = min((at - call.latency.total for call, at in answers), default=span.started)
         stored: Attributes = {}
         if ended < span.started:
-            # It was answered before it was asked: for the worker that had this step before.
+            # Answered before it was asked: for the worker that executed this step before.
             span = replace(span, started=started, ended=ended)
             stored = {"loopline.reply.stored": True}
         else:

@@ -1,5 +1,5 @@
-"""The work of a tool worker, as a span below that of the call: the call's own times, which its role
-wrote down, have the way to the worker and back in them."""
+"""The span of a tool worker's work, below that of the call: the call's own times are from its role,
+and include the way to the worker and back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from loopline.workers.tracing.spans import Span
 async def trace_calls(
     bus: Bus, settings: ToolWorkerSettings, worker: str
 ) -> AsyncGenerator[Callable[[Delivery], AbstractContextManager[None]]]:
-    """What stands around the work of a call: it leaves a span of it, where anything is traced."""
+    """A wrapper for the work of a call that leaves a span of it, if tracing is enabled."""
     async with span_outbox(bus, settings.tracing) as outbox:
         if outbox is None:
             yield lambda delivery: nullcontext()

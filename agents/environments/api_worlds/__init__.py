@@ -1,6 +1,6 @@
 """Worlds behind APIs, generated from a seed: databases with state, errors and paging; instructions
-in many wordings; an oracle that solves each with nothing but observations; and a check of what a
-run did by the state of the world.
+in many wordings; an oracle that solves each using only observations; and a verification of runs by
+the state of the world.
 
 >>> instance = instances("train", seed=81, count=1)[0]
 >>> print(instance.instruction)
@@ -24,9 +24,10 @@ You have a table at Black Olive on Saturday at 20:00.
 >>> instance.verify("It is done.", instance.oracle.calls[:-1]).reason
 'restaurants.restaurants is not as the instruction wants it'
 
-The modules: `api` and `domains` (the databases and their APIs), `world`; `intent` and `intents`
-(what users want, and the programs that do it); `splits`, `generation`, `instance`, `verification`;
-`documentation` (tools in few tokens) and `toolbench` (the same instances in its schema).
+The modules: `api` and `domains` (the databases and their APIs, and the tools' documentation in few
+tokens), `world`; `intent` and `intents` (users' requests, and the programs that fulfil them);
+`splits`, `generation`, `instance`, `verification`; and `toolbench` (the same instances in its
+schema).
 """
 
 from __future__ import annotations

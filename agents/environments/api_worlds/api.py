@@ -1,14 +1,14 @@
-"""What an API of a world is: a short name, typed arguments, and a small function of its domain's
+"""Defines an API of a world: a short name, typed arguments, and a small function of its domain's
 state.
 
-A domain is a dataclass of tables that is built from a seed. Its APIs are functions of that state:
+A domain is a dataclass of tables, built from a seed. Its APIs are functions of that state:
 
     @api("Weather of a city on a day")
     def get_forecast(weather: Weather, city: Name, day: Day) -> JsonObject:
         ...
 
 Name, parameters and their JSON schema are read from the function. A function checks everything
-before it changes anything, and says what is wrong by raising `ApiError`.
+before it changes anything, and reports faults by raising `ApiError`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from loopline.agents.records import JsonObject, ToolSpec
 from loopline.agents.tools.declaration import Arguments, InvalidArguments, ToolDeclaration
 
 PAGE_SIZE = 3
-"""Rows of one answer: few, so that an observation stays short."""
+"""Rows per answer: few, so that observations stay short."""
 MAX_ERROR_CHARS = 200
 
 Day = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
@@ -39,18 +39,18 @@ Page = Annotated[int, Field(ge=1, le=99)]
 
 
 class ApiError(Exception):
-    """Why a call could not be done; the message is the whole answer."""
+    """A call is impossible; the message is the whole answer."""
 
 
 class StrictArguments(Arguments):
-    """Arguments as the JSON schema has them: nothing is converted."""
+    """Arguments exactly as in the JSON schema: nothing is converted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the domains of one world share."""
+    """Data shared by the domains of one world."""
 
     cities: tuple[str, ...]
     people: tuple[str, ...]
@@ -62,23 +62,23 @@ class State(ABC):
 
     domain: ClassVar[str]
     generated: ClassVar[frozenset[str]] = frozenset()
-    """Tables whose keys are made by calls: two states are alike when the rows are."""
+    """Tables whose keys are created by calls: two states are equal if their rows are."""
 
     issued: int = 0
-    """The last number that was given to a new row."""
+    """The last number assigned to a new row."""
 
     @classmethod
     @abstractmethod
     def build(cls, rng: random.Random, setting: Setting) -> Self:
-        """The state with which a world begins."""
+        """Build the initial state of a world."""
 
     def new_id(self, prefix: str) -> str:
-        """A key that no row has had before."""
+        """Return a key that no row has had before."""
         self.issued += 1
         return f"{prefix}{self.issued}"
 
     def snapshot(self) -> dict[str, str]:
-        """Everything that is visible from outside, by table."""
+        """Return everything visible from outside, by table."""
         return {
             table.name: _rows(getattr(self, table.name), keyed=table.name not in self.generated)
             for table in fields(self)
@@ -113,8 +113,8 @@ class Api:
         return self.state.domain
 
     def call(self, state: State, arguments: object) -> JsonObject:
-        """Run it on the state of its domain. Answers `{"error": "…"}` and changes nothing when the
-        arguments do not fit or the call is impossible; never raises for what a caller wrote."""
+        """Call the API on the state of its domain. Returns `{"error": "…"}` and changes nothing if
+        the arguments do not fit or the call is impossible; never raises for a caller's input."""
         if not isinstance(arguments, dict) or not all(isinstance(key, str) for key in arguments):
             return {"error": "the arguments must be a JSON object"}
         try:
@@ -129,19 +129,19 @@ class Api:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of its parameters."""
+        """Names of the API's parameters."""
         return tuple(self.declaration.arguments.model_fields)
 
 
 REGISTERED: dict[str, Api] = {}
-"""Every API by name, filled while the domains are imported."""
+"""Every API by name, registered while the domains are imported."""
 
 F = TypeVar("F", bound=Callable[..., JsonObject])
 
 
 def api(description: str, *, changes: bool = False) -> Callable[[F], F]:
     """Register a function of a domain's state as an API. Raises `TypeError` for a name that is
-    taken or a function whose first parameter is not a `State`."""
+    taken, or a function whose first parameter is not a `State`."""
 
     def register(function: F) -> F:
         hints = get_type_hints(function, include_extras=True)
@@ -169,7 +169,7 @@ def api(description: str, *, changes: bool = False) -> Callable[[F], F]:
 
 
 def page_of(key: str, rows: Sequence[JsonObject], page: int) -> JsonObject:
-    """One page of rows, and the number of the next one where there is one."""
+    """Return one page of rows, and the number of the next page if there is one."""
     start = (page - 1) * PAGE_SIZE
     if start and start >= len(rows):
         raise ApiError(f"there is no page {page}")
@@ -184,7 +184,7 @@ R = TypeVar("R")
 
 
 def find_row(table: Mapping[str, R], key: str, kind: str) -> R:
-    """A row of a table, or the error that it does not exist."""
+    """Return a row of a table. Raises `ApiError` if it does not exist."""
     row = table.get(key)
     if row is None:
         raise ApiError(f"there is no {kind} {key}")
@@ -192,7 +192,7 @@ def find_row(table: Mapping[str, R], key: str, kind: str) -> R:
 
 
 def require_city(cities: Sequence[str], city: str) -> str:
-    """The city itself, or the error that it is unknown."""
+    """Return the city. Raises `ApiError` if it is unknown."""
     if city not in cities:
         raise ApiError(f"unknown city {city}")
     return city
@@ -201,17 +201,17 @@ def require_city(cities: Sequence[str], city: str) -> str:
 _SHORT = {"string": "", "integer": "int", "number": "number", "boolean": "bool", "array": "list",
           "object": "object"}  # fmt: skip
 _MAX_CHOICES = 6
-"""Number of choices above which only the first and the last are shown."""
+"""Maximum number of choices shown in full; above it, only the first and the last are shown."""
 
 
 def compact_documentation(tools: Iterable[ToolSpec]) -> str:
-    """One line for each tool: `book_flight(flight, seats: int) Book seats on a flight`. A string
-    has no type; an optional parameter ends in `?`."""
+    """Return one line per tool: `book_flight(flight, seats: int) Book seats on a flight`. Strings
+    have no type; an optional parameter ends in `?`."""
     return "\n".join(f"{signature(tool)} {tool.description}" for tool in tools)
 
 
 def signature(tool: ToolSpec) -> str:
-    """Name and parameters of a tool."""
+    """Return name and parameters of a tool."""
     properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
     names = required if isinstance(required, list) else []
     parameters = [

@@ -1,4 +1,4 @@
-"""Draws instances: which world, which intent, which words, which tools are offered."""
+"""Draws instances: chooses world, intent, words and offered tools."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from loopline.agents.environments.api_worlds.splits import (
 )
 
 MAX_OFFERED = 24
-"""Most tools of an instruction; with more it is a search problem, not one with distractors."""
+"""Maximum tools of an instruction; with more, it becomes a search problem."""
 
 _SEEDS = 2**31
 _ALIKE = frozenset({"calendar", "tasks"})
-"""Domains that can replace each other: an event reminds of a task."""
+"""Domains that can replace each other: an event can remind of a task."""
 
 
 @dataclass(frozen=True)
 class Difficulty:
-    """How hard the instances are."""
+    """Difficulty of the instances."""
 
     combined: float = 0.35
     """Share of instructions that combine two domains (all of them for `unseen_combinations`)."""
     trouble: float = 0.08
-    """Share of instructions that the world makes impossible: sold out, unknown, conflict."""
+    """Share of instructions that are impossible in their world: sold out, unknown, conflict."""
     missing: float = 0.05
-    """Share of instructions for which a needed tool is not offered."""
+    """Share of instructions that lack a needed tool."""
     offered: tuple[int, int] = (3, 6)
-    """Least and most tools that are offered; never fewer than are needed."""
+    """Minimum and maximum number of offered tools; never fewer than needed."""
     related: float = 0.5
-    """Share of the further tools that come from the domains of the instruction."""
+    """Share of the other tools that come from the instruction's domains."""
     max_calls: int = 5
-    """Instructions for which the oracle needs more calls are left out."""
+    """Maximum number of calls of the oracle; instructions that need more are left out."""
 
     def __post_init__(self) -> None:
         for name in ("combined", "trouble", "missing", "related"):
@@ -64,8 +64,8 @@ DEFAULT = Difficulty()
 
 
 def stream(split: Split | str, seed: int, difficulty: Difficulty = DEFAULT) -> Iterator[Instance]:
-    """Endless different instances of one split, the same ones for the same seed. Raises ValueError
-    for an unknown split."""
+    """Yield different instances of one split without end, the same ones for the same seed. Raises
+    ValueError for an unknown split."""
     if split not in set(Split):
         raise ValueError(f"no split {str(split)!r}; there are: {', '.join(Split)}")
     return _stream(Split(split), seed, difficulty)
@@ -87,16 +87,16 @@ def _stream(split: Split, seed: int, difficulty: Difficulty) -> Iterator[Instanc
 def instances(
     split: Split | str, seed: int, count: int, difficulty: Difficulty = DEFAULT
 ) -> list[Instance]:
-    """`count` different instances of one split; a longer list begins with the shorter one. Raises
-    ValueError for an unknown split or a negative count."""
+    """Return `count` different instances of one split; a longer list starts with the shorter one.
+    Raises ValueError for an unknown split or a negative count."""
     if count < 0:
         raise ValueError(f"cannot generate {count} instances")
     return list(islice(stream(split, seed, difficulty), count))
 
 
 _TRIES = 40
-"""How often an intent is tried before another one is drawn. An intent that fits few worlds would
-otherwise be rare."""
+"""Number of tries of an intent before another one is drawn. Without retries, an intent that fits
+few worlds would be rare."""
 
 
 def _draw_instance(
@@ -136,13 +136,13 @@ def _draw_instance(
 def _choose_tools(
     rng: random.Random, split: Split, intent: Intent, difficulty: Difficulty, *, missing: bool
 ) -> tuple[str, ...]:
-    """The offered tools: those that are needed, unless one is `missing`, and others."""
+    """Return the offered tools: the needed ones, except one if `missing`, and others."""
     allowed = [n for n in APIS if split is Split.UNSEEN_APIS or n not in HELD_OUT_APIS]
     needed = list(intent.tools)
     domains = {APIS[name].domain for name in needed}
     if missing:
-        # Neither it nor anything that could stand in for it: of its domain, whatever changes
-        # something as it does; and everything when it only reads.
+        # Remove the tool and every possible substitute: all tools of its domain that change
+        # something, or all tools of its domain if it only reads.
         gone = APIS[rng.choice(needed)]
         alike = _ALIKE if gone.domain in _ALIKE else {gone.domain}
         stand_ins = {

@@ -1,7 +1,7 @@
-"""An instruction in a world: the offered tools, the oracle's way, and the check of a run.
+"""An instruction in a world: the offered tools, the oracle's way, and the verification of a run.
 
-An instance is rebuilt from its `Recipe`, a few numbers and names that go into
-`records.Task.instance`; the answer is not among them.
+An instance is rebuilt from its `Recipe`, a few numbers and names in `records.Task.instance`, which
+do not include the answer.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ NO_TOOL = "No tool here can do that."
 
 
 class Recipe(Record):
-    """Everything that an instance is rebuilt from."""
+    """Everything needed to rebuild an instance."""
 
     world: int = Field(ge=0)
     intent: str
     wording: str
     draw: int = Field(ge=0)
-    """Seed of the slots and of the choices within the wording."""
+    """Seed of the slots and of the choices in the wording."""
     trouble: bool = False
-    """Slots for which the world has no solution."""
+    """Whether the slots have no solution in the world."""
     tools: tuple[str, ...]
-    """Names of the APIs that are offered, in order."""
+    """Names of the offered APIs, in order."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,13 @@ class OracleStep:
 
 @dataclass(frozen=True)
 class Oracle:
-    """A way to solve the instruction, found with nothing but the slots and the observations."""
+    """A way to solve the instruction, found using only the slots and the observations."""
 
     steps: tuple[OracleStep, ...]
     rationale: str
-    """Why it ends."""
+    """Reason for the end."""
     answer: str | None
-    """`None`: there is no way, and giving up is right."""
+    """`None` means that there is no way, and giving up is right."""
     facts: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()
 
@@ -91,7 +91,7 @@ class Oracle:
 
 @dataclass(frozen=True)
 class Instance:
-    """An instruction, what may be used for it, and how it is checked."""
+    """An instruction with its offered tools and its verification."""
 
     recipe: Recipe
     split: Split
@@ -111,7 +111,7 @@ class Instance:
 
     @property
     def task(self) -> Task:
-        """The record of it, without its answer."""
+        """The task record, without the answer."""
         return Task(
             environment=ENVIRONMENT,
             instance=self.recipe.model_dump(mode="json"),
@@ -119,17 +119,17 @@ class Instance:
         )
 
     def world(self) -> World:
-        """The world before any call, with the offered tools."""
+        """Return the world before any call, with the offered tools."""
         return World(self.recipe.world, self.recipe.tools)
 
     @cached_property
     def goal(self) -> AnswerGoal:
-        """What an answer has to say."""
+        """Required and allowed contents of an answer."""
         steps, facts = self.oracle.steps, self.oracle.facts
         observed = [json.loads(step.observation) for step in steps]
         values = [v for step in steps for v in (step.call.arguments or {}).values()]
         key_values = {*facts, *(str(value) for value in values if is_name(value))}
-        # Where nothing is asked for, nothing is said alongside it.
+        # If no fact is requested, observations of all calls are allowed.
         action_observations = [
             observation
             for step, observation in zip(steps, observed, strict=True)
@@ -150,14 +150,14 @@ class Instance:
     def verify(
         self, answer: str | None, calls: Sequence[ToolCall], world: World | None = None
     ) -> Verdict:
-        """Whether a run solved the instruction: `answer` is `None` for a run that gave up, `calls`
-        are all that it made, `world` is what they left behind (made from the calls when not
+        """Decide whether a run solved the instruction. `answer` is `None` for a run that gave up;
+        `calls` are all its calls; `world` is the resulting world (rebuilt from the calls if not
         given)."""
         calls_verdict = self.verify_calls(calls, world)
         return self.verify_answer(answer, calls) if calls_verdict.solved else calls_verdict
 
     def verify_calls(self, calls: Sequence[ToolCall], world: World | None = None) -> Verdict:
-        """Whether a run's calls left the world as the instruction wants it."""
+        """Decide whether a run's calls left the world as the instruction requires."""
         if len(calls) > MAX_CALLS:
             return Verdict(f"{len(calls)} calls, at most {MAX_CALLS} are allowed")
         after = world or World.after(self.recipe.world, calls, self.recipe.tools)
@@ -166,7 +166,7 @@ class Instance:
         return check_world(right.snapshot(domains), after.snapshot(domains))
 
     def verify_answer(self, answer: str | None, calls: Sequence[ToolCall]) -> Verdict:
-        """Whether a run that made these calls, which did what they should, ended as it should."""
+        """Decide whether a run with these correct calls ended correctly."""
         if answer is None and self.oracle.answer is not None:
             return Verdict("gave up, but there is a way")
         if answer is not None and self.oracle.answer is None:
@@ -176,7 +176,7 @@ class Instance:
         return Verdict() if answer is None else check_answer(answer, self.goal)
 
     def _called_relevant_api(self, calls: Iterable[ToolCall]) -> bool:
-        """Whether a call went to a domain that the intent is about."""
+        """Whether a call used a domain of the intent."""
         wanted = {APIS[name].domain for name in INTENTS[self.recipe.intent].tools}
         return any(
             APIS[call.name].domain in wanted for call in calls if call.name in self.recipe.tools
@@ -184,17 +184,17 @@ class Instance:
 
 
 class UnfitRecipe(ValueError):
-    """A recipe that makes no instance; the message says why."""
+    """A recipe without an instance; the message states the reason."""
 
 
 def rebuild(instance: JsonObject) -> Instance:
-    """The instance of `records.Task.instance`. Raises `pydantic.ValidationError` for an object that
-    is not a recipe and `UnfitRecipe` for one that makes no instance."""
+    """Rebuild the instance of `records.Task.instance`. Raises `pydantic.ValidationError` for an
+    object that is not a recipe, and `UnfitRecipe` for a recipe without an instance."""
     return build(Recipe.model_validate_json(json.dumps(instance)))
 
 
 def build(recipe: Recipe) -> Instance:
-    """The instance of a recipe. Raises `UnfitRecipe`."""
+    """Build the instance of a recipe. Raises `UnfitRecipe`."""
     intent = INTENTS.get(recipe.intent)
     wording = next((w for w in intent.wordings if w.id == recipe.wording), None) if intent else None
     if intent is None or wording is None:
@@ -204,7 +204,7 @@ def build(recipe: Recipe) -> Instance:
         raise UnfitRecipe(f"there is no API {unknown[0]!r}")
     rng = random.Random(recipe.draw)
     world = World(recipe.world, recipe.tools)
-    # Findings of a combination are made while slots are drawn: they may use every API.
+    # A combination's findings are resolved while slots are drawn: they may use every API.
     slots = draw_slots(intent, rng, World(recipe.world), trouble=recipe.trouble)
     if slots is None:
         raise UnfitRecipe(f"world {recipe.world} has nothing for {recipe.intent!r}")
@@ -216,7 +216,7 @@ def build(recipe: Recipe) -> Instance:
 
 
 def draw_slots(intent: Intent, rng: random.Random, world: World, *, trouble: bool) -> Slots | None:
-    """Slots of an intent in a world, or `None` where it has nothing that fits."""
+    """Draw slots of an intent in a world; `None` if nothing in the world fits."""
     draw = intent.trouble if trouble else intent.draw
     return None if draw is None else draw(rng, world)
 

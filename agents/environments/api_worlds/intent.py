@@ -1,18 +1,18 @@
-"""What a user may want: how it is said, what is drawn for it, and the program that solves it.
+"""A user's intent: its wordings, its drawn values, and the program that solves it.
 
-Its text is in TOML files in `intents` (`IntentText`): `bank.toml` has a table `[balance]` for the
-intent `bank.balance`, with one wording a line.
+The text of intents is in TOML files in `intents` (`IntentText`): `bank.toml` has a table
+`[balance]` for the intent `bank.balance`, with one wording per line.
 
-The program is a generator. It yields the next call with its rationale, is sent the parsed
-observation, and returns the answer; it sees its slots and the observations, never the world:
+The program is a generator. It yields the next call with its rationale, receives the parsed
+observation, and returns the answer; it sees only its slots and the observations, never the world:
 
     def book_cheapest(slots: Slots) -> Program:
         best = yield from best_of("search_flights", "flights", …)
         yield Step(f"{best['flight']} is the cheapest, so I book it.", "book_flight", {…})
         return Answer(f"Flight {best['flight']} is booked.", (best["flight"],))
 
-An observation with an error ends the program unless it catches `ToolError`: then the instruction
-cannot be solved, and giving up is right.
+An observation with an error ends the program unless it catches `ToolError`; the instruction then
+can't be solved, and giving up is right.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from loopline.agents.environments.data_files import InvalidDataFile, Lines, read
 from loopline.agents.records import JsonObject, Record
 
 Slots = dict[str, Any]
-"""Values that were drawn for an instruction: names and whole numbers."""
+"""Values drawn for an instruction: names and whole numbers."""
 Draw = Callable[[random.Random, World], Slots | None]
-"""Slots that fit a world, or `None` where it has nothing that fits."""
+"""Draws slots that fit a world; `None` if nothing in the world fits."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One call and why it is made."""
+    """One call and its rationale."""
 
     rationale: str
     tool: str
@@ -47,45 +47,45 @@ class Step:
 
 @dataclass(frozen=True)
 class Answer:
-    """The text that the user gets."""
+    """The answer to the user."""
 
     text: str
     facts: tuple[str | int, ...] = ()
     """Values that an answer must contain."""
     rationale: str = "That is done."
     wrong: tuple[str | int, ...] = ()
-    """Values that could have been chosen and were not: an answer that names one has not chosen,
-    even one that the instruction names."""
+    """Alternatives that were not chosen: an answer that names one is not a choice, even if the
+    instruction names it."""
 
 
 @dataclass(frozen=True)
 class Thought:
-    """What a program reads from an observation, row by row. It begins the next rationale: a small
-    model that writes down what it compares chooses better than one that has to see it at once. A
-    row is quoted as it is, because copying is what such a model does best."""
+    """A program's reading of an observation, row by row, with which the next rationale starts: a
+    small model chooses better if it writes down its comparisons. Rows are quoted verbatim, because
+    such a model is best at copying."""
 
     text: str
 
 
 class Unsolvable(Exception):
-    """Raised by a program that can't continue; the message says why."""
+    """A program can't continue; the message states the reason."""
 
 
 class ToolError(Unsolvable):
-    """Sent into a program in place of an observation that is an error."""
+    """Thrown into a program in place of an observation with an error."""
 
 
 Program = Generator[Step | Thought, Any, Answer]
 
 
 def pluralized_count(count: int, thing: str) -> str:
-    """A number with its noun: `1 event`, `2 events`."""
+    """Return a number with its noun: `1 event`, `2 events`."""
     return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True)
 class Wording:
-    """One way of saying it: `[a|b]` is a choice of words, `{a}` a slot."""
+    """One wording: `[a|b]` is a choice of words, `{a}` a slot."""
 
     id: str
     text: str
@@ -94,7 +94,7 @@ class Wording:
 
 @dataclass(frozen=True)
 class Intent:
-    """Something that users want."""
+    """A kind of request of users."""
 
     name: str
     """`domain.name`, or `finding+errand` for a combination."""
@@ -104,12 +104,12 @@ class Intent:
     draw: Draw
     program: Callable[[Slots], Program]
     trouble: Draw | None = None
-    """Slots for which the world has no solution."""
+    """Draws slots without a solution in the world."""
 
 
 _FOLDER = "loopline.agents.environments.api_worlds.intents"
 HELD_OUT_SHARE = 5
-"""One in this many wordings of an intent is kept away from training."""
+"""One in `HELD_OUT_SHARE` wordings of an intent is kept away from training."""
 
 
 Kind = Literal["day", "city", "money", "person"]
@@ -117,28 +117,28 @@ Kind = Literal["day", "city", "money", "person"]
 
 
 class IntentText(Record):
-    """A table of a file in `intents`: all of an intent that is text."""
+    """A table of a file in `intents`: the text of an intent."""
 
     tools: str
     """The APIs that its program may call."""
     wordings: Lines
     kind: Kind | None = None
-    """Kind of the value; only in the files `findings` and `errands`."""
+    """Kind of the value, only in the files `findings` and `errands`."""
     arguments: str = ""
-    """Arguments of the one call of an intent without a program: names of the slots that are passed
-    on, or `parameter=slot` where the names differ."""
+    """Arguments of the single call of an intent without a program: names of the passed slots, or
+    `parameter=slot` if the names differ."""
     why: str = ""
-    """The rationale of that call; it may use slots."""
+    """The rationale of the single call; it may use slots."""
     answer: str = ""
-    """Text of the answer, which may use slots and fields of the observation. For a finding: the
+    """Text of the answer, which may use slots and fields of the observation; for a finding, the
     sentence that states the value `{x}`."""
     facts: str = ""
-    """Fields or slots that an answer must contain. For a finding: the field that is the value."""
+    """Fields or slots that an answer must contain; for a finding, the field of the value."""
 
 
 @cache
 def _texts(file: str) -> dict[str, IntentText]:
-    """The tables of a file by name, read once per process. Raises `InvalidDataFile`."""
+    """Return the tables of a file by name, read once per process. Raises `InvalidDataFile`."""
     tables = read_toml(_FOLDER, f"{file}.toml", dict[str, IntentText])
     for key, table in tables.items():
         if len(set(table.wordings)) < len(table.wordings):
@@ -147,8 +147,8 @@ def _texts(file: str) -> dict[str, IntentText]:
 
 
 def text_of(file: str, key: str, *, whole: bool) -> IntentText:
-    """A table of a file. Raises `InvalidDataFile` where it is missing, and for a `whole` one, of an
-    intent without a program, that has no call."""
+    """Return a table of a file. Raises `InvalidDataFile` if it is missing, or if a `whole` table
+    (of an intent without a program) has no rationale or answer."""
     table = _texts(file).get(key)
     if table is None:
         raise InvalidDataFile(f"{file}.toml of {_FOLDER}: there is no table [{key}]")
@@ -158,8 +158,8 @@ def text_of(file: str, key: str, *, whole: bool) -> IntentText:
 
 
 def wordings(name: str, lines: Sequence[str]) -> tuple[Wording, ...]:
-    """The wordings of an intent. Hashes decide which are held out: the smallest fifth, rounded
-    up."""
+    """Return the wordings of an intent. The fifth with the smallest hashes, rounded up, is held
+    out."""
     by_hash = sorted(lines, key=lambda line: hashlib.sha256(line.encode()).digest())
     held_out = set(by_hash[: -(-len(lines) // HELD_OUT_SHARE)])
     return tuple(
@@ -188,7 +188,7 @@ _CHOICE = re.compile(r"\[([^\[\]]*)\]")
 
 
 def render_instruction(wording: Wording, slots: Mapping[str, Any], rng: random.Random) -> str:
-    """The instruction. The state of `rng` alone decides which words are chosen."""
+    """Write the instruction. Only the state of `rng` decides the choice of words."""
     text = _CHOICE.sub(lambda choice: rng.choice(choice[1].split("|")), wording.text)
     frame = rng.choice(HELD_OUT_FRAMES if wording.held_out else FRAMES)
     if text.endswith(".") and ". " not in text and text.partition(" ")[0] in _VERBS:
@@ -198,13 +198,14 @@ def render_instruction(wording: Wording, slots: Mapping[str, Any], rng: random.R
 
 
 def arguments_from_slots(arguments: str, slots: Slots) -> JsonObject:
-    """The arguments of a call from slots: `parameter`, or `parameter=slot` where names differ."""
+    """Return the arguments of a call from slots: `parameter`, or `parameter=slot` if names
+    differ."""
     pairs = (entry.partition("=") for entry in arguments.split())
     return {parameter: slots[slot or parameter] for parameter, _, slot in pairs}
 
 
 def single_call(text: IntentText) -> Callable[[Slots], Program]:
-    """A program of one call."""
+    """Return a program of one call."""
 
     def program(slots: Slots) -> Program:
         arguments = arguments_from_slots(text.arguments, slots)
@@ -218,7 +219,7 @@ def single_call(text: IntentText) -> Callable[[Slots], Program]:
 
 
 def lookup(name: str, *, draw: Draw, trouble: Draw | None = None) -> Intent:
-    """An intent of the one call that its text describes; see `single_call`."""
+    """Return an intent with the single call that its text describes; see `single_call`."""
     return plan(name, None, draw=draw, trouble=trouble)
 
 
@@ -229,7 +230,7 @@ def plan(
     draw: Draw,
     trouble: Draw | None = None,
 ) -> Intent:
-    """An intent whose program may call the tools of its text several times."""
+    """Return an intent whose program may call the tools of its text several times."""
     file, _, key = name.partition(".")
     text = text_of(file, key, whole=program is None)
     tools, phrases = tuple(text.tools.split()), wordings(name, text.wordings)
@@ -241,7 +242,7 @@ Valued = tuple[str, int]
 
 
 def compare_with_best(current: Valued, before: Valued | None, *, largest: bool) -> str:
-    """A comparison of a value with the best one before it."""
+    """Compare a value with the best previous one."""
     statement = f"{current[0]} {current[1]}"
     if before is None:
         return f"{statement}."
@@ -250,7 +251,7 @@ def compare_with_best(current: Valued, before: Valued | None, *, largest: bool) 
 
 
 def compare_two(first: Valued, second: Valued, *, largest: bool) -> Thought:
-    """A comparison of two values."""
+    """Compare two values."""
     statements = (
         compare_with_best(first, None, largest=largest),
         compare_with_best(second, first, largest=largest),
@@ -259,30 +260,30 @@ def compare_two(first: Valued, second: Valued, *, largest: bool) -> Thought:
 
 
 def quote_row(row: Any) -> str:
-    """A row as an observation writes it."""
+    """Return a row as written in an observation."""
     return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
 
 
 def quote_field(field: str, value: object) -> str:
-    """A field as an observation writes it."""
+    """Return a field as written in an observation."""
     return f"{quote_row(field)}:{quote_row(value)}"
 
 
 def match_thought(row: Mapping[str, Any], field: str) -> Thought:
-    """The row that was looked for, quoted from the identifying field on: a small model continues
-    with what follows the same words in the observation."""
+    """Quote the row that was searched for, starting with the identifying field: a small model
+    continues as the observation does after the same words."""
     rest = (quote_field(name, value) for name, value in row.items() if name != field)
     return Thought(f"{','.join((quote_field(field, row[field]), *rest))}.")
 
 
 def no_match_thought(field: str, value: object) -> str:
-    """A thought that begins as `match_thought` does, so that a model decides what follows only when
-    these words are written."""
+    """Return a thought that starts like `match_thought`, so that a model decides only after these
+    words."""
     return f"{quote_field(field, value)} is not there."
 
 
 def number_names(names: Iterable[str], number: int = 0) -> Thought:
-    """Names with numbers that continue from `number`."""
+    """Number the names, continuing from `number`."""
     listing = ", ".join(f"{count} {name}" for count, name in enumerate(names, number + 1))
     return Thought(f"{listing or 'Nothing'}.")
 
@@ -298,9 +299,9 @@ def pages(
     read: Callable[[Rows, int], Thought],
     describe: Callable[[Rows], str],
 ) -> Generator[Step | Thought, Any, Rows]:
-    """All rows of a search, page by page. `read` describes the rows from a number on; `describe`
-    sums up the rows so far in the rationale of a further page, so that nothing has to be remembered
-    twice."""
+    """Return all rows of a search, page by page. `read` describes the rows from an index on;
+    `describe` summarizes the rows so far in the rationale of the next page, so that nothing must be
+    remembered twice."""
     observation = yield Step(why, tool, arguments)
     rows: Rows = [*observation[key]]
     yield read(rows, 0)
@@ -324,8 +325,8 @@ def best_of(
     largest: bool = False,
     enough: tuple[str, int] | None = None,
 ) -> Generator[Step | Thought, Any, dict[str, Any]]:
-    """The row with the smallest (or largest) value over all pages, among those that have `enough`
-    of something: a field and the least that it must be. Raises `Unsolvable` when no row fits."""
+    """Return the row with the smallest (or largest) value over all pages. `enough`: a field and its
+    minimum value. Raises `Unsolvable` if no row fits."""
     choose = max if largest else min
 
     def fits(row: dict[str, Any]) -> bool:
@@ -360,7 +361,7 @@ def best_of(
 def find_row(
     tool: str, key: str, why: str, arguments: JsonObject, field: str, value: object
 ) -> Generator[Step | Thought, Any, dict[str, Any]]:
-    """The first row with a value, reading no more pages than needed. Raises `Unsolvable`."""
+    """Return the first row with a value, reading only the pages needed. Raises `Unsolvable`."""
     observation = yield Step(why, tool, arguments)
     while True:
         for row in observation[key]:

@@ -15,7 +15,7 @@ CITIES = (
     "Sydney",
 )  # fmt: skip
 NO_CITIES = ("Atlantis", "Gondor", "Narnia", "Utopia", "Camelot", "Avalon", "Elbonia", "Ruritania")
-"""Places that no world has."""
+"""Places that exist in no world."""
 PRODUCTS = (
     "lamp", "kettle", "toaster", "blender", "mug", "plate", "teapot", "chair", "desk", "shelf",
     "mirror", "carpet", "pillow", "blanket", "towel", "umbrella", "backpack", "suitcase", "wallet",
@@ -104,4 +104,4 @@ POOLS: tuple[frozenset[str], ...] = tuple(
         INGREDIENTS, TEAMS, TASKS, MESSAGES,
     )
 )  # fmt: skip
-"""Words of one kind: anyone who names several of a kind has not chosen."""
+"""Sets of words of one kind: an answer that names several of a kind is not a choice."""

@@ -1,17 +1,17 @@
-"""Splits: what is kept away from training, and how.
+"""Splits: rules for keeping instances away from training.
 
 Every rule is a property of the instance itself, decided by a hash or written below, so no list of
-seen instances has to be kept and two machines agree:
+seen instances is needed and two machines agree:
 
 * `unseen_apis`: the intent needs an API that training never calls and never offers;
 * `unseen_combinations`: known APIs in a combination that training never has;
-* `unseen_wordings`: the request is said in a way, and framed in a way, that training never has;
+* `unseen_wordings`: the request has a wording and a frame that training never has;
 * `unseen_worlds`: a world that training never has, and a wording that training has, but never with
-  these names and numbers; so none of its instructions is one of training, either;
+  these names and numbers; so none of its instructions occurs in training, either;
 * `train`: none of these.
 
-An instance that several of them would claim, or a held-out instruction in a world of training, is
-left out: a number for one split measures one thing.
+An instance that fits several of these, or a held-out instruction in a training world, is left out,
+so that a split's figure measures a single property.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from loopline.agents.environments.api_worlds.intents import COMBINED, SINGLE
 
 
 class Split(StrEnum):
-    """The parts into which all instances fall; no instance is in two of them."""
+    """Disjoint parts of all instances."""
 
     TRAIN = "train"
     UNSEEN_WORLDS = "unseen_worlds"
@@ -46,7 +46,7 @@ HELD_OUT_APIS = frozenset(
     in {"air_quality", "move_event", "pay_bill", "recipe_calories", "renew_loan", "travel_time",
         "update_phone"}
 )  # fmt: skip
-"""APIs that training never sees: two whole domains, and single ones of known domains."""
+"""APIs that training never sees: two whole domains, and single APIs of known domains."""
 
 _COMBINED = frozenset(intent.name for intent in COMBINED)
 _COMBINATIONS_MODULUS = 5
@@ -71,15 +71,15 @@ def holds_out_world(seed: int) -> bool:
 
 def holds_out_instruction(wording: Wording, slots: Slots) -> bool:
     """Whether training never has the wording with these names and numbers (one in eight). The rule
-    is not on the intent with them: of the two values of `first` and `second` it would then see only
-    one."""
+    uses the wording, not the intent: otherwise training would see only one order of the two values
+    of `first` and `second`."""
     return _hash(f"{wording.id} {sorted(slots.items())}") % _INSTRUCTIONS_MODULUS == 0
 
 
 def split_of(
     intent: Intent, wording: Wording, world: int, slots: Slots, offered: Collection[str]
 ) -> Split | None:
-    """Split that an instance belongs to; `None` where none includes it."""
+    """Return the split of an instance; `None` if no split includes it."""
     reasons: list[Split] = []
     if not HELD_OUT_APIS.isdisjoint((*intent.tools, *offered)):
         reasons.append(Split.UNSEEN_APIS)
@@ -98,7 +98,7 @@ def split_of(
 
 
 def intents_of(split: Split) -> tuple[tuple[Intent, ...], tuple[Intent, ...]]:
-    """The intents that a split may use: those of one part, and combinations."""
+    """Return the intents that a split may use: single ones, and combinations."""
 
     def fits(intent: Intent) -> bool:
         unseen_api = not HELD_OUT_APIS.isdisjoint(intent.tools)

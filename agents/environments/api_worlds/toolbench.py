@@ -1,5 +1,5 @@
-"""Instances in the schema of ToolBench: a query with its API list, the oracle's way as an answer
-file, and the tools' documentation, so that programs that read ToolBench also read these worlds."""
+"""Instances in ToolBench's schema: a query with its API list, the oracle's way as an answer file,
+and the tools' documentation, so that programs for ToolBench can read these worlds, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loopline.agents.environments.api_worlds.instance import Instance
 from loopline.agents.records import JsonObject, ToolSpec
 
 CATEGORY = "Simulated"
-"""Category of every tool: ToolBench sorts tools into categories."""
+"""Category of every tool: ToolBench has categories of tools."""
 _TYPES = {"string": "STRING", "integer": "NUMBER", "number": "NUMBER", "boolean": "BOOLEAN"}
 _METHOD = "GET"
 SYSTEM = (
@@ -36,12 +36,12 @@ FINISH: JsonObject = {
 
 
 def function_name(name: str) -> str:
-    """ToolBench's name of an API: `<api>_for_<tool>`, where a domain is a tool."""
+    """Return ToolBench's name of an API: `<api>_for_<tool>`, where a domain is a tool."""
     return f"{name}_for_{APIS[name].domain}"[-64:]
 
 
 def query(instance: Instance, number: int) -> JsonObject:
-    """An entry of a ToolBench query file."""
+    """Return an entry of a ToolBench query file."""
     used = dict.fromkeys(call.name for call in instance.oracle.calls)
     return {
         "api_list": [_api(tool) for tool in instance.tools],
@@ -52,7 +52,7 @@ def query(instance: Instance, number: int) -> JsonObject:
 
 
 def answer(instance: Instance) -> JsonObject:
-    """The oracle's way as a ToolBench answer file."""
+    """Return the oracle's way as a ToolBench answer file."""
     messages: list[JsonValue] = [
         {"role": "system", "content": SYSTEM},
         {"role": "user", "content": instance.instruction},
@@ -110,7 +110,7 @@ def _function(tool: ToolSpec) -> JsonObject:
 
 
 def documentation(names: Iterable[str]) -> dict[str, JsonObject]:
-    """ToolBench's file of each tool, here of each domain that has some of these APIs."""
+    """Return ToolBench's file of each tool, here of each domain that has some of these APIs."""
     wanted = sorted(set(names))
     domains = dict.fromkeys(APIS[name].domain for name in wanted)
     return {

@@ -1,17 +1,17 @@
-"""Whether a run did what its instruction asked: by the state of the world and by the facts in the
+"""Verifies that a run fulfilled its instruction, by the state of the world and the facts in the
 answer, never by comparison with the oracle's text.
 
-* The world must be as the instruction wants it: everything requested is there, and nothing else has
-  changed. A second booking fails as a missing one does; cancelling an order twice does no harm.
-* The answer must contain each fact, in any words. It may also contain what the instruction says,
-  what tools were called with, what was chosen among several and everything known about it, what a
-  change has caused, and what the oracle itself says. Anything else that was read but not asked for
-  fails (the low of a day next to its high), and so does any other number, time or id, any other
-  name of the kind that was asked for, and the alternatives that lost where the instruction names
-  all that could be chosen. So an answer that lists everything fails.
-* An answer is said and not pasted: one with a tool's JSON in it fails, whatever was asked.
-* Giving up is right where the oracle finds that there is no way, and only there; but unless a tool
-  is missing, something must have been tried.
+* The world must be as the instruction requires: every request is fulfilled, and nothing else has
+  changed. A second booking fails like a missing one; cancelling an order twice does no harm.
+* The answer must contain each fact, in any words. It may also contain values from the instruction,
+  from arguments of calls, from the chosen alternative and its row, from the effect of a change, and
+  from the oracle's answer. Any other value that was read but not requested fails (the low of a day
+  next to its high), and so does any other number, time or id, any other name of the requested kind,
+  and the rejected alternatives if the instruction names all alternatives. So an answer that lists
+  everything fails.
+* An answer must be written, not pasted: any answer with a tool's JSON in it fails.
+* Giving up is right only if the oracle finds no way; unless a tool is missing, a relevant call must
+  have been tried.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from loopline.agents.environments.word_problems.words import NUMBER_WORDS
 
 @dataclass(frozen=True)
 class Verdict:
-    """`reason` says what is wrong; it is empty when the instruction is solved."""
+    """`reason` describes the fault; it is empty if the instruction is solved."""
 
     reason: str = ""
 
@@ -39,20 +39,20 @@ class Verdict:
 
 @dataclass(frozen=True)
 class AnswerGoal:
-    """Contents that an answer must and may have. Values are names, ids, times and numbers, as
+    """Required and allowed contents of an answer. Values are names, ids, times and numbers, as
     text."""
 
     facts: tuple[str, ...]
     allowed: tuple[str, ...]
-    """Further values that may be said: those that the instruction names, and those that belong to
-    the chosen thing."""
+    """Other allowed values: those that the instruction names, and those of the chosen
+    alternative."""
     rivals: frozenset[str]
-    """Names that must not be said: they were read and not chosen."""
+    """Forbidden names, which were read but not chosen."""
     wrong: frozenset[str]
-    """Values that could have been chosen and were not: an answer that says one fails, whatever is
-    allowed, and whatever it says about it."""
+    """Alternatives that were not chosen: an answer that mentions one fails, even if the value is
+    otherwise allowed."""
     keys: frozenset[str]
-    """Keys of the objects that were observed."""
+    """Keys of the observed objects."""
 
 
 _NUMBER = re.compile(
@@ -65,7 +65,7 @@ _NUMBER = re.compile(
 )
 _MINUS = re.compile(r"(?i)\N{MINUS SIGN}|\bminus\s+(?=\d)")
 _KEY = re.compile(r"""(?P<quote>\\?["'])(?P<key>[^"'\\]{1,64})(?P=quote)\s*:""")
-"""A key as JSON writes it, also inside a string, or as Python does."""
+"""Matches a key as written in JSON, also inside a string, or in Python."""
 _WORDS = re.compile(r"[a-z]+")
 _SPELLED = {word: str(value) for value, word in enumerate(NUMBER_WORDS)}
 
@@ -107,13 +107,13 @@ def check_world(expected: Mapping[str, str], actual: Mapping[str, str]) -> Verdi
 
 
 def numbers_in(text: str) -> frozenset[str]:
-    """Numbers, times and ids of a text, each in one spelling (`1,200.0` is `1200`)."""
+    """Return the numbers, times and ids in a text, each in one spelling (`1,200.0` is `1200`)."""
     signed = _MINUS.sub("-", text)
     return frozenset(_normalize_number(match[0]) for match in _NUMBER.finditer(signed))
 
 
 def contains_name(text: str, name: str) -> bool:
-    """Whether a text contains a name as whole words, in upper or lower case."""
+    """Whether a text contains a name as whole words, ignoring case."""
     lower, wanted = text.lower(), name.lower()
     start = lower.find(wanted)
     while start >= 0:
@@ -125,15 +125,15 @@ def contains_name(text: str, name: str) -> bool:
 
 
 def values_outside_lists(observations: Iterable[Any]) -> Iterable[str]:
-    """Values of parsed observations that are in no list."""
+    """Yield values of parsed observations that are not in a list."""
     for field in (field for observation in observations for field in observation.values()):
         if isinstance(field, str | int):
             yield str(field)
 
 
 def rows_of(observations: Iterable[Any], selection: Collection[str]) -> Iterable[str]:
-    """Values of the rows in parsed observations that have a chosen name, or a chosen number or day
-    that no other row has."""
+    """Yield the values of the rows in parsed observations that contain a chosen name, or a chosen
+    number or day that no other row has."""
     rows = [
         [str(value) for value in row.values()]
         for observation in observations
@@ -149,7 +149,7 @@ def rows_of(observations: Iterable[Any], selection: Collection[str]) -> Iterable
 
 
 def is_name(value: object) -> bool:
-    """Whether a value alone tells what is meant: not a number, a time or a day."""
+    """Whether a value identifies its object by itself, unlike a number, a time or a day."""
     return isinstance(value, str) and value not in _DAYS and any(map(str.isalpha, value))
 
 
@@ -176,7 +176,7 @@ def _normalize_number(number: str) -> str:
 
 
 def _names_of_kinds(facts: Iterable[str]) -> frozenset[str]:
-    """Names of the kinds of the facts."""
+    """Return the other names of the facts' kinds."""
     kinds: frozenset[str] = frozenset()
     for fact in facts:
         for pool in POOLS:

@@ -1,4 +1,4 @@
-"""A world: the state of every domain, built from a seed, and changed by calls alone."""
+"""A world: the state of every domain, built from a seed and changed only by calls."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ S = TypeVar("S", bound=State)
 CITIES_OF_A_WORLD = 12
 PEOPLE_OF_A_WORLD = 8
 MAX_OBSERVATION_CHARS = 700
-"""No observation is longer, whatever was called before; most have under 100 characters, for a
-model of a few million parameters has to read several."""
+"""Maximum length of any observation in characters; most have under 100, because a model with a few
+million parameters must read several."""
 
 
 class World:
     """The databases behind the APIs.
 
-    The same seed and the same calls give the same observations. A domain is built when it is first
-    used, from the seed and its own name, so what other domains do never matters.
+    The same seed and calls yield the same observations. A domain is built on first use, from the
+    seed and its own name, so other domains never affect it.
     """
 
     def __init__(self, seed: int, tools: Collection[str] | None = None) -> None:
-        """`tools`: names of the APIs that may be called; all of them when not given."""
+        """`tools`: names of the APIs that may be called; None means all of them."""
         self.seed = seed
         self._tools = APIS.keys() if tools is None else frozenset(tools)
         self._states: dict[str, State] = {}
@@ -45,14 +45,15 @@ class World:
     def after(
         cls, seed: int, calls: Iterable[ToolCall], tools: Collection[str] | None = None
     ) -> World:
-        """The world after some calls: what a process without memory needs to answer the next."""
+        """Return the world after some calls, which a stateless process needs to answer the next
+        one."""
         world = cls(seed, tools)
         for call in calls:
             world.call(call.name, call.arguments)
         return world
 
     def state(self, domain: type[S]) -> S:
-        """The tables of one domain."""
+        """Return the tables of one domain."""
         state = self._states.get(domain.domain)
         if state is None:
             rng = random.Random(f"api_worlds:{self.seed}:{domain.domain}")
@@ -62,8 +63,8 @@ class World:
         return state
 
     def call(self, name: str, arguments: object) -> str:
-        """The observation of a call: a JSON object as text. Never raises for what a model wrote:
-        an unknown tool, wrong arguments and impossible requests are `{"error": "…"}`."""
+        """Return the observation of a call: a JSON object as text. Never raises for a model's
+        input: an unknown tool, wrong arguments and impossible requests yield `{"error": "…"}`."""
         answer: JsonObject
         if name not in self._tools or name not in APIS:
             safe_name = name[:40].encode("ascii", "replace").decode()
@@ -74,7 +75,7 @@ class World:
         return observation_text(answer)
 
     def snapshot(self, domains: Iterable[str]) -> dict[str, str]:
-        """The content of each table of some domains, by `domain.table`."""
+        """Return the content of each table of some domains, by `domain.table`."""
         return {
             f"{name}.{table}": rows
             for name in sorted(set(domains))
@@ -83,18 +84,17 @@ class World:
 
     @property
     def used_domains(self) -> frozenset[str]:
-        """Domains that were built so far; the others are as in the beginning."""
+        """Domains built so far; all others are in their initial state."""
         return frozenset(self._states)
 
 
 def observation_text(answer: JsonValue) -> str:
-    """Compact JSON."""
+    """Return compact JSON."""
     return json.dumps(answer, separators=(",", ":"), ensure_ascii=False)
 
 
 def leaf_values(value: Any) -> Iterator[str | int]:
-    """Every name and number in a parsed observation, keys of objects left out unless they stand
-    for rows (a menu, a cart)."""
+    """Yield every name and number in a parsed observation, without the keys of objects."""
     if isinstance(value, dict):
         for item in value.values():
             yield from leaf_values(item)
@@ -106,7 +106,7 @@ def leaf_values(value: Any) -> Iterator[str | int]:
 
 
 def keys(value: Any) -> Iterator[str]:
-    """The keys of every object in a parsed observation."""
+    """Yield the keys of every object in a parsed observation."""
     if isinstance(value, dict):
         yield from value
     for item in value.values() if isinstance(value, dict) else value:

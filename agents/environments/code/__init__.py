@@ -1,4 +1,4 @@
-"""Programming problems: the questions, what a program must do, what a pair of agents earns. Pure:
+"""Programming problems: questions, tests, and the rewards of a pair of agents. Everything is pure:
 programs are run and compared with tests elsewhere, in a sandbox.
 """
 

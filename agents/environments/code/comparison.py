@@ -1,17 +1,17 @@
-"""Comparison of outputs with expected ones.
+"""Compares outputs with expected ones.
 
-The data sets' own judges differ: APPS' compares lines, then sets of lines, then floats by NumPy's
-`allclose`; LiveCodeBench's compares stripped lines, then tokens as decimal numbers; CodeContests
-comes without one. Here, for all:
+The data sets' own judges differ: APPS' judge compares lines, then sets of lines, then floats by
+NumPy's `allclose`; LiveCodeBench's judge compares stripped lines, then tokens as decimal numbers;
+CodeContests has no judge. These rules apply to all:
 
-* Space at the end of a line and empty lines at the end don't count (all of them).
-* Lines are compared one by one, and in a line its words: as text, else as equal decimal numbers
-  (LiveCodeBench), else, where the expected one has a decimal point or an exponent, as numbers that
-  differ by at most 1e-6, absolutely or relatively (as such problems ask; APPS: 1e-5).
-* Order counts, other than in APPS' judge, whose sets of lines let wrong answers pass.
+* Trailing spaces on a line and empty lines at the end are ignored (as in all of them).
+* Lines are compared one by one, and their words as text, else as equal decimal numbers
+  (LiveCodeBench), else, if the expected word has a decimal point or an exponent, as numbers that
+  differ by at most 1e-6, absolutely or relatively (as such problems state; APPS: 1e-5).
+* Order matters, unlike in APPS' judge, whose sets of lines accept wrong answers.
 
-Values that a function returns are compared by Python's equality, as APPS and LiveCodeBench do, with
-tuples as lists and the same tolerance where the expected number is a float.
+Return values of functions are compared by Python's equality, as in APPS and LiveCodeBench, with
+tuples as lists and the same tolerance if the expected number is a float.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from typing import Any
 
 TOLERANCE = 1e-6
 _MAX_NUMBER = 400
-"""Most characters of a word that is compared as a number; longer ones are compared as text only."""
+"""Maximum length of a word compared as a number, in characters; longer ones are compared only as
+text."""
 
 
 def outputs_agree(actual: str, expected: str) -> bool:
-    """Whether a program wrote what it should have."""
+    """Whether a program's output is right."""
     actual_lines, expected_lines = _lines(actual), _lines(expected)
     if actual_lines == expected_lines:
         return True
@@ -38,12 +39,12 @@ def outputs_agree(actual: str, expected: str) -> bool:
 
 
 def values_agree(actual: Any, expected: Any) -> bool:
-    """Whether a function returned what it should have. `actual` is plain data, which may have
-    tuples, sets and numeric keys that JSON does not know; `expected` is JSON."""
+    """Whether a function's return value is right. `actual` is plain data, which may have tuples,
+    sets and numeric keys, unlike JSON; `expected` is JSON."""
     try:
         return _agree(actual, expected)
     except (RecursionError, OverflowError, ValueError):
-        # Nested too deep, or a whole number that is too large for a float or for printing.
+        # Nested too deeply, or a whole number too large for a float or for printing.
         return False
 
 
@@ -98,8 +99,8 @@ def _words_agree(actual: str, expected: str) -> bool:
 
 
 def _number(word: str) -> Decimal | None:
-    # What Decimal accepts in addition to digits (underscores, NaN, other scripts' digits) is not a
-    # number here.
+    # Other words that Decimal accepts (underscores, NaN, other scripts' digits) are not numbers
+    # here.
     if len(word) > _MAX_NUMBER or not word.isascii() or not set(word) <= set("+-.eE0123456789"):
         return None
     try:

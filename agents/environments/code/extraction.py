@@ -1,4 +1,4 @@
-"""The program in a model's text."""
+"""Extracts the program from a model's text."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from loopline.agents.thinking import text_without_thoughts
 
 
 def parse_program(source: str) -> ast.Module:
-    """The program's syntax tree. Raises ValueError for what is not a program, however it fails;
-    warnings about its dubious habits (such as an invalid escape) are suppressed."""
+    """Return the program's syntax tree. Raises ValueError for any text that is not a program;
+    warnings about dubious code (such as an invalid escape) are suppressed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -23,7 +23,7 @@ def parse_program(source: str) -> ast.Module:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-# Possessive, so that a long line of spaces can't be divided among the groups in every way.
+# Possessive, so that a long line of spaces can't be split among the groups in many ways.
 _FENCE = re.compile(
     r"^(?P<indent>[ \t>]*+)(?P<marks>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^\n]*+)$", re.MULTILINE
 )
@@ -39,11 +39,13 @@ _TAGGED = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 MAX_PROGRAM_CHARS = 60_000
-"""Most characters of a text without a fence that is parsed: a longer one could take seconds and
-hundreds of megabytes. A tool agent's longer program counts as none. The longest golden one of the
-code team's data sets has 20 kB, and a step with its candidates must fit into a message."""
+"""Maximum length of a text without a fence that is parsed, in characters: a longer one could take
+seconds and hundreds of megabytes. A tool agent's longer program is ignored. The longest golden
+program in the code team's data sets has 20 kB, and a step with its candidates must fit into a
+message."""
 _MAX_CLOSINGS = 8
-"""Most fences at which a block may end: one within a program's own text ends nothing."""
+"""Maximum number of fences tried as the end of a block: a fence within a program's own text does
+not end it."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,12 @@ class _Block:
 
 
 def extract_code(completion: str, function: str | None = None) -> str:
-    """The program: of the fenced blocks of Python the last one that defines the requested function;
-    else the last labelled one that isn't only an example of using one before it. A block that was
-    never closed counts (the model ran out of tokens). Without a fence the whole text, if it is a
-    program of at most `MAX_PROGRAM_CHARS` and not only an expression. Otherwise empty."""
+    """Return the program: the last fenced block of Python that defines the requested function; else
+    the last labelled block that isn't only a usage example of an earlier one. An unclosed block
+    counts (the model ran out of tokens). Without a fence, return the whole text if it is a program
+    of at most `MAX_PROGRAM_CHARS` and not only an expression. Otherwise empty."""
     text = text_without_thoughts(completion.replace("\r\n", "\n").removeprefix("\ufeff"))
-    # Models also open a block in the line of a sentence, and close it in the line of the code.
+    # Models also open a block on the line of a sentence, and close it on the line of the code.
     text = _ENDS_LINE.sub(r"\1\n\2", _OPENS_IN_LINE.sub(r"\1\n\2", text))
     blocks, fenced = _blocks(text)
     if not fenced:
@@ -89,7 +91,8 @@ def _choose_program(blocks: Sequence[_Block], function: str | None) -> str:
 
 
 def _names(source: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Functions and classes that a block defines, methods included, and names that it uses."""
+    """Return the functions and classes that a block defines, including methods, and the names that
+    it uses."""
     if len(source) > MAX_PROGRAM_CHARS:
         return frozenset(), frozenset()
     try:
@@ -106,8 +109,8 @@ def _names(source: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _blocks(text: str) -> tuple[list[_Block], bool]:
-    """Contents of the fenced blocks of Python, in order, each with its last newline; and whether
-    there is any fence."""
+    """Return the contents of the fenced Python blocks, in order, each with its last newline, and
+    whether there is any fence."""
     fences = [fence for fence in _FENCE.finditer(text) if _is_fence(fence)]
     blocks: list[_Block] = []
     at = 0
@@ -118,7 +121,7 @@ def _blocks(text: str) -> tuple[list[_Block], bool]:
         end = len(text)
         if closing is not None:
             end = fences[closing].start()
-            # A fence with a language opens a block even where the one before was not closed.
+            # A fence with a language opens a block even if the previous block is not closed.
             following = closing if fences[closing]["info"].strip() else closing + 1
         language = _LANGUAGE.match(opening["info"].strip())
         name = language["name"] if language else ""
@@ -137,13 +140,13 @@ def _is_fence(fence: re.Match[str]) -> bool:
 def _is_python(info: str) -> bool:
     language = _LANGUAGE.match(info.strip())
     name = language["name"] if language else ""
-    # `python3.11`, whose dot is not part of a name.
+    # Handles `python3.11`, whose dot is not part of a name.
     return _PYTHON.fullmatch(name) is not None
 
 
 def _find_closing_fence(text: str, fences: Sequence[re.Match[str]], at: int) -> int | None:
-    """Index of the fence that closes a block: the first that may, or a later one where only that
-    makes a program of it. None without one."""
+    """Return the index of the fence that closes a block: the first possible one, or a later one if
+    only that makes the block a program. None without one."""
     opening = fences[at]
     first: int | None = None
     for attempt, place in enumerate(range(at + 1, len(fences))):
@@ -171,7 +174,7 @@ def _parses(source: str) -> bool:
 
 
 def _unindent_block(source: str, opening: re.Match[str]) -> str:
-    """The source of a block in a list or a quotation, without the prefix of each line."""
+    """Return the source of a block in a list or a quotation, without the prefix of each line."""
     if ">" in opening["indent"]:
         source = re.sub(r"^[ \t]{0,3}> ?", "", source, flags=re.MULTILINE)
     return textwrap.dedent(source) if opening["indent"] else source

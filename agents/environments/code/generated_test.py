@@ -1,7 +1,7 @@
-"""The test that a unit tester writes: an input and the output that belongs to it.
+"""The test that a unit tester writes: an input and its output.
 
-It is data and never code, so that a model's test can do no harm beyond being wrong. The form is
-that of PettingLLMs' prompts:
+A test is data and never code, so a model's test can do no harm beyond being wrong. The form is that
+of PettingLLMs' prompts:
 
     **Test Input:**
     ```
@@ -12,15 +12,15 @@ that of PettingLLMs' prompts:
     6
     ```
 
-Where a function is called, the input is its arguments, one a line, and the output its value, each
+If a function is called, the input is its arguments, one per line, and the output is its value, each
 as JSON or as a Python literal.
 
-A test that says nothing can't be used: one whose input has its output in the examples or the
-statement, or one that wants a program to write nothing, which a right program does for many texts
-that are not an input. Both would be right without any thought, and end an episode by agreeing with
-almost any program. Inputs count as equal however their numbers are spelled, and with further text
-where the output does not depend on it; a part of an input counts as the same where an example asks
-for many cases (`consists_of_example_cases`).
+A trivial test is not usable: its input has its output in the examples or the statement, or it
+expects a program to write nothing, as right programs do for many texts that are not valid inputs.
+Both would be right without any effort, and end an episode by agreeing with almost any program.
+Inputs are equal regardless of the spelling of numbers, and of further text that does not affect the
+output. If an example has many cases, a part of its input is also equal
+(`consists_of_example_cases`).
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ from loopline.agents.thinking import text_without_thoughts
 from loopline.agents.tools.json_arguments import parse_arguments
 
 MAX_TEST_CHARS = 20_000
-"""Most characters of input and output together; a model's test is small."""
+"""Maximum length of input and output together, in characters; a model's test is small."""
 
 _MOST_KEYWORDS = 5
-"""Most keywords of a call; all orders of them are tried."""
+"""Maximum number of keywords of a call; all their orders are tried."""
 _MOST_NAMES = 5
-"""Most names that are followed one after the other to reach a value."""
+"""Maximum number of names followed one after another to reach a value."""
 
 _FENCE = "```"
 _INPUT, _OUTPUT = re.compile("test input", re.IGNORECASE), re.compile("test output", re.IGNORECASE)
@@ -68,8 +68,8 @@ _OPENING = re.compile(r"[\s:*]{0,20}+```[^\n`]*+\n")
 
 
 def read_test(question: CodeQuestion, completion: str) -> ProgramTest | CallTest | None:
-    """The last test of a completion, for a program or a function as the question asks for; None
-    without a usable one."""
+    """Return the last test of a completion, for a program or a function, as the question requires;
+    None without a usable one."""
     text = text_without_thoughts(completion).replace("\r\n", "\n")
     output = _last_block(text, _OUTPUT)
     before = _last_block(text[: output[0]], _INPUT) if output else None
@@ -89,7 +89,7 @@ def read_test(question: CodeQuestion, completion: str) -> ProgramTest | CallTest
 
 
 def show_test(test: ProgramTest | CallTest) -> str:
-    """A test in the form in which it is read."""
+    """Return a test in the form that `read_test` reads."""
     if isinstance(test, ProgramTest):
         input_text, wanted = test.stdin.removesuffix("\n"), test.stdout.removesuffix("\n")
     else:
@@ -115,7 +115,7 @@ def _call_test(function: str, arguments_text: str, wanted: str) -> CallTest | No
 
 
 def _has_same_input(example: CodeTest, test: ProgramTest | CallTest) -> bool:
-    """Whether the example has the test's input."""
+    """Whether the example has the same input as the test."""
     if isinstance(test, ProgramTest):
         return isinstance(example, ProgramTest) and (
             _extends_input(example, test)
@@ -131,21 +131,20 @@ def _has_same_input(example: CodeTest, test: ProgramTest | CallTest) -> bool:
 
 
 def _extends_input(example: ProgramTest, test: ProgramTest) -> bool:
-    """Whether the test's input is the example's, or begins with it and continues with text on which
-    the output, that of the example, does not depend."""
+    """Whether the test's input is the example's, or starts with it and continues with text that
+    leaves the example's output unchanged."""
     example_words, test_words = (
         list(map(normalize_number, case.stdin.split())) for case in (example, test)
     )
     if example_words == test_words:
         return True
-    # As the judge asks it: would a program that writes the example's output pass the test?
+    # The judge's question: would a program that writes the example's output pass the test?
     same_output = outputs_agree(example.stdout, test.stdout)
     return same_output and bool(example_words) and example_words == test_words[: len(example_words)]
 
 
 def _round_whole_numbers(value: Any) -> Any:
-    """The value with whole numbers in place of those that only look different, such as
-    `3.0000000001`."""
+    """Return the value with whole numbers in place of near-whole ones, such as `3.0000000001`."""
     if isinstance(value, list):
         return [_round_whole_numbers(item) for item in value]
     if isinstance(value, dict):
@@ -154,7 +153,7 @@ def _round_whole_numbers(value: Any) -> Any:
 
 
 def _calls(source: str, function: str) -> list[list[Any]]:
-    """The arguments of a function's calls in an assertion, where they are values."""
+    """Return the arguments of a function's calls in an assertion, if they are values."""
     argument_lists: list[list[Any]] = []
     try:
         tree = parse_program(source)
@@ -169,7 +168,7 @@ def _calls(source: str, function: str) -> list[list[Any]]:
 
 
 def _function_names(call: ast.Call) -> tuple[str, ...]:
-    """Names by which a function is called; for a method, that of `Solution` too."""
+    """Return the name of the called function or method, if it has one."""
     match call.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return (name,)
@@ -178,9 +177,9 @@ def _function_names(call: ast.Call) -> tuple[str, ...]:
 
 
 def _arguments(call: ast.Call, named: _NameResolver) -> list[list[Any]]:
-    """The arguments of a call: names stand for what was assigned to them, stars for their elements,
-    and keywords for their values in any order, as the function's own order is not known here.
-    Raises ValueError for what is not a value."""
+    """Return the possible argument lists of a call: names are replaced by their assigned values,
+    stars by their elements, and keywords by their values in every order, since the function's own
+    order is unknown here. Raises ValueError for anything that is not a value."""
     values: list[Any] = []
     for argument in call.args:
         if isinstance(argument, ast.Starred):
@@ -200,7 +199,7 @@ def _arguments(call: ast.Call, named: _NameResolver) -> list[list[Any]]:
 
 
 class _NameResolver(ast.NodeTransformer):
-    """Replaces names by what was assigned to them."""
+    """Replaces names by their assigned values."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._values: dict[str, ast.expr] = {}
@@ -220,7 +219,7 @@ class _NameResolver(ast.NodeTransformer):
         return self._values.get(node.id, node)
 
     def value(self, node: ast.expr) -> Any:
-        """The value of an expression. Raises ValueError for what is not a value."""
+        """Return the value of an expression. Raises ValueError for anything that is not a value."""
         for _ in range(_MOST_NAMES):
             if not any(isinstance(descendant, ast.Name) for descendant in ast.walk(node)):
                 break
@@ -229,7 +228,7 @@ class _NameResolver(ast.NodeTransformer):
 
 
 def _last_block(text: str, heading: re.Pattern[str]) -> tuple[int, str] | None:
-    """Start and content of the last block under a heading."""
+    """Return the start and content of the last block under a heading."""
     for match in reversed(list(heading.finditer(text))):
         opening = _OPENING.match(text, match.end())
         closing = text.find(_FENCE, opening.end()) if opening else -1
@@ -241,11 +240,11 @@ def _last_block(text: str, heading: re.Pattern[str]) -> tuple[int, str] | None:
 def _value(text: str) -> Any:
     """Parse a value. Raises ValueError."""
     try:
-        # Tuples become lists, as in JSON; what JSON cannot express is refused.
+        # Tuples become lists, as in JSON; values that JSON cannot express are refused.
         as_json = json.dumps({"value": _literal(text)})
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise ValueError(f"no value: {text[:60]}") from error
-    # A test travels as the arguments of a request.
+    # A test is sent as the arguments of a request, so the same limits apply.
     read, trouble = parse_arguments(as_json)
     if read is None:
         raise ValueError(f"no value: {text[:60]}: {trouble}")
@@ -253,7 +252,7 @@ def _value(text: str) -> Any:
 
 
 def _literal(text: str) -> Any:
-    """Parse a Python literal. Raises what `ast.literal_eval` does."""
+    """Parse a Python literal. Raises the errors of `ast.literal_eval`."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

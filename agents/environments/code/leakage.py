@@ -1,16 +1,16 @@
-"""Whether an agent could have read a test where it reads its problem: then the test is copied and
-not thought of, and a program that repeats it has solved nothing.
+"""Decides whether an agent could have read a test in its problem: then the test is copied, not
+invented, and a program that repeats it has solved nothing.
 
-Some data sets list their examples (`CodeQuestion.examples`); APPS only has them in its statements:
+Some data sets list their examples (`CodeQuestion.examples`); APPS has them only in its statements:
 
     Input        Input: nums = [2, 7], target = 9        >>> f([2, 7], 9)        "ab" --> true
     3            Output: [0, 1]                          [0, 1]
     Output
     6
 
-In a model's test numbers count as equal however they are spelled (`03` for 3, or 3.0000000001), an
-input with further text still counts as the example's, and one of many cases counts as shown with
-each of them. A data set's own tests are taken as they are written.
+In a model's test, numbers are equal regardless of spelling (`03` for 3, or 3.0000000001), an input
+with further text is still the example's, and any of an example's many cases counts as shown. A data
+set's own tests are compared as written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from loopline.agents.environments.code.comparison import TOLERANCE, outputs_agre
 from loopline.agents.environments.code.problem import CallTest, CodeTest, ProgramTest
 
 _BETWEEN = 120
-"""Most characters between the input of an example and its output: mostly a heading."""
+"""Maximum number of characters between an example's input and output: usually a heading."""
 _ANSWER = re.compile(r"output")
 _MARKS = "-:*#`"
 _LABELS = frozenset({"sample", "example", "expected"})
@@ -41,14 +41,14 @@ _QUOTES = str.maketrans("", "", "'\"`")
 
 
 def leaks_test(statement: str, test: CodeTest) -> bool:
-    """Whether the statement shows the output for the test's input: in the forms above, with any
-    space in between. Assertions are the data set's own code, and are not searched."""
+    """Whether the statement shows the output for the test's input, in the forms above and with any
+    whitespace. Assertions are the data set's own code, and are not searched."""
     if isinstance(test, ProgramTest):
-        # Most hidden tests are longer, and there may be millions of them.
+        # Most hidden tests are longer than the statement, and there may be millions of them.
         return len(test.stdin) <= len(statement) and _leaks_program_test(
             *(_space_words(text) for text in (statement, test.stdin, test.stdout))
         )
-    # A statement shows the plain value where a data set has it in a list of one.
+    # A statement shows the bare value if a data set has it in a list of one.
     return isinstance(test, CallTest) and any(
         _leaks_call_test(_remove_spaces(statement), _values(test.arguments), _value(right))
         for right in (test.expected, *test.also_right)
@@ -56,8 +56,8 @@ def leaks_test(statement: str, test: CodeTest) -> bool:
 
 
 def leaks_generated_test(statement: str, test: ProgramTest | CallTest) -> bool:
-    """Whether the statement shows a test that a model wrote, perhaps spelled in another way or with
-    further text."""
+    """Whether the statement shows a model's test, perhaps in another spelling or with further
+    text."""
     if leaks_test(statement, test):
         return True
     if isinstance(test, ProgramTest):
@@ -78,9 +78,9 @@ def leaks_generated_test(statement: str, test: ProgramTest | CallTest) -> bool:
 
 
 def consists_of_example_cases(stdin: str, stdout: str, test: ProgramTest) -> bool:
-    """Whether a test consists of cases of an example whose first line says how many it has: `1 / 3
-    4` of `2 / 3 4 / 5 6`, or `3 / 3 4 / 3 4 / 3 4` of `1 / 3 4`. The example shows their outputs as
-    well."""
+    """Whether a test consists of cases of an example whose first line states their number: `1 / 3
+    4` of `2 / 3 4 / 5 6`, or `3 / 3 4 / 3 4 / 3 4` of `1 / 3 4`. The example then shows their
+    outputs, too."""
     (example_lines, outputs), (test_lines, wanted) = (
         (_normalize_lines(input_text), _normalize_lines(output_text))
         for input_text, output_text in ((stdin, stdout), (test.stdin, test.stdout))
@@ -92,11 +92,11 @@ def consists_of_example_cases(stdin: str, stdout: str, test: ProgramTest) -> boo
         return False
     size, odd = divmod(len(example_lines) - 1, all_cases)
     if all_cases == 1 and len(test_lines) - 1 != cases * size:
-        # Its 1 need not be a number of cases: a test says so if it has as many cases as its first
-        # line says.
+        # The example's 1 need not be a number of cases. It is one if the test has the number of
+        # cases that its own first line states.
         return False
-    # Most programs don't read what follows the last case; where each case has as many lines, that
-    # is known.
+    # Most programs don't read beyond the last case; its end is known if all cases have the same
+    # number of lines.
     end = None if odd else 1 + cases * size
     return set(test_lines[1:]) <= set(example_lines[1:]) or (
         end is not None
@@ -106,12 +106,13 @@ def consists_of_example_cases(stdin: str, stdout: str, test: ProgramTest) -> boo
 
 
 def _case_count(line: str) -> int:
-    """Number of the cases that follow; 0 for a line that states none."""
+    """Return the number of cases that follow; 0 for a line that states none."""
     return int(line) if line.isdecimal() and len(line) < 10 else 0
 
 
 def _listed_examples(statement: str) -> Iterator[tuple[str, str]]:
-    """Input and output of each example in a statement, with all that follows the output."""
+    """Yield input and output of each example in a statement; the output includes the text after
+    it."""
     parts: list[tuple[str, list[str]]] = []
     for line in statement.splitlines():
         words = [word.strip(_MARKS).lower() for word in line.split()]
@@ -126,9 +127,8 @@ def _listed_examples(statement: str) -> Iterator[tuple[str, str]]:
 
 
 def _extends_example(statement: str, test: ProgramTest) -> bool:
-    """Whether the test's input is that of an example in the statement, or continues it with text
-    that most programs don't read, and a program that writes the example's output passes the
-    test."""
+    """Whether the test's input is an example's in the statement, or continues it with text that
+    most programs don't read, and a program that writes the example's output passes the test."""
     statement_words, test_words = (
         _normalize_words(text).split() for text in (statement, test.stdin)
     )
@@ -141,7 +141,8 @@ def _extends_example(statement: str, test: ProgramTest) -> bool:
 
 
 def _examples(words: Sequence[str]) -> Iterator[tuple[Sequence[str], int]]:
-    """The input of each example in a statement's words, and where its output begins."""
+    """Yield the input of each example in a statement's words, and the index where its output
+    starts."""
     begun: int | None = None
     for at, word in enumerate(words):
         heading = word.strip(_MARKS).lower()
@@ -162,7 +163,7 @@ def _examples(words: Sequence[str]) -> Iterator[tuple[Sequence[str], int]]:
 def _leaks_program_test(text: str, stdin: str, wanted: str) -> bool:
     at = text.find(stdin) if stdin.strip() and wanted.strip() else -1
     while at >= 0:
-        # The same space may end the one and begin the other.
+        # One space may end the input and start the output.
         end = at + len(stdin) - 1
         position = text.find(wanted, end, end + _BETWEEN + len(wanted))
         if position >= 0 and _ANSWER.search(text[end:position].lower()):
@@ -175,7 +176,8 @@ def _leaks_call_test(text: str, arguments: Sequence[str], right: str) -> bool:
     if sum(map(len, arguments)) > len(text):
         return False
     wanted, all_given = _whole_word_pattern(right), _whole_word_pattern(",".join(arguments))
-    # A call, of any name, with its value soon after it, or an arrow from one to the other.
+    # A call of any name with its value shortly after it, or an arrow from the arguments to the
+    # value.
     called = rf"\w\({re.escape(','.join(arguments))}\)\W{{0,8}}(?:returns?)?"
     if re.search(rf"(?:{called}|{all_given}\W{{0,3}}[-=]+>)\W{{0,8}}{wanted}", text):
         return True
@@ -186,7 +188,7 @@ def _leaks_call_test(text: str, arguments: Sequence[str], right: str) -> bool:
 
 
 def _ends_with_values(values: Sequence[str], before: str) -> bool:
-    """Whether a text ends with these values, one after the other, with little between them."""
+    """Whether a text ends with these values in order, with little text between them."""
     end = len(before)
     for value in reversed(values):
         at = before.rfind(value, 0, end)
@@ -197,15 +199,15 @@ def _ends_with_values(values: Sequence[str], before: str) -> bool:
 
 
 def _whole_word_pattern(value: str) -> str:
-    """A pattern of the value that is not part of a longer word or number."""
+    """Return a pattern of the value, not as part of a longer word or number."""
     before = r"(?<![\w.])" if value[:1].isalnum() else ""
     behind = r"(?![\w.]*\w)" if value[-1:].isalnum() else ""
     return before + re.escape(value) + behind
 
 
 def normalize_number(word: str) -> str:
-    """A number as programs read it: `3` for `03`, `+3`, `0_3`, `3.0`; one with a fraction only as
-    exactly as outputs are compared. Other words are returned as they are."""
+    """Return a number as programs read it: `3` for `03`, `+3`, `0_3`, `3.0`; fractions are rounded
+    to the precision of output comparison. Other words are unchanged."""
     for read in (int, float):
         with suppress(ValueError, OverflowError):
             number = round_to_whole(read(word))
@@ -214,8 +216,9 @@ def normalize_number(word: str) -> str:
 
 
 def round_to_whole(number: float) -> float:
-    """The nearest whole number if the number equals it as exactly as outputs are compared; else
-    itself. Raises ValueError and OverflowError for what is not a real number."""
+    """Return the nearest whole number if the number equals it within the tolerance of output
+    comparison, else the number. Raises ValueError and OverflowError for anything that is not a real
+    number."""
     whole = round(number)
     if number == whole or math.isclose(number, whole, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
         return whole
@@ -230,7 +233,7 @@ def _normalize_lines(text: str) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _space_words(text: str) -> str:
-    """Words with a space on either side of each."""
+    """Return the words with a single space on either side of each."""
     return f" {' '.join(text.split())} "
 
 
@@ -241,13 +244,12 @@ def _normalize_words(text: str) -> str:
 
 @lru_cache(maxsize=8)
 def _remove_spaces(text: str) -> str:
-    """The text without what can be written in several ways: case, quotes, space next to
-    punctuation."""
+    """Return the text without variations in case, quotes, and space next to punctuation."""
     return " ".join(_TIGHT.sub(r"\1", text).translate(_QUOTES).lower().split())
 
 
 def _normalize_tight(tight: str) -> str:
-    # `True` equals 1, so that one may be written for the other.
+    # `True` equals 1, so one may replace the other.
     return _SPELLED.sub(lambda match: _TRUTHS.get(match[0]) or normalize_number(match[0]), tight)
 
 

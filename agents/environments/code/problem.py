@@ -1,7 +1,7 @@
 """A programming problem with the tests that decide whether a program solves it.
 
-A problem belongs to the judge: its tests and solutions go neither on the bus nor into a sandbox
-with a candidate's program. Agents and the bus only see its `question`.
+A problem belongs to the judge: its tests and solutions reach neither the bus nor a sandbox with a
+candidate's program. Agents and the bus see only its `question`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_TESTS = 10_000
 
 
 class ProgramTest(Record):
-    """A whole program is run: what it reads, and what it must write."""
+    """A test that runs a whole program: its input and expected output."""
 
     kind: Literal["program"] = "program"
     stdin: str = Field(max_length=MAX_TEXT)
@@ -28,18 +28,19 @@ class ProgramTest(Record):
 
 
 class CallTest(Record):
-    """A function is called. `class Solution` is made first where the program has one."""
+    """A test that calls a function. `class Solution` is instantiated first if the program has
+    one."""
 
     kind: Literal["call"] = "call"
     function: str = Field(min_length=1, max_length=200)
     arguments: tuple[JsonValue, ...]
     expected: JsonValue
     also_right: tuple[JsonValue, ...] = ()
-    """Other values that are right as well."""
+    """Other right values."""
 
 
 class AssertionTest(Record):
-    """Statements that raise unless the program's functions do what they should."""
+    """Statements that raise unless the program's functions behave as required."""
 
     kind: Literal["assertion"] = "assertion"
     source: str = Field(min_length=1, max_length=MAX_TEXT)
@@ -49,29 +50,29 @@ CodeTest = Annotated[ProgramTest | CallTest | AssertionTest, Field(discriminator
 
 
 class CodeQuestion(Record):
-    """The part of a problem that a team sees, without anything that decides."""
+    """The part of a problem that a team sees, without its hidden tests."""
 
     id: str = Field(min_length=1, max_length=200)
-    """Id with the name of its data set: `mbpp/17`."""
+    """Id, including the name of its data set: `mbpp/17`."""
     statement: str = Field(min_length=1, max_length=MAX_TEXT)
     starter_code: str = Field(default="", max_length=MAX_TEXT)
-    """What a program must begin with, or the head of the function that it must define."""
+    """Code with which a program must start, or the head of the function that it must define."""
     examples: tuple[CodeTest, ...] = Field(default=(), max_length=MAX_TESTS)
     """Tests that the statement shows."""
     function: str | None = Field(default=None, min_length=1, max_length=200)
-    """The function that is called; None where programs are run as a whole."""
+    """The function that is called; None if programs are run as a whole."""
 
 
 class CodeProblem(Record):
-    """A problem with the tests that decide."""
+    """A problem with its hidden tests."""
 
     id: str = Field(min_length=1, max_length=200)
-    """Id with the name of its data set: `mbpp/17`."""
+    """Id, including the name of its data set: `mbpp/17`."""
     statement: str = Field(min_length=1, max_length=MAX_TEXT)
     starter_code: str = Field(default="", max_length=MAX_TEXT)
-    """What a program must begin with, or the head of the function that it must define."""
+    """Code with which a program must start, or the head of the function that it must define."""
     preamble: str = Field(default="", max_length=MAX_TEXT)
-    """Imports that a program may take for granted; they run before it, by themselves."""
+    """Imports that a program may rely on; they run before it, separately."""
     examples: tuple[CodeTest, ...] = Field(default=(), max_length=MAX_TESTS)
     """Tests that the statement shows."""
     tests: tuple[CodeTest, ...] = Field(min_length=1, max_length=MAX_TESTS)
@@ -79,18 +80,18 @@ class CodeProblem(Record):
     setup: str = Field(default="", max_length=MAX_TEXT)
     """Code that runs before each assertion, on the judge's side."""
     names: tuple[str, ...] = ()
-    """Names that assertions take from the program; everything else is the judge's own."""
+    """Names that assertions take from the program; all other names are the judge's own."""
     solutions: tuple[str, ...] = ()
     """Golden programs, if there are any."""
     difficulty: str = Field(default="", max_length=100)
     wall_seconds: float | None = Field(default=None, gt=0)
-    """Seconds for one test, as the problem says. Its judge counts seconds of CPU, and waits
+    """Seconds for one test, as the problem states. The judge counts CPU seconds, and waits
     longer."""
     memory_bytes: int | None = Field(default=None, gt=0)
 
     @property
     def question(self) -> CodeQuestion:
-        """The part that may be shown."""
+        """The part of the problem that agents may see."""
         return CodeQuestion(
             id=self.id,
             statement=self.statement,
@@ -106,19 +107,19 @@ class CodeProblem(Record):
                 return None
             if isinstance(test, CallTest):
                 return test.function
-        # A class among the names is for setup; the function comes last in a golden program.
+        # A class among the names is for setup; the function is last in a golden program.
         return self.names[-1] if self.names else None
 
     @property
     def functions(self) -> frozenset[str]:
-        """Functions and classes that tests ask of a program; empty where it is run as a whole."""
+        """Functions and classes that tests require of a program; empty if it is run as a whole."""
         called = {test.function for test in self.tests if isinstance(test, CallTest)}
         return frozenset(called | set(self.names))
 
 
 def assemble_program(problem: CodeProblem, code: str) -> str:
-    """The program that is tested: the code alone if it is whole, else as the continuation of the
-    starter code (a function's body, as HumanEval's models were asked to write it)."""
+    """Return the program to test: the code itself if it is complete, else the starter code
+    continued by it (a function's body, as HumanEval asks models to write)."""
     wanted = problem.functions
     if not problem.starter_code or not wanted or (wanted | {"Solution"}) & set(defined_names(code)):
         return code
@@ -126,7 +127,8 @@ def assemble_program(problem: CodeProblem, code: str) -> str:
 
 
 def defined_names(source: str) -> tuple[str, ...]:
-    """Names that a program defines at its top level, in order; none when it can't be parsed."""
+    """Return the names that a program defines at its top level, in order; none if it can't be
+    parsed."""
     try:
         tree = parse_program(source)
     except ValueError:
@@ -135,7 +137,7 @@ def defined_names(source: str) -> tuple[str, ...]:
 
 
 def _bound_names(body: Sequence[ast.stmt]) -> Iterable[str]:
-    # An explicit stack: each `elif` is nested within the one before, and there may be thousands.
+    # An explicit stack: each `elif` is nested in the previous one, and there may be thousands.
     waiting = list(reversed(body))
     while waiting:
         statement = waiting.pop()

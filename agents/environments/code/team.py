@@ -1,23 +1,22 @@
-"""Coder and unit tester on one problem: their observations, their rewards, and the end of an
-episode.
+"""Coder and unit tester on one problem: observations, rewards, and the end of an episode.
 
-A turn is one program and one test, written side by side: neither sees the other's of the same turn.
-In the first turn both have the problem alone; later both see the last program, the last test and
-where they disagree. They stop when the program passes the generated test, or after the last turn.
-They never see a golden test or a golden program.
+A turn is one program and one test, written in parallel: neither member sees the other's text from
+the same turn. In the first turn, both see only the problem; in later turns, both see the last
+program, the last test and their disagreement. The episode ends when the program passes the
+generated test, or after the last turn. The members never see a golden test or a golden program.
 
-A coder alone has one turn: nobody is there who could tell it anything new.
+A coder alone has one turn, since no other member could add information.
 
 Running programs is not pure, so a judge does it (`loopline.agents.judging`) and returns `Facts`.
 
-Rewards (PettingLLMs; its paper's team and local parts, as its code has them):
+Rewards (PettingLLMs; its paper's team and local parts, as implemented in its code):
 
     coder  = α · p + p         p: the share of golden tests that its program passes
     tester = α · p + g         g: 1 if a golden program passes its test, else 0
 
 The published code has another g (the generated program against the generated test), which rewards a
-tester for agreeing with a wrong program; it is the scheme `dense` here. This one rewards tests that
-are right. Where a problem has no golden program, g is unknown and its part is left out.
+tester for agreeing with a wrong program; it is the scheme `dense` here. The g used here rewards
+right tests. If a problem has no golden program, g is unknown and its part is left out.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ MEMBERS: tuple[Member, ...] = ("coder", "tester")
 """Members of the team in the order of a turn."""
 
 MAX_SHOWN = 2_000
-"""Most characters of a program's output that agents see."""
+"""Maximum length of a program's output that agents see, in characters."""
 
 
 class CodeSetting(Record):
-    """How it is played; part of the instance, so that a run is rebuilt as it was."""
+    """How a problem is played; part of the instance, so that a run can be rebuilt exactly."""
 
     turns: int = Field(default=5, ge=1, le=100)
-    """Most turns of both. The published code has 5."""
+    """Maximum number of turns of both members. The published code has 5."""
     team: tuple[Member, ...] = MEMBERS
-    """Members that act in a turn, in order: both, or the coder alone."""
+    """Members that act in a turn, in order: both, or only the coder."""
 
     @field_validator("team")
     @classmethod
@@ -59,17 +58,17 @@ class CodeSetting(Record):
 
 
 class CodeInstance(Record):
-    """Task of a run of the team."""
+    """Task of a team's run."""
 
     question: CodeQuestion
     judged_as: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Name under which the judge knows the whole problem: a hash that binds its tests and reveals
-    nothing about them."""
+    """Name under which the judge knows the complete problem: a hash that commits to its tests and
+    reveals nothing about them."""
     setting: CodeSetting = CodeSetting()
 
     @property
     def task(self) -> Task:
-        """The record of it."""
+        """The task record."""
         return Task(
             environment=ENVIRONMENT,
             instance=self.model_dump(mode="json"),
@@ -85,24 +84,24 @@ class Facts(Record):
     golden_passes_test: bool | None
     """Whether a golden program passes the generated test; None if there is no golden program."""
     agree: bool
-    """Whether the program passes the generated test; False without either."""
+    """Whether the program passes the generated test; False if either is missing."""
     actual: str = ""
-    """Output of the program for the test's input."""
+    """Output of the program on the test's input."""
     why: str = ""
-    """Reason why it did not pass."""
+    """Reason why the program did not pass."""
 
 
 class Turn(Record):
-    """Texts of both members, and their results."""
+    """Texts of both members and their results."""
 
     code: str
-    """Program of the completion; empty where it has none."""
+    """Program of the completion; empty if it has none."""
     test: ProgramTest | CallTest | None
     facts: Facts
 
 
 def coder_rewards(code: str, golden_pass_rate: float) -> Rewards:
-    """Rewards of the coder, 0–2 with α = 1; the mask is 0 without a program."""
+    """Return the coder's rewards, 0–2 with α = 1; the mask is 0 without a program."""
     rate = golden_pass_rate
     return Rewards(
         parts=(
@@ -118,9 +117,9 @@ def coder_rewards(code: str, golden_pass_rate: float) -> Rewards:
 def tester_rewards(
     golden_pass_rate: float, *, written: bool, right: bool | None, agrees: bool
 ) -> Rewards:
-    """Rewards of the tester, 0–2 with α = 1 (0–1 without a golden program). `golden_pass_rate` is
-    that of the turn's program; `written`: there is a usable test; `right`: a golden program passes
-    it; `agrees`: the turn's program does."""
+    """Return the tester's rewards, 0–2 with α = 1 (0–1 without a golden program).
+    `golden_pass_rate`: that of the turn's program; `written`: whether there is a usable test;
+    `right`: whether a golden program passes it; `agrees`: whether the turn's program does."""
     rate = golden_pass_rate
     test_parts = () if right is None else (Part("local", "right_test", float(right), 1.0),)
     return Rewards(
@@ -142,8 +141,8 @@ def done(turns: Sequence[Turn], setting: CodeSetting) -> bool:
 
 
 def verdict(turns: Sequence[Turn]) -> Verdict:
-    """Whether the last program passes all golden tests. Agreement of both says nothing about
-    that."""
+    """Decide whether the last program passes all golden tests. Agreement of both members does not
+    imply this."""
     if not turns or not turns[-1].code:
         return Verdict("there is no program")
     rate = turns[-1].facts.golden_pass_rate
@@ -151,7 +150,7 @@ def verdict(turns: Sequence[Turn]) -> Verdict:
 
 
 def observe(member: Member, question: CodeQuestion, turns: Sequence[Turn]) -> str:
-    """Question for a member of the team, as plain text."""
+    """Return the question for a member of the team as plain text."""
     lines = [question.statement.strip()]
     if question.starter_code.strip() and question.starter_code.strip() not in question.statement:
         lines += ["", "The program begins like this:", _fence(question.starter_code, "python")]

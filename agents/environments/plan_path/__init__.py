@@ -1,8 +1,8 @@
-"""Plan-Path: find a way through a grid with obstacles.
+"""Plan-Path: find a path through a grid with obstacles.
 
 The modules: `instance` (the data, its split, breadth-first distances), `puzzle` (rules and
-rewards), `tools` (the tool agent's calls), `verification`, `generation`, `players` (by hand),
-`lessons`, and here the environment.
+rewards), `tools` (the tool agent's calls), `verification`, `generation`, `players` (hand-written),
+`lessons`, and the environment here.
 """
 
 from __future__ import annotations

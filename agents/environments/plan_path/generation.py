@@ -1,4 +1,4 @@
-"""Random grids: obstacles drawn independently, start and goal different and connected."""
+"""Random grids: obstacles are drawn independently; start and goal are different and connected."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from loopline.agents.environments.puzzle_splits import (
 from loopline.agents.records import Record
 
 _TRIES = 5_000
-"""Grids in a row without an instance; then the difficulty is impossible."""
+"""Maximum consecutive grids without an instance; then the difficulty is considered impossible."""
 
 
 class Difficulty(Record):
-    """How hard the instances are, and how they are played."""
+    """Difficulty and setting of instances."""
 
     rows: int = Field(default=10, ge=LEAST_SIDE, le=MOST_SIDE)
     columns: int = Field(default=10, ge=LEAST_SIDE, le=MOST_SIDE)
     obstacles: float = Field(default=0.22, ge=0, le=0.6)
-    """Probability of each cell to be blocked; as published."""
+    """Probability that a cell is blocked, as published."""
     least_moves: int = Field(default=1, ge=1)
-    """Length of the shortest path, at least."""
+    """Minimum length of the shortest path."""
     setting: PlanPathSetting = PlanPathSetting()
 
 
 def stream(
     split: Split | str, seed: int, difficulty: Difficulty | None = None
 ) -> Iterator[PlanPathInstance]:
-    """Endless instances of one split, the same ones for the same seed. Raises ValueError for an
-    unknown split, and while drawing when the difficulty leaves no instance."""
+    """Yield instances of one split without end; the same seed yields the same instances. Raises
+    ValueError for an unknown split, and while drawing if the difficulty allows no instance."""
     effective_difficulty, wanted = difficulty or Difficulty(), as_split(split)
     return draw_puzzles(
         "plan_path", wanted, seed, lambda rng: _draw(rng, wanted, effective_difficulty), _TRIES
@@ -56,7 +56,7 @@ def stream(
 def instances(
     split: Split | str, seed: int, count: int, difficulty: Difficulty | None = None
 ) -> list[PlanPathInstance]:
-    """`count` different instances of one split. Raises ValueError."""
+    """Return `count` different instances of one split. Raises ValueError."""
     return take_distinct(stream(split, seed, difficulty), count, lambda instance: instance.id)
 
 

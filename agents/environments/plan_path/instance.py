@@ -25,21 +25,20 @@ class PlanPathSetting(Setting):
     """Setting of Plan-Path: how a grid is shown and played."""
 
     search: int = Field(default=2, ge=0, le=400)
-    """Moves that a tool looks ahead; with 5 the tool alone solves nine of ten grids."""
+    """Number of moves that a tool looks ahead; with 5, the tool alone solves nine of ten grids."""
     view: int | None = Field(default=None, ge=1, le=MOST_SIDE)
-    """Cells seen in each direction (3 is a window of 7 x 7); `None`: the whole grid."""
+    """Cells visible in each direction (3 is a window of 7 x 7); `None` means the whole grid."""
     marks: bool = False
-    """Show which cells were visited: the memory that a policy of single moves lacks."""
+    """Whether visited cells are shown: the memory that a policy of single moves lacks."""
     listed: bool = False
-    """Show what is next to the walker in words, in place of a drawing: for models that are too
-    small to count columns. Only the tool agent can look at what is farther away."""
+    """Whether the cells next to the walker are described in words instead of a drawing, for models
+    too small to count columns. Only the tool agent can look farther."""
     rules: Rules = "strict"
-    """`strict`: an answer ends at its first illegal move, and an episode has only a limited number
-    of moves (`detour`). `paper`, as in PettingLLMs: an illegal move is skipped, and only turns and
-    the length of an answer bound the moves; there four fixed answers solve 70 % of 10 x 10
-    unseen."""
+    """`strict`: an answer ends at its first illegal move, and an episode has a limited number of
+    moves (`detour`). `paper`, as in PettingLLMs: illegal moves are skipped, and only turns and the
+    answer's length limit the moves; four fixed answers then solve 70 % of 10 x 10 grids blindly."""
     detour: float = Field(default=2.0, ge=1, le=100)
-    """Most moves of an episode in strict rules, as a multiple of the shortest path."""
+    """Maximum moves of an episode under strict rules, as a multiple of the shortest path."""
 
 
 class PlanPathInstance(Record):
@@ -68,30 +67,29 @@ class PlanPathInstance(Record):
 
     @cached_property
     def distances(self) -> Mapping[Cell, int]:
-        """Moves to the goal from every cell that it can be reached from."""
+        """Number of moves to the goal from every cell from which it can be reached."""
         return distances_to(self.grid, self.goal)
 
     @property
     def shortest(self) -> int:
-        """Moves from start to goal."""
+        """Number of moves from start to goal."""
         return self.distances[self.start]
 
     @property
     def longest_answer(self) -> int:
-        """Most moves of one answer: as many as there are cells."""
+        """Maximum moves of one answer: the number of cells."""
         return len(self.grid) * len(self.grid[0])
 
     @property
     def most_moves(self) -> int | None:
-        """Most moves of an episode; illegal ones, which move nobody, are not counted. None: no
-        bound."""
+        """Maximum legal moves of an episode; None means no limit."""
         if self.setting.rules == "paper":
             return None
         return math.ceil(self.setting.detour * self.shortest)
 
     @property
     def layout(self) -> str:
-        """Obstacles, however rotated or mirrored: they decide the split."""
+        """Obstacles up to rotation and reflection, which decide the split."""
         return canonical(self.grid)
 
     @property
@@ -105,7 +103,7 @@ class PlanPathInstance(Record):
 
     @property
     def task(self) -> Task:
-        """The record of it."""
+        """The task record."""
         rows, columns = len(self.grid), len(self.grid[0])
         return Task(
             environment=ENVIRONMENT,
@@ -115,14 +113,14 @@ class PlanPathInstance(Record):
 
 
 def is_free(grid: tuple[str, ...], cell: Cell) -> bool:
-    """Whether a walker can be on that cell."""
+    """Whether a walker can be on this cell."""
     row, column = cell
     return 0 <= row < len(grid) and 0 <= column < len(grid[0]) and grid[row][column] == FREE
 
 
 @lru_cache(maxsize=4096)
 def distances_to(grid: tuple[str, ...], goal: Cell) -> Mapping[Cell, int]:
-    """Breadth-first distances to `goal`; the oracle of this environment."""
+    """Return breadth-first distances to `goal`; this is the environment's oracle."""
     distances = {goal: 0}
     queue = deque([goal])
     while queue:
@@ -136,9 +134,9 @@ def distances_to(grid: tuple[str, ...], goal: Cell) -> Mapping[Cell, int]:
 
 
 def shortest_path(instance: PlanPathInstance, start: Cell) -> tuple[str, ...]:
-    """Moves of one shortest way to the goal; the first of U, D, L, R where there are several.
+    """Return the moves of one shortest path to the goal; ties are broken in the order U, D, L, R.
 
-    Raises ValueError for a cell that the goal can't be reached from.
+    Raises ValueError for a cell from which the goal can't be reached.
     """
     distances = instance.distances
     if start not in distances:

@@ -1,7 +1,7 @@
-"""Plan-Path as a game to learn: two agents find a way through a grid. They see what is next to the
-walker, and which of that was visited.
+"""Plan-Path as a game to learn: two agents find a path through a grid. They see the cells next to
+the walker, and which of them were visited.
 
-Only the tool agent can look farther and try moves, only the plan agent makes them. The weak team
+Only the tool agent can look farther and try moves; only the plan agent makes them. The weak team
 walks towards the goal as if there were no walls, and hardly uses its tools.
 """
 
@@ -33,29 +33,30 @@ PIECES = (
     "nothing", "step(", "bfs(", "look(", "): ", " to ", "row ", "wall", "outside", " free",
     "the goal", "found nothing nearer", "already at the goal",
 )  # fmt: skip
-"""Pieces that are one token each. A cell of the grid is one as well, and a move, so that one can be
-looked up from the other."""
+"""Pieces that are one token each. A cell of the grid is one token, too, and so is a move, so that
+one can be looked up from the other."""
 _MOVES = "UDLR"
 
 
 class WeakTeam(Record):
-    """The team that is imitated: players that know little, so that there is something to learn."""
+    """The imitated team: players that know little, so that there is something to learn."""
 
     noise: float = Field(default=0.2, ge=0, le=1)
-    """Probability of any move; else both think of one towards the goal, as if there were no
-    walls."""
+    """Probability of a random move; otherwise both agents choose one towards the goal, as if there
+    were no walls."""
     follows: float = Field(default=0.5, ge=0, le=1)
-    """Probability that the plan agent does what was proposed; else it makes its own move."""
+    """Probability that the plan agent follows the proposal; otherwise it makes its own move."""
     searches: float = Field(default=0.1, ge=0, le=1)
-    """Probability that the tool agent searches, to any depth, where it can; else it tries its
+    """Probability that the tool agent searches to a random depth, if it can; otherwise it tries its
     move."""
     looks: float = Field(default=0.1, ge=0, le=1)
-    """Probability that it looks in that direction instead."""
+    """Probability that the tool agent looks in the direction of its move instead of trying it."""
 
 
 def failure(episode: Walking, refused: int) -> str:
-    """`refused` where more than half of the actions on the real state were, by walls above all;
-    `in circles` where a cell of the walk was left twice on average; else `out of turns`."""
+    """Return `refused` if more than half of the actions on the real state were refused, usually by
+    walls; `in circles` if visited cells were left at least twice on average; else `out of
+    turns`."""
     if 2 * refused > episode.turn:
         return "refused"
     walk = episode.state
@@ -65,7 +66,7 @@ def failure(episode: Walking, refused: int) -> str:
 def weak_answer(
     instance: PlanPathInstance, episode: Walking, team: WeakTeam, rng: random.Random
 ) -> str:
-    """What the weak team says in the present state."""
+    """Return the weak team's text in the current state."""
     move = wall_blind_greedy(instance, episode.state, rng)
     if rng.random() < team.noise:
         move = rng.choice(_MOVES)

@@ -1,5 +1,5 @@
-"""Hand-written players, to compare with what was learned. Each has an agent's whole budget: as many
-answers as there are turns, as long as answers may be."""
+"""Hand-written players, for comparison with trained policies. Each has an agent's whole budget: one
+answer per turn, of the maximum length."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from loopline.agents.environments.plan_path.walk import Moves, Walk, refusal
 from loopline.agents.environments.team_episode import PLAN, played_by
 
 Policy = Callable[[PlanPathInstance, Walk, random.Random], str]
-"""The next move from where a walk has led."""
+"""Returns the next move of a walk."""
 
 
 def random_walk(instance: PlanPathInstance, walk: Walk, rng: random.Random) -> str:
-    """Any of the four moves."""
+    """Return a random move."""
     return rng.choice(tuple(STEPS))
 
 
 def wall_blind_greedy(instance: PlanPathInstance, walk: Walk, rng: random.Random) -> str:
-    """A move that would lower the Manhattan distance to the goal, whether free or not; up and down
-    before left and right. It stops at the first wall on its way."""
+    """Return a move that would reduce the Manhattan distance to the goal, whether free or not; up
+    and down before left and right. This player stops at the first wall on its way."""
     return min(STEPS, key=lambda move: manhattan(neighbor(walk.at, move), instance.goal))
 
 
 def wall_aware_greedy(instance: PlanPathInstance, walk: Walk, rng: random.Random) -> str:
-    """The free neighbour with the least Manhattan distance to the goal, a random one of the best.
-    Without memory: it can go to and fro in front of a wall."""
+    """Return the move to the free neighbour with the smallest Manhattan distance to the goal; ties
+    are random. Without memory, this player can go back and forth in front of a wall."""
     free = [move for move in STEPS if is_free(instance.grid, neighbor(walk.at, move))]
     rng.shuffle(free)
     return min(free, key=lambda move: manhattan(neighbor(walk.at, move), instance.goal))
 
 
 def explorer(instance: PlanPathInstance, walk: Walk, rng: random.Random) -> str:
-    """The first move of the way, within what agents see of the grid, to the goal or to the cell
-    from which it is nearest, the way there included; where visited cells are marked, to one that
-    is not."""
+    """Return the first move on a path through the visible cells, to the goal or to the cell with
+    the smallest sum of path length and distance to the goal; unvisited cells come first if visited
+    ones are marked."""
     ways = _visible_paths(instance, walk.at)
 
     def cost(cell: Cell) -> tuple[bool, bool, int, int]:
@@ -52,7 +52,7 @@ def explorer(instance: PlanPathInstance, walk: Walk, rng: random.Random) -> str:
 
 
 def oracle(instance: PlanPathInstance, walk: Walk, rng: random.Random) -> str:
-    """A move on a shortest path."""
+    """Return a move on a shortest path."""
     return shortest_path(instance, walk.at)[0]
 
 
@@ -66,8 +66,8 @@ POLICIES: dict[str, Policy] = {
 
 
 def solves(policy: Policy, instance: PlanPathInstance, seed: int) -> bool:
-    """Whether a policy solves an instance: it answers in every turn with all the moves that it
-    would make from where it is, up to the first one that its answer would end at."""
+    """Whether a policy solves an instance: in every turn it answers with all moves that it would
+    make from its position, up to the first one that would end its answer."""
     alone = played_by(PLAN, instance)
     episode = open_episode(alone)
     rng = random.Random(f"{instance.id}:{seed}")
@@ -90,8 +90,7 @@ def _answer(policy: Policy, instance: PlanPathInstance, walk: Walk, rng: random.
 
 
 def _visible_paths(instance: PlanPathInstance, start: Cell) -> dict[Cell, Moves]:
-    """Moves from `start` to each other visible cell of the grid, without leaving what is
-    visible."""
+    """Return the moves from `start` to every other visible cell, through visible cells only."""
     sight = len(instance.grid) + len(instance.grid[0])
     if instance.setting.view is not None:
         sight = instance.setting.view

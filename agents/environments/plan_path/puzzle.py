@@ -38,9 +38,9 @@ GAMMA = 0.99
 
 @dataclass(frozen=True)
 class PlanPathPuzzle:
-    """See `loopline.agents.environments.team_episode.Puzzle`. An action is a list of moves. One
-    into a wall or out of the grid moves nobody; by strict rules it ends the answer, too. The walk
-    ends at the goal, or when the episode has no move left."""
+    """Rules of Plan-Path: see `loopline.agents.environments.team_episode.Puzzle`. An action is a
+    list of moves. A move into a wall or out of the grid has no effect; under strict rules it also
+    ends the answer. The walk ends at the goal, or when the episode has no moves left."""
 
     instance: PlanPathInstance
 
@@ -77,15 +77,17 @@ class PlanPathPuzzle:
         return self.solved(state) or (most is not None and state.moves >= most)
 
     def rewards(self, agent: Agent, step: Step[Walk, Moves], *, last: bool) -> Rewards:
-        """The published table. Distances are those of walking, and Φ = −Manhattan:
+        """Return the rewards of the published table. Distances d are walking distances, and Φ =
+        −Manhattan:
 
         * team: 1 at the goal, else max(0, Δd / d₀)
         * plan agent: .1 format, .1 share of legal moves, .8 share of moves on a shortest path
         * tool agent: .1 format, .1 share of calls that worked, .8 shaping (.99Φ′ − Φ) / −Φ in 0–1
         * dense: −.01 for a legal and −.10 for an illegal move (or an unreadable text), +1 at the
-          goal, +.5 if the whole walk is a shortest one, and Φ′ − Φ for the action. Published is
-          .99Φ′ − Φ for each legal move, whose sum grows with every step there and back
-        * progress: 1 − d / d₀, where the published rewards stop at 0 for a way back
+          goal, +.5 if the whole walk is a shortest one, and Φ′ − Φ for the action. The published
+          term is .99Φ′ − Φ for each legal move, whose sum grows with every step back and forth
+        * progress: 1 − d / d₀, which also falls on the way back, where the published rewards stop
+          at 0
         """
         read = 0.0 if step.action is None else 1.0
         attempts = step.legal + step.illegal
@@ -150,7 +152,7 @@ class PlanPathPuzzle:
         return 1
 
     def oracle(self, state: Walk) -> Moves | None:
-        """A shortest path; none where it is longer than the moves that are left."""
+        """Return a shortest path; None if it is longer than the moves left."""
         most, way = self.instance.most_moves, shortest_path(self.instance, state.at)
         return way if most is None or state.moves + len(way) <= most else None
 
@@ -177,7 +179,7 @@ class PlanPathPuzzle:
         ]
 
     def _describe_neighbors(self, state: Walk) -> str:
-        """Contents of the four cells next to the walker."""
+        """Describe the four cells next to the walker."""
         return ", ".join(f"{move} {self._describe_neighbor(state, move)}" for move in STEPS)
 
     def _describe_neighbor(self, state: Walk, move: str) -> str:
@@ -197,7 +199,7 @@ class PlanPathPuzzle:
         return 1.0 - self.instance.distances[walk.at] / self.instance.shortest
 
     def _closer_move_count(self, step: Step[Walk, Moves]) -> int:
-        """Moves that lead one step nearer to the goal."""
+        """Count the moves that lead one step closer to the goal."""
         places, _ = apply_moves(self.instance, step.before, step.action or ())
         way = [self.instance.distances[place.at] for place in places]
         steps = Counter(b - a for a, b in pairwise(way))

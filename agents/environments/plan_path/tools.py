@@ -1,4 +1,4 @@
-"""The calls of Plan-Path's tool agent. They move a scratch walker; its way is the proposal."""
+"""The calls of Plan-Path's tool agent. They move a scratch walker; its path is the proposal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Scratch = tuple[Walk, Moves]
 
 
 def functions(instance: PlanPathInstance) -> Mapping[str, ToolFunction[Scratch]]:
-    """The language on one instance."""
+    """Return the tool language for one instance."""
 
     def step(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
         walker, moves = scratch
@@ -62,8 +62,9 @@ def functions(instance: PlanPathInstance) -> Mapping[str, ToolFunction[Scratch]]
 
 
 def nearest_by_search(instance: PlanPathInstance, start: Cell, reach: int) -> tuple[str, ...]:
-    """Moves to the goal if it is at most `reach` moves away, else to the cell within reach with the
-    least Manhattan distance to it (then the fewest moves); empty if none is nearer than `start`."""
+    """Return the moves to the goal if it is at most `reach` moves away, else to the cell within
+    reach with the smallest Manhattan distance to it (then the fewest moves); empty if no cell is
+    closer than `start`."""
     ways: dict[Cell, tuple[str, ...]] = {start: ()}
     queue = deque([start])
     while queue:

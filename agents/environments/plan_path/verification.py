@@ -1,5 +1,5 @@
-"""Whether moves lead from the start to the goal: an independent implementation of the rules, which
-shares no code with the episode that it judges."""
+"""Verifies that moves lead from the start to the goal: an independent implementation of the rules,
+which shares no code with the episode that it judges."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from loopline.agents.environments.plan_path.instance import PlanPathInstance
 
 
 def check_walk(instance: PlanPathInstance, answers: Sequence[Sequence[str]]) -> Verdict:
-    """Walk again, answer by answer. A move that is not possible is not made, and by strict rules
-    ends its answer; the goal ends the walk, and so does the last move that there may be.
+    """Repeat the walk, answer by answer. An impossible move is skipped, and under strict rules ends
+    its answer; the goal or the last allowed move ends the walk.
 
-    Measures `moves_over_shortest` of a walk that ends at the goal.
+    The measure `moves_over_shortest` applies to a walk that ends at the goal.
     """
     strict = instance.setting.rules == "strict"
     width = len(instance.grid[0])

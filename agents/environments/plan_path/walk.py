@@ -22,15 +22,16 @@ class Walk:
     """Cells that the walker has left."""
 
     def moved(self, move: str) -> Walk:
-        """The walk after a legal move."""
+        """Return the walk after a legal move."""
         return Walk(neighbor(self.at, move), self.moves + 1, self.visited | {self.at})
 
 
 def apply_moves(
     instance: PlanPathInstance, walk: Walk, action: Moves
 ) -> tuple[tuple[Walk, ...], tuple[Refusal, ...]]:
-    """Every state of the walk during an answer, the present one first, and what was refused of it.
-    It ends at the goal; in strict rules also at an illegal move, and when no move is left."""
+    """Return every state of the walk during an answer, starting with the current one, and the
+    refusals. The walk ends at the goal; under strict rules also at an illegal move, or when no move
+    is left."""
     places, refusals = [walk], list[Refusal]()
     for move in action:
         here = places[-1]
@@ -47,7 +48,7 @@ def apply_moves(
 
 
 def refusal(instance: PlanPathInstance, walk: Walk, move: str) -> Refusal | None:
-    """Why a move can't be made: `wall`, `outside`, or `no_moves_left`."""
+    """Return why a move is impossible: `wall`, `outside`, or `no_moves_left`."""
     if instance.most_moves is not None and walk.moves >= instance.most_moves:
         return Refusal("no_moves_left", f"{instance.most_moves} were made")
     to = neighbor(walk.at, move)

@@ -1,8 +1,9 @@
-"""Sokoban: push every box onto a target. Levels of 6 x 6 to 10 x 10, generated or Boxoban's.
+"""Sokoban: push every box onto a target. Levels have 6 x 6 to 10 x 10 cells, generated or from
+Boxoban.
 
 The modules: `level` (text and rules), `solver` (fewest pushes), `instance` (the data and its
 split), `puzzle` (actions and rewards), `tools` (the tool agent's calls), `verification`,
-`generation`, `boxoban`, `players` (by hand), `lessons`, and here the environment.
+`generation`, `boxoban`, `players` (hand-written), `lessons`, and the environment here.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Reads levels in the text form of Boxoban (google-deepmind/boxoban-levels): a line `; number`,
-then the rows of a level, then an empty line. Its signs are those of `level`."""
+then the rows of a level, then an empty line. The signs are those of `level`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class BoxobanLevel:
 def read_boxoban(
     text: str, *, origin: str, setting: SokobanSetting | None = None
 ) -> list[BoxobanLevel]:
-    """Every level of a file's text. `origin` names the file in errors.
+    """Return every level of a file's text. `origin` names the file in errors.
 
-    Raises ValueError for rows without a number, a number without rows, and a level that can't be
-    played. The published folders are the splits of these levels.
+    Raises ValueError for rows without a number, a number without rows, and an unplayable level. The
+    published folders are the splits of these levels.
     """
     levels: list[BoxobanLevel] = []
     for number, place, rows in _blocks(text, origin):

@@ -1,5 +1,5 @@
-"""Random levels by reverse play: the boxes start on the targets and are pulled away, so there is
-always a way back. The solver then says how many pushes it takes."""
+"""Random levels by reverse play: boxes start on the targets and are pulled away, so a solution
+always exists. The solver then finds the number of pushes."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from loopline.agents.environments.sokoban.solver import SearchLimit, paths_to_ce
 from loopline.agents.records import Record
 
 _TRIES = 5_000
-"""Rooms in a row without a level after which the difficulty counts as impossible."""
+"""Maximum consecutive rooms without a level; then the difficulty is considered impossible."""
 
 
 class Difficulty(Record):
-    """How hard the instances are, and how they are played."""
+    """Difficulty and setting of instances."""
 
     rows: int = Field(default=6, ge=6, le=MOST_SIDE)
     columns: int = Field(default=6, ge=6, le=MOST_SIDE)
-    """Number of columns, the walls around included."""
+    """Number of columns, including the outer walls."""
     boxes: int = Field(default=1, ge=1, le=4)
     walls: float = Field(default=0.1, ge=0, le=0.4)
     """Probability that an inner cell is a wall."""
     least_pushes: int = Field(default=2, ge=1, le=100)
-    """Least pushes of the shortest solution."""
+    """Minimum pushes of the shortest solution."""
     most_states: int = Field(default=5_000, ge=1)
-    """Most states that the solver may need; harder levels are left out."""
+    """Maximum states that the solver may need; harder levels are left out."""
     setting: SokobanSetting = SokobanSetting()
 
 
 def stream(
     split: Split | str, seed: int, difficulty: Difficulty | None = None
 ) -> Iterator[SokobanInstance]:
-    """Endless instances of one split, the same ones for the same seed. Raises ValueError for an
-    unknown split, and while drawing when the difficulty leaves no instance."""
+    """Yield instances of one split without end; the same seed yields the same instances. Raises
+    ValueError for an unknown split, and while drawing if the difficulty allows no instance."""
     effective_difficulty, wanted = difficulty or Difficulty(), as_split(split)
     return draw_puzzles(
         "sokoban", wanted, seed, lambda rng: _draw(rng, wanted, effective_difficulty), _TRIES
@@ -60,7 +60,7 @@ def stream(
 def instances(
     split: Split | str, seed: int, count: int, difficulty: Difficulty | None = None
 ) -> list[SokobanInstance]:
-    """`count` different instances of one split. Raises ValueError."""
+    """Return `count` different instances of one split. Raises ValueError."""
     return take_distinct(stream(split, seed, difficulty), count, lambda instance: instance.id)
 
 
@@ -87,7 +87,7 @@ def _draw(rng: random.Random, split: Split, difficulty: Difficulty) -> SokobanIn
 
 
 def push_count(level: Level, play: Play, moves: tuple[str, ...]) -> int:
-    """How many of the moves push a box."""
+    """Count the moves that push a box."""
     total = 0
     for move in moves:
         after = level.moved(play, move)
@@ -97,7 +97,7 @@ def push_count(level: Level, play: Play, moves: tuple[str, ...]) -> int:
 
 
 def _draw_room(rng: random.Random, difficulty: Difficulty) -> frozenset[Cell]:
-    """The largest connected piece of a room with random walls."""
+    """Return the largest connected part of a room with random walls."""
     cells = {
         (r, c)
         for r in range(1, difficulty.rows - 1)
@@ -121,8 +121,8 @@ def _draw_room(rng: random.Random, difficulty: Difficulty) -> frozenset[Cell]:
 
 
 def _pull_boxes(rng: random.Random, level: Level, difficulty: Difficulty) -> Play:
-    """Pull the boxes off their targets at random, and place the player anywhere that it can walk
-    to."""
+    """Pull the boxes off their targets at random, and place the player on any cell that it can
+    reach."""
     free = sorted(level.floor - level.targets)
     play = Play(rng.choice(free), level.targets)
     for _ in range(rng.randint(difficulty.least_pushes, 12 * difficulty.boxes)):

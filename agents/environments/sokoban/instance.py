@@ -22,13 +22,13 @@ class SokobanSetting(Setting):
     """Setting of Sokoban: how a level is shown and played."""
 
     listed: bool = False
-    """Show the place of everything as `(row, column)`, as calls write it, instead of a drawing: for
-    models that are too small to count columns."""
+    """Whether every position is shown as `(row, column)`, as in calls, instead of a drawing, for
+    models too small to count columns."""
 
 
 class SokobanInstance(Record):
     """A level: the content of `records.Task.instance`. Generated levels have a solution; for others
-    this is not checked, which could take longer than anybody waits."""
+    this is not checked, since that could take too long."""
 
     level: tuple[str, ...] = Field(min_length=LEAST_SIDE, max_length=MOST_SIDE)
     setting: SokobanSetting = SokobanSetting()
@@ -48,12 +48,12 @@ class SokobanInstance(Record):
 
     @cached_property
     def parsed(self) -> tuple[Level, Play]:
-        """The level, and where boxes and player are at first."""
+        """The level, with the initial positions of boxes and player."""
         return parse_level(self.level)
 
     @property
     def layout(self) -> str:
-        """Walls and targets, however shifted, rotated or mirrored: they decide the split."""
+        """Walls and targets up to translation, rotation and reflection, which decide the split."""
         return canonical(self.parsed[0].layout())
 
     @property
@@ -62,12 +62,12 @@ class SokobanInstance(Record):
 
     @property
     def id(self) -> str:
-        """First 16 hex digits of the SHA-256 of the level."""
+        """First 16 hex digits of the level's SHA-256."""
         return content_hash("\n".join(self.level))[:16]
 
     @property
     def task(self) -> Task:
-        """The record of it."""
+        """The task record."""
         return Task(
             environment=ENVIRONMENT,
             instance=self.model_dump(mode="json"),

@@ -1,8 +1,8 @@
 """Sokoban with one box as a game to learn: two agents push it onto its target.
 
-Both see where everything is. Only the tool agent can ask for the way to the far side of the box,
-one push a call, and has no search; only the plan agent moves, and it sees the results of the calls.
-The weak team pushes about at random.
+Both see all positions. Only the tool agent can ask for the path to the far side of the box, one
+push per call, and it has no search; only the plan agent moves, and it sees the results of the
+calls. The weak team mostly pushes at random.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ PIECES = (
     ": no way behind the box", ": the box can't go there", ": no box there", ": stuck in a corner",
     ": solved already", ": solved", ": wall", ": box",
 )  # fmt: skip
-"""Pieces that are one token each: a place, a push with its direction, and what is next to the
+"""Pieces that are one token each: a position, a push with its direction, and the cells next to the
 box."""
 
 
 class WeakTeam(Record):
-    """The team that is imitated: players that can push, and hardly know where to."""
+    """The imitated team: players that can push, but hardly know where to."""
 
     towards: float = Field(default=0.3, ge=0, le=1)
-    """Probability that a push is meant to bring the box nearer to the target, whatever is in the
-    way; else it is any push."""
+    """Probability that a push is meant to bring the box closer to the target, regardless of
+    obstacles; otherwise it is random."""
     follows: float = Field(default=0.7, ge=0, le=1)
-    """Probability that the plan agent does what was proposed; else it makes one to three moves of
-    any kind."""
+    """Probability that the plan agent follows the proposal; otherwise it makes one to three random
+    moves."""
     steps: float = Field(default=0.1, ge=0, le=1)
     """Probability that the tool agent tries a single move instead."""
 
 
 def failure(episode: Pushing, refused: int) -> str:
-    """`refused` where more than half of the actions on the real state were; `dead` where the box
-    can't get to the target any more; `untouched` where it is where it began; else `out of
-    turns`."""
+    """Return `refused` if more than half of the actions on the real state were refused; `dead` if
+    the box can no longer reach the target; `untouched` if it is at its initial position; else `out
+    of turns`."""
     if 2 * refused > episode.turn:
         return "refused"
     boxes, puzzle = episode.state.boxes, cast("SokobanPuzzle", episode.puzzle)
@@ -85,7 +85,7 @@ def _is_solved_by_weak_team(instance: SokobanInstance, number: int, team: WeakTe
 def weak_answer(
     instance: SokobanInstance, episode: Pushing, team: WeakTeam, rng: random.Random
 ) -> str:
-    """What the weak team says in the present state."""
+    """Return the weak team's text in the current state."""
     if episode.agent == PLAN:
         proposal = episode.proposal
         if proposal is not None and proposal.action and rng.random() < team.follows:
@@ -114,15 +114,15 @@ def weak_answer(
 
 
 def _calls_solve(instance: SokobanInstance, number: int, team: WeakTeam) -> bool:
-    """Whether the tool agent alone solves a level: it calls as often as it may for the push of the
-    greedy player, and has it carried out."""
+    """Whether the tool agent alone solves a level: it uses all its calls for the greedy player's
+    pushes, and its proposals are carried out."""
     rng = random.Random(instance.id)
     episode = open_episode(played_by(TOOL, instance))
     return solves(episode, lambda now: _greedy_calls(instance, now.state, rng))
 
 
 def _greedy_calls(instance: SokobanInstance, play: Play, rng: random.Random) -> str:
-    """Text of the tool agent that calls for the pushes of the greedy player."""
+    """Return the tool agent's text with calls for the greedy player's pushes."""
     level, calls = instance.parsed[0], list[str]()
     for _ in range(instance.setting.calls):
         push = None if level.solved(play) else greedy_push(instance, play, rng)

@@ -1,4 +1,4 @@
-"""A Sokoban level as text, and the boxes and the player in it.
+"""A Sokoban level as text, with its boxes and player.
 
 `#` wall, space floor, `.` target, `$` box, `@` player, `*` box on a target, `+` player on a target.
 """
@@ -27,16 +27,17 @@ class Play:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The fixed part of a level. Cells that are not floor are walls, those outside the text too."""
+    """The fixed part of a level. Cells that are not floor are walls, including those outside the
+    text."""
 
     rows: int
     columns: int
     floor: frozenset[Cell]
-    """Every cell that is not a wall, targets included."""
+    """Every cell that is not a wall, including targets."""
     targets: frozenset[Cell]
 
     def refusal(self, play: Play, move: str) -> Refusal | None:
-        """Why a move is not legal: `wall`, or `box` for a box that can't be pushed."""
+        """Return why a move is illegal: `wall`, or `box` for a box that can't be pushed."""
         to = neighbor(play.player, move)
         if to not in self.floor:
             return Refusal("wall", f"{move} from {cell_name(play.player)}")
@@ -46,35 +47,35 @@ class Level:
         return None
 
     def moved(self, play: Play, move: str) -> Play:
-        """State after a legal move."""
+        """Return the state after a legal move."""
         to = neighbor(play.player, move)
         if to not in play.boxes:
             return Play(to, play.boxes)
         return Play(to, (play.boxes - {to}) | {neighbor(to, move)})
 
     def solved(self, play: Play) -> bool:
-        """Every box on a target."""
+        """Whether every box is on a target."""
         return play.boxes == self.targets
 
     def is_corner(self, cell: Cell) -> bool:
-        """Whether a box there could never be moved again: walls above or below, and to the left or
-        right."""
+        """Whether a box on this cell could never be moved again: walls above or below, and to the
+        left or right."""
         above, below, left, right = (neighbor(cell, move) not in self.floor for move in "UDLR")
         return (above or below) and (left or right)
 
     def stuck_boxes(self, play: Play) -> frozenset[Cell]:
-        """Boxes in a corner that is not a target: the level can't be solved any more."""
+        """Return boxes in a corner that is not a target: the level is then unsolvable."""
         return frozenset(box for box in play.boxes - self.targets if self.is_corner(box))
 
     def draw(self, play: Play) -> tuple[str, ...]:
-        """The text of it."""
+        """Return the level as text."""
         return tuple(
             "".join(self._sign((r, c), play) for c in range(self.columns)) for r in range(self.rows)
         )
 
     def layout(self) -> tuple[str, ...]:
-        """Only the walls and targets of the rectangle around the floor: the same wherever it is in
-        the level."""
+        """Return only the walls and targets of the rectangle around the floor, independent of its
+        position in the level."""
         rows, columns = zip(*self.floor, strict=True)
         drawn = self.draw(Play((-1, -1), frozenset()))
         return tuple(
@@ -93,8 +94,8 @@ class Level:
 
 
 def parse_level(rows: Sequence[str]) -> tuple[Level, Play]:
-    """The level of a text. Raises ValueError for unequal rows, other signs, not exactly one
-    player, or not as many boxes as targets."""
+    """Parse a level. Raises ValueError for rows of unequal length, unknown signs, more or less than
+    one player, or different numbers of boxes and targets."""
     width = len(rows[0]) if rows else 0
     if not width or any(len(row) != width for row in rows):
         raise ValueError("the rows of a level are all of one length")

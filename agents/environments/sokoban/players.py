@@ -1,4 +1,4 @@
-"""Hand-written players of Sokoban with one box, with an agent's moves."""
+"""Hand-written players of Sokoban with one box, which have an agent's moves."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from loopline.agents.environments.sokoban.solver import paths_to_cells, solve, s
 from loopline.agents.environments.team_episode import PLAN, played_by
 
 Push = tuple[Cell, str]
-"""Cell of the box, and the direction in which it goes."""
+"""Cell of the box, and the direction of the push."""
 Player = Callable[[SokobanInstance, Play, random.Random], Push | None]
-"""Chooses the next push; None if it knows none."""
+"""Chooses the next push; None if it has none."""
 
 
 def random_push(instance: SokobanInstance, play: Play, rng: random.Random) -> Push | None:
-    """Any push that is possible."""
+    """Return a random possible push."""
     possible = [push for push, _ in successors(instance.parsed[0], play)]
     return rng.choice(possible) if possible else None
 
 
 def greedy_push(instance: SokobanInstance, play: Play, rng: random.Random) -> Push | None:
-    """The push after which the box is nearest to the target (Manhattan), of those that do not end
-    in a corner. Without memory: it can push to and fro."""
+    """Return the push that brings the box closest to the target (Manhattan distance) without ending
+    in a corner. Without memory, this player can push back and forth."""
     level = instance.parsed[0]
     possible = [push for push, after in successors(level, play) if not level.stuck_boxes(after)]
     return min(possible, key=lambda push: distance_to_target(level, neighbor(*push)), default=None)
@@ -37,8 +37,8 @@ PLAYERS: dict[str, Player] = {"random": random_push, "push-greedy": greedy_push}
 
 
 def player_solves(player: Player, instance: SokobanInstance, seed: int = 0) -> bool:
-    """Whether a hand-written player solves a level with the moves that an agent has: as many
-    answers as there are turns, as long as they may be."""
+    """Whether a hand-written player solves a level with an agent's moves: one answer per turn, of
+    the maximum length."""
     level, play = instance.parsed
     rng, moves = random.Random(instance.id), list[str]()
     while len(moves) < instance.setting.turns * MAX_MOVES:
@@ -67,6 +67,6 @@ def _moves_solve(instance: SokobanInstance, moves: Sequence[str]) -> bool:
 
 
 def distance_to_target(level: Level, box: Cell) -> int:
-    """Manhattan distance to the target."""
+    """Return the Manhattan distance to the target."""
     (target,) = level.targets
     return manhattan(box, target)

@@ -27,14 +27,14 @@ from loopline.agents.environments.tool_language import ToolFunction
 from loopline.agents.records import JsonObject
 
 MAX_MOVES = 400
-"""Most moves of one answer; solutions of Boxoban's levels have about 100."""
+"""Maximum moves of one answer; solutions of Boxoban levels have about 100."""
 
 
 @dataclass(frozen=True)
 class SokobanPuzzle:
     """Rules of Sokoban: see `loopline.agents.environments.team_episode.Puzzle`. An action is a list
-    of moves; one into a wall, or against a box that can't be pushed, is refused; the moves end when
-    the level is solved."""
+    of moves. A move into a wall, or against a box that can't be pushed, is refused; the moves end
+    when the level is solved."""
 
     instance: SokobanInstance
 
@@ -82,19 +82,20 @@ class SokobanPuzzle:
         return self.solved(state)
 
     def rewards(self, agent: Agent, step: Step[Play, Moves], *, last: bool) -> Rewards:
-        """The published table, with B boxes of which b are on targets:
+        """Return the rewards of the published table, for B boxes, b of which are on targets:
 
         * team: 1 if solved, else b / B
         * plan agent: .1 format, .1 share of legal moves, .8 if it moved and no box is stuck in a
           corner
         * tool agent: .1 format, .1 share of calls that worked, .8 (P − P′) / P in 0–1, where P is
-          the Manhattan way of the boxes to targets, matched at the least cost
+          the Manhattan distance from boxes to targets, matched at minimum cost
         * dense: −.01 for a legal and −.05 for an illegal move (or an unreadable text), +1 for each
-          box more on a target after the action, −1 for each less, +10 if solved, −5 if the last
-          turn ends unsolved. Published is −.5 for a box that leaves a target, and each push counts,
-          so that pushing a box on and off again pays
-        * progress: 1 − p / p₀ in 0–1, where p is the least pushes that each box needs on a board of
-          its own; −1 once a box can't get to any target. It does not see boxes in each other's way
+          additional box on a target after the action, −1 for each one fewer, +10 if solved, −5 if
+          the last turn ends unsolved. The published value is −.5 for a box that leaves a target,
+          and it counts each push, so pushing a box on and off again pays
+        * progress: 1 − p / p₀ in 0–1, where p is the sum of minimum pushes of each box on an
+          otherwise empty board; −1 once a box can't reach any target. Boxes in each other's way are
+          ignored
         """
         solved = float(self.solved(step.after))
         read = 0.0 if step.action is None else 1.0
@@ -161,15 +162,15 @@ class SokobanPuzzle:
         return max(self.level.rows, self.level.columns)
 
     def oracle(self, state: Play) -> Moves | None:
-        """Moves with the fewest pushes. Raises `SearchLimit`."""
+        """Return the moves with the fewest pushes. Raises `SearchLimit`."""
         return solve(self.level, state)
 
     def check(self, actions: tuple[Moves, ...]) -> Verdict:
         return check_play(self.instance, [move for action in actions for move in action])
 
     def _list_objects(self, state: Play) -> str:
-        """Everything by its place; for each box also what is next to it and where its nearest
-        target is."""
+        """List everything by position; for each box also its neighbouring cells and its nearest
+        target."""
         level = self.level
         cells = {(r, c) for r in range(level.rows) for c in range(level.columns)}
         inside = {(r, c) for r, c in cells if 0 < r < level.rows - 1 and 0 < c < level.columns - 1}
@@ -212,7 +213,8 @@ class SokobanPuzzle:
         return 1.0 - min(1.0, sum(bounds[box] for box in play.boxes) / whole)
 
     def _potential(self, play: Play) -> int:
-        """Least sum of Manhattan distances over all ways to give each box a different target."""
+        """Return the minimum sum of Manhattan distances over all assignments of different targets
+        to boxes."""
         boxes = sorted(play.boxes)
         return min(
             sum(manhattan(box, target) for box, target in zip(boxes, targets, strict=True))

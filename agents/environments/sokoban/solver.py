@@ -1,8 +1,8 @@
 """Solves a level with the fewest pushes: A* over pushes.
 
-Two states are the same if the boxes are, and the player can walk from one place to the other. The
-bound is the sum over boxes of the pushes to the nearest target, on a board without other boxes; a
-box that no target can be reached from makes the state dead.
+Two states are the same if their boxes are, and if the player can walk from one position to the
+other. The bound is the sum over boxes of the pushes to the nearest target on a board without other
+boxes; a box that can reach no target makes the state dead.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from loopline.agents.environments.grid import MIRRORED, STEPS, Cell, neighbor
 from loopline.agents.environments.sokoban.level import Level, Moves, Play
 
 MAX_STATES = 100_000
-"""About a minute of search on the largest board."""
+"""Maximum states: about a minute of search on the largest board."""
 
 _Key = tuple[Cell, frozenset[Cell]]
 _Push = tuple[Cell, str]
-"""The box, and the direction that it goes."""
+"""The box and its direction."""
 
 
 class SearchLimit(Exception):
-    """The search was given up: whether there is a solution is not known."""
+    """The search was given up: it is unknown whether a solution exists."""
 
 
 def walkable_cells(level: Level, play: Play) -> set[Cell]:
-    """Every cell that the player can walk to without a push."""
+    """Return every cell that the player can reach without a push."""
     reachable_cells = {play.player}
     frontier = [play.player]
     while frontier:
@@ -47,7 +47,7 @@ def walkable_cells(level: Level, play: Play) -> set[Cell]:
 
 
 def paths_to_cells(level: Level, play: Play) -> dict[Cell, Moves]:
-    """The same cells, each with the shortest way."""
+    """Return the same cells, each with the shortest path."""
     ways: dict[Cell, Moves] = {play.player: ()}
     queue = deque([play.player])
     while queue:
@@ -62,14 +62,15 @@ def paths_to_cells(level: Level, play: Play) -> dict[Cell, Moves]:
 
 @lru_cache(maxsize=1024)
 def pushes_to_target(level: Level) -> Mapping[Cell, int]:
-    """Fewest pushes to the nearest target for a box alone on the board; dead cells are left out."""
+    """Return the fewest pushes to the nearest target for a single box, by cell; dead cells are left
+    out."""
     distances = dict.fromkeys(level.targets, 0)
     queue = deque(sorted(level.targets))
     while queue:
         cell = queue.popleft()
         for move in STEPS:
-            # A push in the direction of `move` ended here: it came from `box`, the player from
-            # behind it.
+            # A push in the direction of `move` ended here: the box came from `box`, and the player
+            # from behind it.
             box = neighbor(cell, MIRRORED[move])
             behind = neighbor(box, MIRRORED[move])
             if box in level.floor and behind in level.floor and box not in distances:
@@ -79,8 +80,8 @@ def pushes_to_target(level: Level) -> Mapping[Cell, int]:
 
 
 def solve(level: Level, play: Play, most_states: int = MAX_STATES) -> Moves | None:
-    """Moves of a solution with the fewest pushes, `None` if there is none. Raises `SearchLimit`
-    after `most_states` states."""
+    """Return the moves of a solution with the fewest pushes; `None` if there is none. Raises
+    `SearchLimit` after `most_states` states."""
     bounds = pushes_to_target(level)
     if any(box not in bounds for box in play.boxes):
         return None
@@ -113,7 +114,7 @@ def solve(level: Level, play: Play, most_states: int = MAX_STATES) -> Moves | No
 
 
 def successors(level: Level, play: Play) -> Iterator[tuple[_Push, Play]]:
-    """Every push that is possible now, and what it leads to."""
+    """Yield every possible push and its resulting state."""
     cells = walkable_cells(level, play)
     for box in sorted(play.boxes):
         for move in STEPS:
@@ -124,9 +125,9 @@ def successors(level: Level, play: Play) -> Iterator[tuple[_Push, Play]]:
 
 
 def nearest_by_pushes(level: Level, play: Play, pushes: int, most_states: int) -> Moves:
-    """Moves to the best state that is at most `pushes` away (breadth-first, `most_states` at most):
-    a solved one, else the one whose boxes have the least way to go; none if no state is better
-    than now. A state with a dead box is never chosen."""
+    """Return the moves to the best state at most `pushes` away (breadth-first, at most
+    `most_states` states): a solved one, else the one whose boxes have the shortest way to go; no
+    moves if no state is better than the current one. A state with a dead box is never chosen."""
     bounds = pushes_to_target(level)
     came: dict[_Key, tuple[_Key, _Push] | None] = {_key(level, play): None}
     frontier = list(came)

@@ -1,4 +1,4 @@
-"""The calls of Sokoban's tool agent. They move a scratch player; its way is the proposal. Rows and
+"""The calls of Sokoban's tool agent. They move a scratch player; its path is the proposal. Rows and
 columns count from 1."""
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Scratch = tuple[Play, Moves]
 Run = Callable[[Scratch, tuple[Argument, ...]], Answer[Scratch]]
 
 MAX_SEARCHED = 2_000
-"""States that one search may see: some tenths of a second on the largest board."""
+"""Maximum states of one search: some tenths of a second on the largest board."""
 
 
 def functions(instance: SokobanInstance) -> Mapping[str, ToolFunction[Scratch]]:
-    """The language on one instance."""
+    """Return the tool language for one instance."""
     level = instance.parsed[0]
 
     def unless_solved(run: Run) -> Run:

@@ -1,8 +1,8 @@
-"""Whether moves solve a level: an independent implementation of the rules, on the text of the
-level, which shares no code with the episode that it judges.
+"""Verifies that moves solve a level: an independent implementation of the rules on the level's
+text, which shares no code with the episode that it judges.
 
-Only boxes on targets count. That an episode is over says nothing: PettingLLMs a054fb1 counts any
-`done` as success, the time-out included.
+Only boxes on targets count. The end of an episode proves nothing: PettingLLMs a054fb1 counts any
+`done` as success, including the time-out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BOX_ON = {" ": "$", ".": "*"}
 
 
 def check_play(instance: SokobanInstance, moves: Sequence[str]) -> Verdict:
-    """Play again. A move that is not possible is not made; the level ends when it is solved."""
+    """Replay the moves. An impossible move is skipped; the level ends when it is solved."""
     width = len(instance.level[0]) + 2
     text = ["#"] * width
     for row in instance.level:

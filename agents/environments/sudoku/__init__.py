@@ -1,8 +1,8 @@
 """Sudoku of 4 x 4 and 9 x 9.
 
 The modules: `solver` (completions), `instance` (the data and its split), `rules`, `puzzle` (actions
-and rewards), `tools` (the tool agent's calls), `verification`, `generation`,
-`players` (by hand), `lessons`, and here the environment.
+and rewards), `tools` (the tool agent's calls), `verification`, `generation`, `players`
+(hand-written), `lessons`, and the environment here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Random Sudokus with exactly one completion.
 
-A whole solution is drawn first, and it decides the split; then digits are taken away as long as
-no second completion appears. (Digits thrown onto an empty grid mostly have no completion at all:
-of 400 such puzzles of PettingLLMs a054fb1, 324 have none.)
+A complete solution is drawn first, and it decides the split; then digits are removed as long as no
+second completion appears. (Random digits on an empty grid usually have no completion: 324 of 400
+such puzzles of PettingLLMs a054fb1 have none.)
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from loopline.agents.environments.sudoku.solver import Grid, blank_grid, complet
 from loopline.agents.records import Record
 
 _TRIES = 500
-"""Solutions in a row without a puzzle; then the difficulty is impossible."""
+"""Maximum consecutive solutions without a puzzle; then the difficulty is considered impossible."""
 _DEFAULT_BLANKS = {4: (7, 11), 9: (30, 46)}
 _MOST_BLANKS = {4: 12, 9: 64}
-"""A unique puzzle needs 4 (of 4 x 4) or 17 (of 9 x 9) given digits."""
+"""Maximum number of blank cells: a unique puzzle needs 4 (of 4 x 4) or 17 (of 9 x 9) given
+digits."""
 
 
 class Difficulty(Record):
-    """How hard the instances are, and how they are played."""
+    """Difficulty and setting of instances."""
 
     size: Literal[4, 9] = 4
     blanks: tuple[int, int] | None = None
-    """Fewest and most blank cells; `None`: 7 to 11 of 16, 30 to 46 of 81."""
+    """Minimum and maximum number of blank cells; `None` means 7 to 11 of 16, or 30 to 46 of 81."""
     setting: SudokuSetting = SudokuSetting()
 
     @model_validator(mode="after")
@@ -58,8 +59,8 @@ class Difficulty(Record):
 def stream(
     split: Split | str, seed: int, difficulty: Difficulty | None = None
 ) -> Iterator[SudokuInstance]:
-    """Endless instances of one split, the same ones for the same seed. Raises ValueError for an
-    unknown split, and while drawing when the difficulty leaves no instance."""
+    """Yield instances of one split without end; the same seed yields the same instances. Raises
+    ValueError for an unknown split, and while drawing if the difficulty allows no instance."""
     effective_difficulty, wanted = difficulty or Difficulty(), as_split(split)
     return draw_puzzles(
         "sudoku", wanted, seed, lambda rng: _draw(rng, wanted, effective_difficulty), _TRIES
@@ -69,13 +70,13 @@ def stream(
 def instances(
     split: Split | str, seed: int, count: int, difficulty: Difficulty | None = None
 ) -> list[SudokuInstance]:
-    """`count` different instances of one split. Raises ValueError."""
+    """Return `count` different instances of one split. Raises ValueError."""
     return take_distinct(stream(split, seed, difficulty), count, lambda instance: instance.id)
 
 
 @cache
 def solutions_of_4(split: Split) -> tuple[Grid, ...]:
-    """The grids of 4 x 4 that belong to a split; of 288 in all."""
+    """Return the 4 x 4 grids of a split, out of 288 in total."""
     return tuple(grid for grid in completions(blank_grid(4)) if split_of_solution(grid) is split)
 
 

@@ -20,15 +20,16 @@ class SudokuSetting(Setting):
     """Setting of Sudoku: how a grid is shown and played."""
 
     listed: bool = False
-    """Show cells by row and column, `r1c2=3`, in place of a drawing, and for each blank one the
-    digits that its row, column and box rule out: for models that are too small to count columns."""
+    """Whether cells are listed by row and column, `r1c2=3`, instead of a drawing, and each blank
+    one with the digits that its row, column and box rule out, for models too small to count
+    columns."""
 
 
 class SudokuInstance(Record):
-    """A puzzle: the content of `records.Task.instance`. The solution is not in it."""
+    """A puzzle: the content of `records.Task.instance`, without the solution."""
 
     givens: Grid = Field(min_length=4, max_length=9)
-    """Rows of digits; 0 is blank."""
+    """Rows of digits; 0 means blank."""
     setting: SudokuSetting = SudokuSetting()
 
     @model_validator(mode="after")
@@ -58,14 +59,14 @@ class SudokuInstance(Record):
 
     @property
     def solution(self) -> Grid:
-        """The completion."""
+        """The completed grid."""
         return first_completions(self.givens)[0]
 
     @property
     def split(self) -> Split:
-        """Split of the puzzle, by its whole solution: no puzzle of a test grid is one of training,
-        whichever digits are given. A grid with renamed digits counts as another one: of 4 x 4 there
-        are only 288, and only two that differ in more than names and order."""
+        """Split of the puzzle, by its complete solution: no puzzle of a test grid occurs in
+        training, for any given digits. A grid with renamed digits is another grid: there are only
+        288 of 4 x 4, and only two of these differ in more than names and order."""
         return split_of_solution(self.solution)
 
     @property
@@ -75,7 +76,7 @@ class SudokuInstance(Record):
 
     @property
     def task(self) -> Task:
-        """The record of it."""
+        """The task record."""
         return Task(
             environment=ENVIRONMENT,
             instance=self.model_dump(mode="json"),
@@ -84,7 +85,7 @@ class SudokuInstance(Record):
 
 
 def split_of_solution(grid: Grid) -> Split:
-    """The split of every puzzle with that solution."""
+    """Return the split of every puzzle with this solution."""
     return split_of(_text(grid))
 
 

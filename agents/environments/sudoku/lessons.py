@@ -1,8 +1,8 @@
-"""Sudoku of 4 x 4 as a game to learn: two agents fill a grid whose solution none of them has seen.
+"""Sudoku of 4 x 4 as a game to learn: two agents fill a grid whose solution neither has seen.
 
 For each blank cell they see which digits its row, column and box rule out. Only the tool agent can
-ask for digits that are certain, but for fewer than most grids lack; only the plan agent writes. The
-weak team fills any cells with any digits that fit so far, and hardly asks.
+ask for certain digits, but for fewer than most grids need; only the plan agent writes. The weak
+team fills random cells with random digits that fit so far, and rarely asks.
 """
 
 from __future__ import annotations
@@ -38,28 +38,27 @@ PIECES = (
     *(f"({r}, {c}, " for r in _SIDE for c in _SIDE),
     *(f"{digit})" for digit in _SIDE),
 )  # fmt: skip
-"""Pieces that are one token each: a cell, a digit, and the digits that are ruled out. A cell is
-looked up in the list of blanks in the same way as it is copied from a proposal."""
+"""Pieces that are one token each: a cell, a digit, and the digits that are ruled out. Looking up a
+cell in the list of blanks works like copying it from a proposal."""
 
 
 class WeakTeam(Record):
-    """The team that is imitated: players that know what contradicts, and nothing about what
-    follows."""
+    """The imitated team: players that know contradictions, but no deductions."""
 
     noise: float = Field(default=0.05, ge=0, le=1)
-    """Probability of any digit; else it is one that fits so far."""
+    """Probability of a random digit; otherwise it is one that fits so far."""
     most: int = Field(default=3, ge=1, le=16)
-    """Most digits of its own in one answer; any number up to that is as likely."""
+    """Maximum number of its own digits in one answer; the number is drawn uniformly."""
     follows: float = Field(default=0.8, ge=0, le=1)
-    """Probability that the plan agent begins with what was proposed."""
+    """Probability that the plan agent starts with the proposal."""
     asks: float = Field(default=0.2, ge=0, le=1)
-    """Probability that the tool agent asks for certain digits; else it tries its own."""
+    """Probability that the tool agent asks for certain digits; otherwise it tries its own."""
 
 
 def failure(episode: Filling, refused: int) -> str:
-    """`refused` where more than half of the actions on the real state were; `contradiction` where a
-    digit occurs twice in a row, column or box; `guessed` where one is wrong, though nothing
-    contradicts it; else `out of turns`: every digit right, and some missing."""
+    """Return `refused` if more than half of the actions on the real state were refused;
+    `contradiction` if a digit occurs twice in a row, column or box; `guessed` if a digit is wrong
+    without a contradiction; else `out of turns`: every digit is right, and some are missing."""
     if 2 * refused > episode.turn:
         return "refused"
     if conflicts(episode.state):
@@ -77,7 +76,7 @@ def _is_solved_by_weak_team(instance: SudokuInstance, number: int, team: WeakTea
 def weak_answer(
     instance: SudokuInstance, episode: Filling, team: WeakTeam, rng: random.Random
 ) -> str:
-    """What the weak team says in the present state."""
+    """Return the weak team's text in the current state."""
     grid, proposal = episode.state, episode.proposal
     if episode.agent == PLAN:
         proposed = (proposal.action or ()) if proposal is not None else ()
@@ -103,7 +102,7 @@ def weak_answer(
 def _choose_weak_writes(
     episode: Filling, grid: Grid, most: int, team: WeakTeam, rng: random.Random
 ) -> tuple[Write, ...]:
-    """Digits for blank cells; in a full grid, cells that contradict others are written again."""
+    """Choose digits for blank cells; in a full grid, for cells that contradict others."""
     givens = episode.puzzle.start()
     cells = blanks(grid) or [(r, c) for r, c in sorted(conflicts(grid)) if not givens[r][c]]
     cells = cells or blanks(givens)

@@ -1,4 +1,4 @@
-"""Hand-written players of Sudoku: digit after digit."""
+"""Hand-written players of Sudoku, one digit after another."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from loopline.agents.environments.sudoku.tools import format_writes
 from loopline.agents.environments.team_episode import PLAN, played_by
 
 Player = Callable[[Grid, random.Random], Write | None]
-"""Chooses the next digit; None if it knows none."""
+"""Chooses the next digit; None if it has none."""
 
 
 def blanks(grid: Grid) -> list[tuple[int, int]]:
-    """Cells without a digit."""
+    """Return the cells without a digit."""
     return [(r, c) for r, row in enumerate(grid) for c, digit in enumerate(row) if not digit]
 
 
 def random_legal(grid: Grid, rng: random.Random) -> Write | None:
-    """Any digit that fits so far, into any blank that one fits into."""
+    """Return a random digit that fits so far, for a random blank that one fits into."""
     every = chain.from_iterable(
         [(*cell, digit) for digit in candidates(grid, cell)] for cell in blanks(grid)
     )
@@ -33,14 +33,14 @@ def random_legal(grid: Grid, rng: random.Random) -> Write | None:
 
 
 def naked_single(grid: Grid, rng: random.Random) -> Write | None:
-    """The first blank that only one digit fits into."""
+    """Return the first blank that only one digit fits into."""
     singles = ((*cell, *candidates(grid, cell)) for cell in blanks(grid))
     return next((single for single in singles if len(single) == 3), None)
 
 
 def any_single(grid: Grid, rng: random.Random) -> Write | None:
-    """The first blank that only one digit fits into, or a digit that fits into only one blank of a
-    row, column or box."""
+    """Return the first blank that only one digit fits into, or a digit that fits into only one
+    blank of a row, column or box."""
     return next_single(grid)
 
 
@@ -52,8 +52,8 @@ PLAYERS: dict[str, Player] = {
 
 
 def player_solves(player: Player, instance: SudokuInstance, seed: int = 0) -> bool:
-    """Whether a player by hand fills the grid rightly: in every turn again, as it knows nothing of
-    its earlier answers but that they did not solve it."""
+    """Whether a hand-written player fills the grid correctly. It starts over in every turn, because
+    it knows only that its earlier answers did not solve the grid."""
     episode, rng = open_episode(played_by(PLAN, instance)), random.Random(instance.id)
     while not episode.done:
         grid, writes = instance.givens, list[Write]()

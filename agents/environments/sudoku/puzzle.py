@@ -36,9 +36,9 @@ from loopline.agents.records import JsonObject
 
 @dataclass(frozen=True)
 class SudokuPuzzle:
-    """See `loopline.agents.environments.team_episode.Puzzle`. An action writes digits into cells,
-    one after the other; one outside, or on a given digit, is refused. A whole grid is an action,
-    too: it writes every cell in which it differs from what is given."""
+    """Rules of Sudoku: see `loopline.agents.environments.team_episode.Puzzle`. An action writes
+    digits into cells, one after another; a digit outside the grid, or on a given digit, is refused.
+    A whole grid is an action, too: it writes every cell that differs from the given digits."""
 
     instance: SudokuInstance
 
@@ -61,8 +61,8 @@ class SudokuPuzzle:
         return ()
 
     def read(self, text: str, proposed: Writes | None) -> Writes | Refusal:
-        """A grid or a list of (row, column, digit). A grid that only repeats the given digits is
-        refused as `empty`, anything of another shape as `wrong_shape`."""
+        """Parse a grid or a list of (row, column, digit). A grid that only repeats the given digits
+        is refused as `empty`, and any other shape as `wrong_shape`."""
         rows = read_rows(text)
         if isinstance(rows, Refusal):
             return rows
@@ -98,16 +98,17 @@ class SudokuPuzzle:
         return self.solved(state)
 
     def rewards(self, agent: Agent, step: Step[Grid, Writes], *, last: bool) -> Rewards:
-        """The published table:
+        """Return the rewards of the published table:
 
         * team: 1 if solved
         * plan agent: .1 format, .1 share of legal writes, .8 newly filled / N². A digit that
           contradicts another one fills nothing; the published code refuses it
-        * tool agent: .1 format, .1 share of calls that worked, .8 share of the proposed digits
-          that contradict none, of those that can be written at all
+        * tool agent: .1 format, .1 share of calls that worked, .8 share of the writable proposed
+          digits that contradict no other digit
         * dense: 2 − .01 if solved, else .5 Δfilled (share of all cells) + .02 Δconstraints; −.5 if
           anything was illegal
-        * progress: of the cells to fill, those with the solution's digit, less those with another
+        * progress: share of the cells to fill with the solution's digit, minus the share with
+          another
         """
         before, after, size = step.before, step.after, self.instance.size
         solved = float(self.solved(after))
@@ -187,7 +188,7 @@ class SudokuPuzzle:
         return self.instance.size
 
     def oracle(self, state: Grid) -> Writes:
-        """The digits of the solution that are not written yet."""
+        """Return the solution's digits that are not yet written."""
         return tuple(
             (r, c, digit)
             for r, row in enumerate(self.instance.solution)
@@ -196,8 +197,8 @@ class SudokuPuzzle:
         )
 
     def _completion(self, state: Grid) -> float:
-        """A wrong digit takes off as much as a right one is worth: where it costs half, teams learn
-        to fill the grid with guesses."""
+        """Return Φ. A wrong digit costs the same as a right one is worth: at half the cost, teams
+        learn to fill the grid with guesses."""
         right = wrong = to_fill = 0
         rows = zip(self.instance.givens, state, self.instance.solution, strict=True)
         for givens, digits, solved in rows:
@@ -208,8 +209,8 @@ class SudokuPuzzle:
         return (right - wrong) / to_fill
 
     def _list_cells(self, state: Grid) -> str:
-        """Blank cells last, as an answer writes them, each with the digits that its row, column and
-        box hold and that so can't be its own."""
+        """List the cells; blank ones come last, in the form of an answer, each with the digits that
+        its row, column and box rule out."""
         lists: dict[str, list[str]] = {"Given:": [], "Written:": []}
         blanks: list[str] = []
         for r, row in enumerate(state):

@@ -1,4 +1,4 @@
-"""What may be written where, and what contradicts what."""
+"""Rules for writing digits, and contradictions between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Writes = tuple[Write, ...]
 
 @cache
 def units(size: int) -> tuple[tuple[Cell, ...], ...]:
-    """The cells of every row, column and box."""
+    """Return the cells of every row, column and box."""
     box, span = isqrt(size), range(size)
     rows = [tuple((r, c) for c in span) for r in span]
     columns = [tuple((r, c) for r in span) for c in span]
@@ -31,8 +31,8 @@ def units(size: int) -> tuple[tuple[Cell, ...], ...]:
 
 
 def refusal(instance: SudokuInstance, write: Write) -> Refusal | None:
-    """Why a digit can't be written: `outside`, `digit` or `given`. One that contradicts others can
-    be written: it is a mistake, and may be overwritten."""
+    """Return why a digit can't be written: `outside`, `digit` or `given`. A digit that contradicts
+    others can be written: it is a mistake, and may be overwritten."""
     row, column, digit = write
     size = instance.size
     if not (0 <= row < size and 0 <= column < size):
@@ -45,14 +45,14 @@ def refusal(instance: SudokuInstance, write: Write) -> Refusal | None:
 
 
 def write_digit(grid: Grid, write: Write) -> Grid:
-    """The grid with one more digit."""
+    """Return the grid with one more digit."""
     row, column, digit = write
     changed = (*grid[row][:column], digit, *grid[row][column + 1 :])
     return (*grid[:row], changed, *grid[row + 1 :])
 
 
 def conflicts(grid: Grid) -> frozenset[Cell]:
-    """Cells whose digit occurs twice in a row, column or box."""
+    """Return the cells whose digit occurs twice in a row, column or box."""
     cells: set[Cell] = set()
     for unit in units(len(grid)):
         counts = Counter(grid[r][c] for r, c in unit if grid[r][c])
@@ -61,8 +61,8 @@ def conflicts(grid: Grid) -> frozenset[Cell]:
 
 
 def satisfied_constraints(grid: Grid) -> int:
-    """Sum over units without a repeated digit of one less than their digits; as the published code
-    counts."""
+    """Return the sum, over units without a repeated digit, of their number of digits minus one, as
+    in the published code."""
     total = 0
     for unit in units(len(grid)):
         digits = [grid[r][c] for r, c in unit if grid[r][c]]
@@ -72,12 +72,12 @@ def satisfied_constraints(grid: Grid) -> int:
 
 
 def filled_cell_count(grid: Grid) -> int:
-    """Number of cells with a digit."""
+    """Return the number of cells with a digit."""
     return sum(1 for row in grid for digit in row if digit)
 
 
 def candidates(grid: Grid, cell: Cell) -> tuple[int, ...]:
-    """Digits that occur in no unit of a cell; the cell's own digit does not count."""
+    """Return the digits that occur in no unit of a cell; the cell's own digit does not count."""
     peer_digits = {
         grid[r][c] for unit in units(len(grid)) if cell in unit for r, c in unit if (r, c) != cell
     }
@@ -85,7 +85,8 @@ def candidates(grid: Grid, cell: Cell) -> tuple[int, ...]:
 
 
 def next_single(grid: Grid) -> Write | None:
-    """A blank that only one digit fits into, or a digit that only one blank of a unit takes."""
+    """Return a blank that only one digit fits into, or a digit that fits into only one blank of a
+    unit."""
     blanks = [(r, c) for r, row in enumerate(grid) for c, digit in enumerate(row) if not digit]
     fitting = {cell: candidates(grid, cell) for cell in blanks}
     for (r, c), digits in fitting.items():

@@ -8,24 +8,24 @@ from functools import lru_cache
 from math import isqrt
 
 Grid = tuple[tuple[int, ...], ...]
-"""Rows of digits; 0 is blank."""
+"""Rows of digits; 0 means blank."""
 
 
 MAX_NODES = 100_000
-"""Digits that are tried before a puzzle counts as too hard to check: some seconds. Generated ones
-need a few hundred at most."""
+"""Maximum number of digits tried before a puzzle is too hard to check: some seconds. Generated
+puzzles need at most a few hundred."""
 
 
 class SearchLimit(ValueError):
-    """The search was given up: how many completions there are is not known."""
+    """The search was given up: the number of completions is unknown."""
 
 
 def completions(
     grid: Grid, rng: random.Random | None = None, most: int | None = None
 ) -> Iterator[Grid]:
-    """Every completion of a grid of 4 x 4 or 9 x 9, none twice; with `rng` in a random order.
+    """Yield every completion of a 4 x 4 or 9 x 9 grid once; with `rng`, in a random order.
 
-    Raises `SearchLimit` once more than `most` digits were tried; `None` sets no limit.
+    Raises `SearchLimit` once more than `most` digits were tried; `None` means no limit.
     """
     size = len(grid)
     box = isqrt(size)
@@ -89,7 +89,8 @@ def completions(
 
 @lru_cache(maxsize=4096)
 def first_completions(grid: Grid) -> tuple[Grid, ...]:
-    """Up to two completions: two mean that it is not unique. Raises `SearchLimit`."""
+    """Return up to two completions: two mean that the completion is not unique. Raises
+    `SearchLimit`."""
     solutions: list[Grid] = []
     for completion in completions(grid, most=MAX_NODES):
         solutions.append(completion)
@@ -99,5 +100,5 @@ def first_completions(grid: Grid) -> tuple[Grid, ...]:
 
 
 def blank_grid(size: int) -> Grid:
-    """A grid without any digit."""
+    """Return a grid without digits."""
     return ((0,) * size,) * size

@@ -1,5 +1,5 @@
-"""The calls of Sudoku's tool agent. They write on a scratch grid; what they wrote is the proposal.
-Rows and columns count from 1."""
+"""The calls of Sudoku's tool agent. They write on a scratch grid; the written digits are the
+proposal. Rows and columns count from 1."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Scratch = tuple[Grid, Writes]
 
 
 def functions(instance: SudokuInstance) -> Mapping[str, ToolFunction[Scratch]]:
-    """The language on one instance."""
+    """Return the tool language for one instance."""
 
     def digits(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
         row, column = (int(argument) - 1 for argument in arguments)
@@ -75,7 +75,7 @@ def functions(instance: SudokuInstance) -> Mapping[str, ToolFunction[Scratch]]:
 
 
 def format_writes(writes: Writes) -> str:
-    """Digits as an answer writes them."""
+    """Write digits in the form of an answer."""
     return ", ".join(f"({r + 1}, {c + 1}, {digit})" for r, c, digit in writes)
 
 

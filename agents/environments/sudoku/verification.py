@@ -1,8 +1,8 @@
-"""Whether a grid solves a Sudoku: an independent implementation of the rules, which shares no code
-with the episode that it judges.
+"""Verifies that a grid solves a Sudoku: an independent implementation of the rules, which shares no
+code with the episode that it judges.
 
-The given digits are part of the question. A checker that forgets them takes any valid grid for a
-solution, the example in its own prompt included (PettingLLMs a054fb1 does).
+The given digits are part of the question. A checker that ignores them accepts any valid grid as a
+solution, even the example in its own prompt (as PettingLLMs a054fb1 does).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from loopline.agents.environments.sudoku.instance import SudokuInstance
 
 
 def check_grid(instance: SudokuInstance, grid: Sequence[Sequence[int]]) -> Verdict:
-    """Every given digit kept, and every row, column and box with each digit once."""
+    """Check that every given digit is kept, and that every row, column and box has each digit
+    once."""
     size, box = instance.size, instance.box
     if len(grid) != size or any(len(row) != size for row in grid):
         return Verdict(f"the grid is not {size} x {size}")
@@ -38,7 +39,8 @@ def check_grid(instance: SudokuInstance, grid: Sequence[Sequence[int]]) -> Verdi
 
 
 def check_writes(instance: SudokuInstance, writes: Sequence[tuple[int, int, int]]) -> Verdict:
-    """Write again on the given digits, which can't be written over; then as `check_grid`."""
+    """Repeat the writes on the given digits, which can't be overwritten, then check like
+    `check_grid`."""
     cells = [list(row) for row in instance.givens]
     for r, c, digit in writes:
         inside = r in range(instance.size) and c in range(instance.size)

@@ -1,8 +1,8 @@
 """Generated word problems for two agents: one calculates, the other keeps and answers.
 
-The modules: `numbers` (those of a text), `instance` (the data and its split), `rules`, `puzzle`
-(actions and rewards), `tools` (the tool agent's calls), `verification`, `generation`,
-`players` (by hand), `lessons`, and here the environment.
+The modules: `numbers` (those in a text), `instance` (the data and its split), `rules`, `puzzle`
+(actions and rewards), `tools` (the tool agent's calls), `verification`, `generation`, `players`
+(hand-written), `lessons`, and the environment here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Generated word problems as instances (`loopline.agents.environments.word_problems`).
 
-What keeps test problems away from training is how they are told: every sentence of a test problem
-is said in a way that no training problem has, and so it is for the problems that settings are
-chosen on. The schemes, and so what must be calculated, are the same everywhere.
+Wordings keep test problems away from training: every sentence of a test problem has a wording that
+no training problem has, and the same holds for the problems used to choose settings. The schemes,
+and therefore the calculations, are the same everywhere.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from loopline.agents.environments.word_problems.story import DOMAINS
 from loopline.agents.records import Record
 
 _MOST = 7
-"""Most calculations of a solution; longer ones are rare."""
+"""Maximum number of calculations in a solution; longer ones are rare."""
 _TRIES = 10_000
-"""Stories in a row that are not wanted; then the difficulty is impossible."""
+"""Maximum consecutive unsuitable stories; then the difficulty is considered impossible."""
 
 
 class Difficulty(Record):
-    """How hard the instances are, and how they are played."""
+    """Difficulty and setting of instances."""
 
     equations: tuple[int, int] = (1, 4)
-    """Fewest and most calculations of the solution."""
+    """Minimum and maximum number of calculations in the solution."""
     domains: tuple[str, ...] = Field(default=(), max_length=len(DOMAINS))
-    """What the stories are about: `things`, `money`, …; none: all of these."""
+    """Subjects of the stories: `things`, `money`, …; empty means all."""
     setting: WordProblemSetting = WordProblemSetting()
 
     @model_validator(mode="after")
@@ -50,7 +50,7 @@ class Difficulty(Record):
         return self
 
     def allows(self, chain: Sequence[Scheme]) -> bool:
-        """Whether a story of these links is as hard as that."""
+        """Whether a story of these links has this difficulty."""
         steps = sum(len(part.operations) for link in chain for part in link.parts)
         low, high = self.equations
         return low <= steps <= high and (not self.domains or chain[0].domain in self.domains)
@@ -62,9 +62,9 @@ def stream(
     difficulty: Difficulty | None = None,
     wordings: Callable[[Wording], bool] = lambda wording: True,
 ) -> Iterator[WordProblemInstance]:
-    """Endless instances of one split, the same ones for the same arguments; only with the requested
-    wordings of the split. Raises ValueError for an unknown split, and while drawing when nothing
-    fits."""
+    """Yield instances of one split without end, only with the split's wordings that `wordings`
+    accepts; the same arguments yield the same instances. Raises ValueError for an unknown split,
+    and while drawing if nothing fits."""
     effective_difficulty, wanted = difficulty or Difficulty(), as_split(split)
     return _stream(wanted, seed, effective_difficulty, wordings)
 
@@ -95,5 +95,5 @@ def _stream(
 def instances(
     split: Split | str, seed: int, count: int, difficulty: Difficulty | None = None
 ) -> list[WordProblemInstance]:
-    """`count` different instances of one split. Raises ValueError."""
+    """Return `count` different instances of one split. Raises ValueError."""
     return take_distinct(stream(split, seed, difficulty), count, lambda instance: instance.id)

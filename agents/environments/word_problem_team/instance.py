@@ -19,7 +19,7 @@ from loopline.agents.records import Record, Task
 
 ENVIRONMENT = "word_problems"
 LARGEST = MAX_INTERMEDIATE
-"""Largest number in an equation, operands and result alike."""
+"""Largest number in an equation, for operands and results."""
 MAX_PROMPT_CHARS = 4_000
 MOST_EQUATIONS = 16
 _HELD_BACK_EVERY = 8
@@ -27,8 +27,8 @@ _HELD_BACK_EVERY = 8
 
 @cache
 def constants() -> frozenset[int]:
-    """Numbers that calculations may use though no text has them: the minutes of an hour, a dozen,
-    the hundred of percent."""
+    """Numbers that calculations may use even if the text does not have them: the minutes of an
+    hour, a dozen, the hundred of percent."""
     return frozenset(
         int(side)
         for scheme in schemes()
@@ -43,8 +43,8 @@ class WordProblemSetting(Setting):
     """Setting of a word problem: how it is shown and played."""
 
     named: bool = False
-    """Give every number of the text a name, `n1=48`, to calculate with: for models that are too
-    small to copy digits."""
+    """Whether every number in the text gets a name for calculations, `n1=48`, for models too small
+    to copy digits."""
 
 
 class Equation(Record):
@@ -58,11 +58,11 @@ class Equation(Record):
 
 class WordProblemInstance(Record):
     """A problem: the content of `records.Task.instance`. It includes the solution, for rewards and
-    for the check; observations never show any of it."""
+    for verification; observations never show any of it."""
 
     text: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
     solution: tuple[Equation, ...] = Field(min_length=1, max_length=MOST_EQUATIONS)
-    """Equations in order, each of numbers at hand. The last result is the answer."""
+    """Equations in order, each with available numbers. The last result is the answer."""
     wordings: tuple[str, ...] = ()
     """Ids of the wordings in order; empty for a problem that is not generated."""
     setting: WordProblemSetting = WordProblemSetting()
@@ -86,7 +86,7 @@ class WordProblemInstance(Record):
 
     @classmethod
     def of(cls, problem: WordProblem, setting: WordProblemSetting) -> Self:
-        """The instance of a generated problem."""
+        """Return the instance of a generated problem."""
         return cls(
             text=problem.prompt,
             solution=tuple(
@@ -110,8 +110,8 @@ class WordProblemInstance(Record):
 
     @property
     def split(self) -> Split | None:
-        """Split of the problem, by its wordings; None for a mixture, which no generator makes, and
-        for wordings of another version."""
+        """Split of the problem, by its wordings; None for a mixture, which no generator creates,
+        and for wordings of another version."""
         try:
             return split_of_wordings(self.wordings)
         except KeyError:
@@ -119,20 +119,20 @@ class WordProblemInstance(Record):
 
     @property
     def id(self) -> str:
-        """First 16 hex digits of the SHA-256 of the text."""
+        """First 16 hex digits of the text's SHA-256."""
         return content_hash(self.text)[:16]
 
     @property
     def task(self) -> Task:
-        """The record of it."""
+        """The task record."""
         return Task(
             environment=ENVIRONMENT, instance=self.model_dump(mode="json"), prompt=self.text
         )
 
 
 def split_of_wording(wording: Wording) -> Split:
-    """Split of a wording: `test` for those that the generator keeps away from training (every
-    fifth). Of the others one in eight, by the hash of its id, is for choosing settings."""
+    """Return the split of a wording: `test` for those that the generator keeps away from training
+    (every fifth). One in eight of the others, by the hash of its id, is for choosing settings."""
     if wording.held_out:
         return Split.TEST
     part = int(content_hash(wording.id)[:8], 16) % _HELD_BACK_EVERY
@@ -140,8 +140,8 @@ def split_of_wording(wording: Wording) -> Split:
 
 
 def split_of_wordings(ids: Iterable[str]) -> Split | None:
-    """The split of all these wordings; None if they belong to several. Raises KeyError for an
-    unknown id."""
+    """Return the common split of these wordings; None if they belong to several. Raises KeyError
+    for an unknown id."""
     splits = {_splits()[wording_id] for wording_id in ids}
     return splits.pop() if len(splits) == 1 else None
 

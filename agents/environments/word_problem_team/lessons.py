@@ -1,10 +1,9 @@
-"""Word problems as a game to learn: two agents work out problems that are told in ways that none of
-them has read.
+"""Word problems as a game to learn: two agents solve problems in wordings that neither has read.
 
-Only the tool agent calculates, and it can't answer; only the plan agent keeps calculations and says
-when one is the answer, and it can't calculate. The weak team often errs, and it demonstrates a
-small part of the wordings only: anyone who imitates it reads few ways of telling a problem, while
-all training wordings earn rewards.
+Only the tool agent calculates, and it can't answer; only the plan agent keeps calculations and
+decides when one is the answer, and it can't calculate. The weak team often errs, and it
+demonstrates only a small part of the wordings: its imitators read few wordings, while rewards come
+from all training wordings.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _MARKUP = (
 
 
 def _training_words() -> Iterator[str]:
-    """The words of training problems, as they are written there."""
+    """Yield the words of training problems, as written there."""
     texts = [
         wording.text
         for scheme in schemes()
@@ -77,35 +76,35 @@ def _training_words() -> Iterator[str]:
 
 
 PIECES = (*_MARKUP, *(f" {word}" for word in sorted({*_training_words(), "of"})))
-"""Pieces that are one token each: the name of a number wherever it occurs, a result, and every word
-of the training wordings with the blank before it. A word of other wordings only is read letter by
+"""Pieces that are one token each: the name of a number, a result, and every word of the training
+wordings with its leading space. A word that occurs only in other wordings is read letter by
 letter."""
 
 
 class WeakTeam(Record):
-    """The team that is imitated: players that often err, and know few ways of telling a problem."""
+    """The imitated team: players that often err, and know few wordings."""
 
     wordings: int = Field(default=8, ge=1)
-    """One in this many training wordings is used, chosen by the hash of its id: every sentence of a
-    demonstrated problem has one of these wordings."""
+    """The team uses one in `wordings` training wordings, chosen by the hash of its id: every
+    sentence of a demonstrated problem has one of these."""
     wrong_operator: float = Field(default=0.15, ge=0, le=1)
-    """Probability that the tool agent takes the right numbers and another operator."""
+    """Probability that the tool agent uses the right numbers with another operator."""
     wrong_operands: float = Field(default=0.15, ge=0, le=1)
-    """Probability that it takes the right operator and any two numbers instead."""
+    """Probability that the tool agent uses the right operator with two random numbers."""
     judges: float = Field(default=0.7, ge=0, le=1)
-    """Probability that the plan agent knows whether a calculation is the last one; else it answers
-    half of the time."""
+    """Probability that the plan agent knows whether a calculation is the last one; otherwise it
+    answers half of the time."""
 
     def heard(self, wording: Wording) -> bool:
-        """Whether problems with that wording are demonstrated."""
+        """Whether problems with this wording are demonstrated."""
         return int(content_hash(f"heard:{wording.id}")[:8], 16) % self.wordings == 0
 
 
 def failure(episode: Working, refused: int) -> str:
-    """`refused` where more than half of the actions on the real state were; `wrong operator`
-    and `wrong operands` by the first kept calculation that the solution does not have; where it
-    has them all, `answered too early` or `out of turns`; `wrong answer` for a number that was
-    not calculated."""
+    """Return `refused` if more than half of the actions on the real state were refused; `wrong
+    operator` or `wrong operands` by the first kept calculation that is not in the solution; if all
+    are, `out of turns` without an answer, `answered too early` for an intermediate result, or
+    `wrong answer` for any other number."""
     if 2 * refused > episode.turn:
         return "refused"
     work, instance = episode.state, cast("WordProblemPuzzle", episode.puzzle).instance
@@ -131,8 +130,8 @@ def _is_solved_by_weak_team(instance: WordProblemInstance, number: int, team: We
 def weak_answer(
     instance: WordProblemInstance, episode: Working, team: WeakTeam, rng: random.Random
 ) -> str:
-    """What the weak team says in the present state. A plan agent alone answers in its head, with a
-    number of the text where it errs."""
+    """Return the weak team's text in the current state. A plan agent alone answers without
+    calculating, and errs with a number from the text."""
     if episode.agent == TOOL:
         return f"{MARK} [{_next_call(instance, episode.state, team, rng)}]"
     if TOOL not in episode.agents:
@@ -153,7 +152,7 @@ def weak_answer(
 def _next_call(
     instance: WordProblemInstance, work: Work, team: WeakTeam, rng: random.Random
 ) -> str:
-    """The next calculation of the solution, or what the weak tool agent mistakes for it."""
+    """Return the next calculation of the solution, or the weak tool agent's mistake."""
     step = _next_equation(instance, work)
     call = next(name for name, operator in OPERATORS.items() if operator == step.operator)
     left = _number_spellings(instance, work, step.left)[0]
@@ -171,15 +170,15 @@ def _next_call(
 
 
 def _next_equation(instance: WordProblemInstance, work: Work) -> Equation:
-    """The first calculation that is not kept; the last one if all are."""
+    """Return the first calculation that is not kept; the last one if all are."""
     keys = {calculation.key for calculation in work.calculations}
     remaining = [step for step in instance.solution if equation_key(step) not in keys]
     return remaining[0] if remaining else instance.solution[-1]
 
 
 def _number_spellings(instance: WordProblemInstance, work: Work, value: int) -> list[str]:
-    """Ways to write a number: the names that it has, results first; the digits of one that is not
-    in the text."""
+    """Return the ways to write a number: its names, results first; or its digits if it is not in
+    the text."""
     names = [calculation.name for calculation in work.calculations if calculation.result == value]
     for number in numbers_of(instance.text):
         if number.value == value:
@@ -219,5 +218,5 @@ LESSONS = Lessons[Difficulty, WordProblemInstance, Working, WeakTeam](
     unpublished="Its mathematics is that of competitions (AIME, OlympiadBench); generated word "
     "problems are not in it.",
 )  # fmt: skip
-"""Lessons with problems of one or two calculations, as many as an episode has turns: models of this
-size can learn these in minutes."""
+"""Lessons with problems of one or two calculations, one per turn of an episode: models of this size
+learn these in minutes."""

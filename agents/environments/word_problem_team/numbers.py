@@ -1,6 +1,6 @@
-"""The numbers in a text: in digits, or in the words of the generated problems (`twelve`, `half`,
-`doubles`). A word that is only sometimes a number (`one of them`) counts as one: the reader has to
-know better."""
+"""The numbers in a text: as digits, or as words of the generated problems (`twelve`, `half`,
+`doubles`). A word that is only sometimes a number (`one of them`) counts as one: the reader must
+decide."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_NAMES = 16
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of a text, with its name: `n1` is the first one."""
+    """A number in a text, with its name: `n1` is the first."""
 
     name: str
     value: int
@@ -32,7 +32,7 @@ class Number:
 
 @lru_cache(maxsize=4096)
 def numbers_of(text: str) -> tuple[Number, ...]:
-    """The first `MOST_NAMES` numbers, in order."""
+    """Return the first `MOST_NAMES` numbers, in order."""
     numbers: list[Number] = []
     for match in _NUMBER.finditer(text):
         word = match[0].lower()
@@ -44,7 +44,7 @@ def numbers_of(text: str) -> tuple[Number, ...]:
 
 
 def name_numbers(text: str) -> str:
-    """The text with every number's name before it: `Ada has n1=6 boxes`."""
+    """Return the text with its name before every number: `Ada has n1=6 boxes`."""
     for number in reversed(numbers_of(text)):
         text = f"{text[: number.start]}{number.name}={text[number.start :]}"
     return text

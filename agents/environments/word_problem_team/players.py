@@ -1,4 +1,4 @@
-"""Hand-written players of word problems: one answer, by simple rules of reading."""
+"""Hand-written players of word problems, with one answer by simple reading rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Player = Callable[[WordProblemInstance, random.Random], int | None]
 
 
 def random_calculations(instance: WordProblemInstance, rng: random.Random) -> int | None:
-    """One or two calculations with any of the numbers."""
+    """Make one or two calculations with random numbers."""
     work = Work()
     for _ in range(rng.randint(1, 2)):
         operands = [str(number.value) for number in numbers_of(instance.text)]
@@ -35,7 +35,7 @@ def random_calculations(instance: WordProblemInstance, rng: random.Random) -> in
 
 
 def add_all(instance: WordProblemInstance, rng: random.Random) -> int | None:
-    """The sum of all numbers."""
+    """Return the sum of all numbers."""
     return sum(number.value for number in numbers_of(instance.text))
 
 
@@ -47,8 +47,8 @@ _CUES: tuple[tuple[str, str], ...] = (
 
 
 def cue_words(instance: WordProblemInstance, rng: random.Random) -> int | None:
-    """Number by number, in the order of the text: a word of its sentence says what is done with
-    each; it is added, if there is no such word."""
+    """Combine the numbers in text order: a cue word in each number's sentence selects the
+    operation; without one, the number is added."""
     work, value = Work(), None
     for number in numbers_of(instance.text):
         if value is None:
@@ -71,13 +71,13 @@ PLAYERS: dict[str, Player] = {
 
 
 def player_solves(player: Player, instance: WordProblemInstance, seed: int = 0) -> bool:
-    """Whether a hand-written player answers correctly at once."""
+    """Whether a hand-written player's single answer is right."""
     value = player(instance, random.Random(instance.id))
     return value is not None and is_right(instance, value)
 
 
 def is_right(instance: WordProblemInstance, value: int) -> bool:
-    """Whether that is the answer."""
+    """Whether this value is the answer."""
     episode = open_episode(played_by(PLAN, instance, turns=1))
     episode.apply(PLAN, f"{MARK} [answer({value})]")
     return episode.verify().solved

@@ -42,9 +42,9 @@ _NOTHING = "skip()"
 @dataclass(frozen=True)
 class WordProblemPuzzle:
     """Rules of a word problem: see `loopline.agents.environments.team_episode.Puzzle`. An action
-    keeps calculations, or gives the answer, which is final. What is kept must have been calculated
-    in the proposal of this turn. The answer may be a number that nobody calculated, so that a plan
-    agent alone can play."""
+    keeps calculations, or gives the answer, which is final. A kept calculation must be in this
+    turn's proposal. The answer may be a number without a calculation, so that a plan agent alone
+    can play."""
 
     instance: WordProblemInstance
 
@@ -71,7 +71,7 @@ class WordProblemPuzzle:
         calls = read_calls(text, _MOST_ITEMS)
         if isinstance(calls, Refusal):
             return calls
-        # A program proposes in the form of an answer; such an item calculates nothing.
+        # A program's proposal has the form of an answer; such an item has no calculation.
         works = [item.works[-1] for item in proposed or () if item.works]
         items: list[Item] = []
         for call in calls:
@@ -94,7 +94,7 @@ class WordProblemPuzzle:
         return Step(state, action, work, legal, len(refusals), tuple(refusals))
 
     def solved(self, state: Work) -> bool:
-        """Whether the answer is right. A tool agent alone gives one only by a program: of its calls
+        """Whether the answer is right. A tool agent alone can answer only by a program; with calls,
         the last result counts."""
         if PLAN in self.setting.team or state.answer is not None:
             return state.answer == self.instance.answer
@@ -104,22 +104,23 @@ class WordProblemPuzzle:
         return state.answer is not None
 
     def rewards(self, agent: Agent, step: Step[Work, Items], *, last: bool) -> Rewards:
-        """Rewards as in the paper's puzzles; dense ones as in PettingLLMs' mathematics:
+        """Return rewards as in the paper's puzzles; dense ones as in PettingLLMs' mathematics:
 
         * team: 1 for the right answer
-        * plan agent: .1 format, .1 share of legal items, .8 for the right answer or, while there is
-          none, share of the newly kept equations that are the solution's
-        * tool agent: .1 format, .1 share of calls that worked, .8 share of the proposed equations
-          that are the solution's or, of a program that proposes an answer, for the right one
-        * dense: plan agent 2 for the right answer; tool agent 1 for a last result, or a program's
-          answer, that is the answer, 0 for another one, −1 for none
-        * sparse: 1 for the right answer; tool agent also for a last result that is the answer,
-          since no call can give one
+        * plan agent: .1 format, .1 share of legal items, .8 for the right answer or, before an
+          answer, for the share of newly kept equations that are in the solution
+        * tool agent: .1 format, .1 share of calls that worked, .8 for the share of proposed
+          equations that are in the solution or, if a program proposes an answer, for the right one
+        * dense: plan agent 2 for the right answer; tool agent 1 if its last result, or its
+          program's answer, is the answer, 0 for another one, −1 for none
+        * sparse: 1 for the right answer; for the tool agent also if its last result is the answer,
+          since no call can answer
         * progress: share of the solution's equations that are kept, with the right answer as one
-          more. One whose result is answered wrongly does not count: if it cost more, a team that is
-          mostly wrong would learn never to answer; if less, to answer too early. In an action of
-          several calculations each that is not the solution's takes off as much: all four
-          operators at once would else be paid like the right one
+          more. A kept equation whose result is given as a wrong answer does not count: if it cost
+          more, a team that is mostly wrong would learn never to answer; if less, to answer too
+          early. In an action with several calculations, each one outside the solution costs the
+          value of an equation: otherwise trying all four operators at once would earn the same as
+          the right one
         """
         solved = float(self.solved(step.after))
         read = 0.0 if step.action is None else 1.0
@@ -170,7 +171,7 @@ class WordProblemPuzzle:
         return f"[{', '.join(map(str, action)) or _NOTHING}]"
 
     def as_json(self, action: Items) -> JsonObject:
-        """The action as JSON. A name without a calculation stays as it was written."""
+        """Return the action as JSON. A name without a calculation stays as written."""
         return {
             "keep": [str(item.works[-1]) if item.works else item.of for item in action
                      if item.verb == "keep"],
@@ -186,30 +187,31 @@ class WordProblemPuzzle:
         return 1
 
     def oracle(self, state: Work) -> Items | None:
-        """The answer, which needs no calculation if one knows it."""
+        """Return the answer, which needs no calculation if it is known."""
         return None if self.over(state) else (Item("answer", str(self.instance.answer)),)
 
     def check(self, actions: tuple[Items, ...]) -> Verdict:
         return check_work(self.instance, actions)
 
     def _solution_share(self, step: Step[Work, Items]) -> float:
-        """Share of the new equations that belong to the solution."""
+        """Return the share of new equations that belong to the solution."""
         new = step.after.calculations[len(step.before.calculations) :]
         solution_keys = {equation_key(equation) for equation in self.instance.solution}
         solution_keys -= {equation.key for equation in step.before.calculations}
         return sum(equation.key in solution_keys for equation in new) / len(new) if new else 0.0
 
     def _answer_score(self, step: Step[Work, Items]) -> float:
-        """Score of a tool agent's action: 1 for the answer, 0 for something else, −1 for
-        nothing."""
+        """Return the score of a tool agent's action: 1 for the answer, 0 for another result, −1 for
+        none."""
         if step.after.answer is not None:
             return float(self.solved(step.after))
         new_works = step.after.calculations[len(step.before.calculations) :]
         return float(new_works[-1].result == self.instance.answer) if new_works else -1.0
 
     def _stray_share(self, step: Step[Work, Items]) -> float:
-        """Share that an action's calculations outside the solution take off `_completion`; 0 for a
-        single calculation, and after a right answer, which was not guessed."""
+        """Return the share that an action's calculations outside the solution subtract from
+        `_completion`; 0 for a single calculation, and after a right answer, which was not a
+        guess."""
         new = step.after.calculations[len(step.before.calculations) :]
         if len(new) < 2 or self.solved(step.after):
             return 0.0

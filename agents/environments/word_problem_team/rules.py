@@ -1,4 +1,4 @@
-"""Rules of what may be calculated, kept and answered."""
+"""Rules for calculating, keeping and answering."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from loopline.agents.environments.word_problem_team.numbers import numbers_of
 from loopline.agents.environments.word_problems.scheme import Operator, apply
 
 OPERATORS: dict[str, Operator] = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-"""Operator of each call, by the call's name."""
+"""Operator by name of the call."""
 Verb = Literal["keep", "answer"]
 Key = tuple[Operator, int, int]
-"""Key of a calculation; the same for both orders where the order does not matter."""
+"""Key of a calculation, independent of the order of operands if the order does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """A calculation that was done: `r1 = mul(n1, n2) = 72`."""
+    """A completed calculation: `r1 = mul(n1, n2) = 72`."""
 
     name: str
     """Name of the result: `r1`."""
     call: str
     left: str
-    """Left operand as it was written: a number, or a name."""
+    """Left operand as written: a number, or a name."""
     right: str
     values: tuple[int, int]
     result: int
@@ -51,9 +51,9 @@ class Item:
 
     verb: Verb
     of: str
-    """Name of a result; for an answer also a number."""
+    """Name of a result; for an answer it may be a number."""
     works: tuple[Calculation, ...] = ()
-    """Calculation of that name from this turn, after those that it needs; empty if there is
+    """This turn's calculation with this name, preceded by those that it needs; empty if there is
     none."""
 
     def __str__(self) -> str:
@@ -65,13 +65,13 @@ Items = tuple[Item, ...]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """State of a problem: what is kept and answered."""
+    """State of a problem: kept calculations and the answer."""
 
     calculations: tuple[Calculation, ...] = ()
     answer: int | None = None
 
     def result(self, name: str) -> int | None:
-        """Result of a kept calculation; None if nothing of that name is kept."""
+        """Return the result of a kept calculation; None if there is none with this name."""
         return next((step.result for step in self.calculations if step.name == name), None)
 
     @property
@@ -81,19 +81,19 @@ class Work:
 
 
 def key_of(operator: Operator, left: int, right: int) -> Key:
-    """Key of a calculation: the same for `a + b` and `b + a`."""
+    """Return the key of a calculation: the same for `a + b` and `b + a`."""
     swapped = operator in ("+", "*") and left > right
     return (operator, right, left) if swapped else (operator, left, right)
 
 
 def equation_key(step: Equation) -> Key:
-    """Key of a step of the solution."""
+    """Return the key of a step of the solution."""
     return key_of(step.operator, step.left, step.right)
 
 
 def available_numbers(instance: WordProblemInstance, work: Work) -> dict[str, int]:
-    """Numbers that a calculation can use, by how they are written: numbers of the text, by their
-    names too where they are shown, results by their names and values, and `constants`."""
+    """Return the numbers that a calculation can use, by spelling: numbers of the text (also by name
+    if names are shown), results by name and value, and `constants`."""
     values = {str(value): value for value in constants()}
     for number in numbers_of(instance.text):
         values[str(number.value)] = number.value
@@ -107,7 +107,7 @@ def available_numbers(instance: WordProblemInstance, work: Work) -> dict[str, in
 def calculate_step(
     instance: WordProblemInstance, work: Work, call: str, left: str, right: str
 ) -> Calculation | str:
-    """The calculation, with the next name; or why it can't be done, in a few words."""
+    """Return the calculation, with the next name, or the reason why it is impossible."""
     values_by_name = available_numbers(instance, work)
     for side in (left, right):
         if side not in values_by_name:
@@ -126,14 +126,14 @@ def calculate_step(
 
 
 def keep_calculations(work: Work, works: Iterable[Calculation]) -> Work:
-    """The state with these calculations kept as well."""
+    """Return the state with these calculations kept, too."""
     new = tuple(step for step in works if step not in work.calculations)
     return replace(work, calculations=(*work.calculations, *new))
 
 
 def apply_item(work: Work, item: Item) -> Work | Refusal:
-    """Carry out an item. Refused as `answered` after the answer, as `kept` for what is kept
-    already, and as `not_calculated` for a result that is neither kept nor of this turn."""
+    """Carry out an item. It is refused as `answered` after the answer, as `kept` for a calculation
+    already kept, and as `not_calculated` for a result that is neither kept nor from this turn."""
     if work.answer is not None:
         return Refusal("answered", str(work.answer))
     if item.verb == "keep":
@@ -152,8 +152,8 @@ def apply_item(work: Work, item: Item) -> Work | Refusal:
 
 
 def with_dependencies(name: str, works: Sequence[Calculation]) -> tuple[Calculation, ...]:
-    """The calculation of that name, after those of `works` that it needs; these are in the order in
-    which they were done."""
+    """Return the calculation with this name, preceded by those of `works` that it needs, in their
+    order."""
     needed, chain = {name}, list[Calculation]()
     for step in reversed(works):
         if step.name in needed:
@@ -163,7 +163,7 @@ def with_dependencies(name: str, works: Sequence[Calculation]) -> tuple[Calculat
 
 
 def solution_equation_count(instance: WordProblemInstance, work: Work) -> int:
-    """Number of the solution's equations that were kept, without those whose result was answered:
-    by its name, as a number, or as the result of the same calculation repeated."""
+    """Return the number of the solution's equations that were kept, except those whose result was
+    answered, by name, as a number, or as the result of the same calculation repeated."""
     keys = {entry.key for entry in work.calculations if entry.result != work.answer}
     return sum(equation_key(step) in keys for step in instance.solution)

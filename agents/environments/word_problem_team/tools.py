@@ -1,4 +1,4 @@
-"""The calls of the tool agent: it alone can calculate. What it worked out is its proposal."""
+"""The calls of the tool agent, which alone can calculate. Its calculations are its proposal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ABOUT = {
 
 
 def functions(instance: WordProblemInstance) -> Mapping[str, ToolFunction[Scratch]]:
-    """The language on one instance."""
+    """Return the tool language for one instance."""
 
     def calculating(name: str) -> ToolFunction[Scratch]:
         def run(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:

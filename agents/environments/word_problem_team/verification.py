@@ -1,13 +1,12 @@
-"""Whether a problem is solved: the solution and the calculations are worked out again, in
+"""Verifies that a problem is solved: the solution and the calculations are recomputed, in
 fractions.
 
-With the episode that it judges it shares how a text's numbers are named (`numbers_of`), and takes
-from it which calculations an item stands for (`Item.works`). It uses neither the episode's state
-nor its arithmetic, nor any result that stands in its record.
+The verification shares the naming of a text's numbers (`numbers_of`) with the judged episode, and
+takes an item's calculations from it (`Item.works`). It uses neither the episode's state nor its
+arithmetic, nor any recorded result.
 
-The answer decides, and only the first one. How it was found does not matter: a right number that
-nobody calculated is a right answer, as it is in an examination. What is said to be a result counts
-as what the calculation comes to, not as what it says.
+Only the first answer decides. Its origin does not matter: a right number without a calculation is a
+right answer, as in an exam. A result counts with its recomputed value, not with its stated one.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from loopline.agents.environments.word_problem_team.rules import Calculation, It
 
 
 def check_work(instance: WordProblemInstance, actions: Sequence[Items]) -> Verdict:
-    """Work the solution out again, and what was kept; compare the answer with it. A tool agent
-    alone answers only by a program: of its calls the last result that it worked out counts."""
+    """Recompute the solution and the kept calculations, and compare the answer. A tool agent alone
+    answers only by a program; with calls, its last result counts."""
     gold = Fraction(0)
     for step in instance.solution:
         gold = _value(step.operator, Fraction(step.left), Fraction(step.right))

@@ -1,6 +1,6 @@
-"""Word problems in the manner of grade-school mathematics, generated from a seed.
+"""Word problems in the style of grade-school mathematics, generated from a seed.
 
-`generate("new_numbers", 100, seed=1)` gives 100 different problems with exact answers and worked
+`generate("new_numbers", 100, seed=1)` returns 100 different problems with exact answers and solved
 sub-tasks. The splits (see `splits`) are disjoint by construction.
 """
 
@@ -22,14 +22,16 @@ __all__ = [
 
 
 def stream(split: Split | str, seed: int, wanted: Selection = EVERYTHING) -> Iterator[WordProblem]:
-    """Endless problems of one split, the same ones for the same seed; repeats are possible."""
+    """Yield problems of one split without end, the same ones for the same seed; repeats are
+    possible."""
     rng = random.Random(f"{Split(split).value}:{seed}")
     while True:
         yield tell_story(rng, Split(split), wanted)
 
 
 def generate(split: Split | str, n: int, seed: int) -> list[WordProblem]:
-    """`n` different problems of one split. Raises ValueError for an unknown split or `n` < 0."""
+    """Return `n` different problems of one split. Raises ValueError for an unknown split or `n` <
+    0."""
     if split not in set(Split):
         split_names = ", ".join(Split)
         raise ValueError(f"no split {str(split)!r}; there are: {split_names}")

@@ -26,7 +26,7 @@ class Equation:
 
 @dataclass(frozen=True)
 class SubTask:
-    """A piece of the problem that can be handed to somebody who has not read the rest."""
+    """A piece of the problem that is understandable without the rest, and can be handed out."""
 
     problem: str
     equations: tuple[Equation, ...]
@@ -65,7 +65,7 @@ class WordProblem:
 
     @property
     def steps(self) -> int:
-        """How many links of the story need arithmetic (1 to 4)."""
+        """Number of links of the story that need arithmetic (1 to 4)."""
         return len(self.links)
 
     @property

@@ -1,9 +1,9 @@
-"""What a scheme is: one link of a story, its numbers, its arithmetic and its wordings.
+"""Defines a scheme: one link of a story with its numbers, arithmetic and wordings.
 
-A story is a chain: one opening scheme gives a quantity, changes turn it into the next, and an
-asking scheme ends it with the question. The quantity that arrives from the link before is called
-`x`. A scheme has one or more *parts*; each part is a sub-task that can be handed to somebody
-else, and is a short list of operations on two numbers.
+A story is a chain: an opening scheme states a quantity, changes turn it into the next one, and an
+asking scheme ends the story with the question. The quantity from the previous link is called `x`. A
+scheme has one or more *parts*; each part is a sub-task that can be handed out, with a short list of
+operations on two numbers.
 
 Notation of the files in `schemes`, all of it parsed once:
 
@@ -64,7 +64,7 @@ def _operations(text: object) -> tuple[Operation, ...]:
 @with_config(extra="forbid")
 @dataclass(frozen=True)
 class Part:
-    """A sub-task: its operations and how it is written when it is handed on."""
+    """A sub-task: its operations, and its text when it is handed out."""
 
     operations: Annotated[tuple[Operation, ...], BeforeValidator(_operations)]
     task: str
@@ -78,7 +78,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Wording:
-    """One way of saying a scheme. `held_out` wordings never occur in training."""
+    """One wording of a scheme. `held_out` wordings never occur in training."""
 
     id: str
     text: str
@@ -97,10 +97,10 @@ class Scheme:
     parts: tuple[Part, ...]
     wordings: tuple[Wording, ...]
     held_out: bool = False
-    """True for a structure that training never shows."""
+    """Whether the structure never occurs in training."""
 
     def draw(self, rng: random.Random, x: int | None) -> dict[str, int] | None:
-        """Numbers for this link given the quantity so far, or `None` if there are none."""
+        """Draw numbers for this link, given the quantity so far; `None` if there are none."""
         values: dict[str, int] = {} if x is None else {"x": x}
         for match in _NUMBER.finditer(self.numbers):
             value = _draw(rng, match, values)
@@ -111,7 +111,8 @@ class Scheme:
         return values
 
     def evaluate(self, values: Mapping[str, int]) -> list[list[Fraction]] | None:
-        """Exact results of each part's operations; `None` if one is not a positive integer."""
+        """Return the exact results of each part's operations; `None` if one is not a positive
+        integer."""
         values_by_name: dict[str, Fraction] = {
             name: Fraction(value) for name, value in values.items()
         }
@@ -132,12 +133,12 @@ class Scheme:
 
 
 def operand(name: str, values: Mapping[str, Fraction]) -> Fraction:
-    """The value of one side of an operation."""
+    """Return the value of one side of an operation."""
     return Fraction(int(name)) if name.isdigit() else values[name]
 
 
 def apply(op: Operator, left: Fraction, right: Fraction) -> Fraction:
-    """Exact arithmetic on two numbers. Raises ZeroDivisionError."""
+    """Compute exactly with two numbers. Raises ZeroDivisionError."""
     match op:
         case "+":
             return left + right
@@ -177,7 +178,7 @@ def _draw(rng: random.Random, match: re.Match[str], values: Mapping[str, int]) -
 
 
 def check_numbers(notation: str) -> str:
-    """The notation of a scheme's numbers, unchanged. Raises ValueError."""
+    """Check the notation of a scheme's numbers, and return it unchanged. Raises ValueError."""
     for entry in notation.split():
         match = _NUMBER.fullmatch(entry)
         if match is None:

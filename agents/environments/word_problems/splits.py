@@ -1,10 +1,10 @@
-"""What is kept away from training, and how.
+"""Splits: rules for keeping problems away from training.
 
-Every rule is a property of the problem itself, decided by a hash or written alongside the scheme,
-so no list of seen problems has to be kept and two machines agree:
+Every rule is a property of the problem itself, decided by a hash or written with the scheme, so no
+list of seen problems is needed and two machines agree:
 
 * `unseen_structures`: at least one scheme of the story never occurs in training;
-* `unseen_wordings`: *every* sentence of the story is said in a way that never occurs in training;
+* `unseen_wordings`: *every* sentence of the story has a wording that never occurs in training;
 * `unseen_combinations`: known schemes and wordings in a sequence that never occurs in training;
 * `new_numbers`: known sequence and wordings, with numbers that the sequence never has in training;
 * `train`: everything else.
@@ -20,7 +20,7 @@ from loopline.agents.environments.word_problems.scheme import Scheme
 
 
 class Split(StrEnum):
-    """The parts into which all problems fall; no problem is in two of them."""
+    """Disjoint parts of all problems."""
 
     TRAIN = "train"
     NEW_NUMBERS = "new_numbers"

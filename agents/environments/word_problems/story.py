@@ -1,4 +1,4 @@
-"""Composes schemes into a story: which links, which numbers, which words."""
+"""Composes schemes into a story: chooses links, numbers and words."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ARTICLE = re.compile(r"\b([Aa])n? (?=([a-z]+))")
 
 @dataclass(frozen=True)
 class _SchemeIndex:
-    """The schemes of one domain that a split may use, by place."""
+    """One domain's schemes that a split may use, by place."""
 
     openings: tuple[Scheme, ...]
     changes: tuple[Scheme, ...]
@@ -71,18 +71,19 @@ def _accept_all(item: object) -> bool:
 
 @dataclass(frozen=True)
 class Selection:
-    """Selection of a split's problems. Random draws are the same as without it."""
+    """Selects some of a split's problems, without changing the random draws."""
 
     chains: Callable[[Sequence[Scheme]], bool] = _accept_all
     wordings: Callable[[Wording], bool] = _accept_all
-    """Filter of every sentence's wording; a chain with a scheme that has none left is not told."""
+    """Filter of every sentence's wording; a chain is skipped if one of its schemes has none
+    left."""
 
 
 EVERYTHING = Selection()
 
 
 def tell_story(rng: random.Random, split: Split, wanted: Selection = EVERYTHING) -> WordProblem:
-    """One problem of the split. The state of `rng` alone decides which one. Does not return if no
+    """Return one problem of the split, determined only by the state of `rng`. Never returns if no
     problem of the split passes the selection."""
     while True:
         chain = _choose_chain(rng, split)
@@ -175,7 +176,7 @@ def _wordings(split: Split, scheme: Scheme, wanted: Selection) -> list[Wording]:
 
 
 def _cast(rng: random.Random) -> dict[str, str]:
-    """The people and things of one story, by slot."""
+    """Return the people and things of one story, by slot."""
     female = rng.random() < 0.5
     names = [rng.choice(words.SHE if female else words.HE)]
     while len(names) < 3:
@@ -253,7 +254,7 @@ def _fill(rng: random.Random, text: str, cast: Mapping[str, str], values: Mappin
 
 
 def _is_attached(text: str, match: re.Match[str]) -> bool:
-    """Whether the number touches a currency or percent sign and so must stay in digits."""
+    """Whether the number touches a currency or percent sign, and must therefore stay in digits."""
     return text[match.start() - 1 : match.start()] == "$" or text[match.end() :][:1] == "%"
 
 
@@ -264,7 +265,7 @@ def _article(match: re.Match[str]) -> str:
 
 
 def _solve(scheme: Scheme, values: Mapping[str, int], cast: Mapping[str, str]) -> Link:
-    """The link's sub-tasks with their worked arithmetic."""
+    """Return the link with its sub-tasks and their arithmetic."""
     results = scheme.evaluate(values)
     if results is None:
         raise ValueError(f"{scheme.name} has no sensible result for {dict(values)}")
@@ -302,7 +303,8 @@ def _task_text(part: Part, cast: Mapping[str, str], values: Mapping[str, int]) -
 
 
 def _stages(parts: Sequence[Part]) -> tuple[tuple[int, ...], ...]:
-    """Indices of the parts, grouped so that the parts of a group can be done at once."""
+    """Return indices of the parts, grouped so that the parts of a group can be solved in
+    parallel."""
     stages: list[list[int]] = []
     for index, part in enumerate(parts):
         current = stages[-1] if stages else []

@@ -1,2 +1,2 @@
-"""The agents of `pair`: tool agent and plan agent on puzzles, coder and unit tester on programs,
-reasoner and tool user on mathematics."""
+"""The agents of `pair`: tool agent and plan agent for puzzles, coder and unit tester for programs,
+reasoner and tool user for mathematics."""

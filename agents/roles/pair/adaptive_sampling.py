@@ -1,9 +1,9 @@
-"""Adaptive sampling, which spends more samples where they are needed: Reinforce-Ada (Xiong et al.
-2025, arXiv:2510.04996).
+"""Adaptive sampling, which draws more samples where needed: Reinforce-Ada (Xiong et al. 2025,
+arXiv:2510.04996).
 
-Instead of the same K samples of every observation, sampling continues in rounds of K, and ends when
-the samples are enough to learn from: one success (`positive`), or half of a group of either kind
-(`balanced`). The trainer chooses which K are learned from
+Instead of drawing a fixed K samples per observation, sampling continues in rounds of K until there
+is enough to learn from: one success (`positive`), or half a group each of successes and failures
+(`balanced`). The trainer selects the K samples that it uses
 (`loopline.trainers.grpo.adaptive_groups`).
 """
 
@@ -22,16 +22,16 @@ a golden program."""
 
 
 class AdaptiveSampling(BaseModel):
-    """Rule of how long sampling continues."""
+    """Rule that determines how long sampling continues."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     exit_when: Exit
     rounds: int = Field(default=4, ge=1, le=16)
-    """Most rounds of sampling."""
+    """Maximum number of sampling rounds."""
     success: float | None = Field(default=None, allow_inf_nan=False)
-    """Least reward of a success. None: a candidate that solves the task, or would, is one, and a
-    right test of a unit tester; a reward of dense parts has no value that says so."""
+    """Minimum reward of a success. None: a candidate that solves the task, or would, is a success,
+    and so is a unit tester's right test; dense rewards have no value that marks a success."""
 
     def succeeds(self, parts: Mapping[str, float]) -> bool:
         """Whether a candidate with these reward parts is a success. Raises KeyError without the
@@ -43,8 +43,8 @@ class AdaptiveSampling(BaseModel):
         return (parts["sparse"] if test_reward is None else test_reward) >= 1.0
 
     def wants_more(self, successes: Sequence[bool], size: int, round_count: int) -> bool:
-        """Whether an observation with these samples after `round_count` rounds is sampled once
-        more; `size` is K."""
+        """Whether to sample the observation again, given its samples after `round_count` rounds;
+        `size` is K."""
         if round_count >= self.rounds:
             return False
         good = sum(successes)

@@ -54,9 +54,9 @@ async def choose_candidate(
     options: PairOptions,
     score: Callable[[Sequence[Call]], Awaitable[Sequence[ScoredCandidate[T]]]],
 ) -> Choice[T]:
-    """Sample the observation, and choose the candidate with the highest reward, the first of
-    several. With adaptive sampling in as many rounds as that needs. Raises `RequestFailed` if there
-    are no completions."""
+    """Sample the observation, and choose the candidate with the highest reward, the first one in a
+    tie. Adaptive sampling uses as many rounds as needed. Raises `RequestFailed` if there are no
+    completions."""
     adaptive = None if options.greedy else options.adaptive
     scored: list[ScoredCandidate[T]] = []
     candidates: list[Candidate] = []
@@ -101,8 +101,8 @@ async def _completions(
 ) -> tuple[Call, ...]:
     """K completions of the same observation, after that many rounds.
 
-    The seed differs from turn to turn, and from round to round: a turn that changed nothing would
-    otherwise draw exactly the same candidates again.
+    The seed differs between turns and between rounds: otherwise, a turn that changed nothing would
+    draw exactly the same candidates again.
     """
     wanted = 1 if options.greedy else options.candidates
     seeded = f"{context.run.seed}/{prompt.name}/{context.turn}" + (

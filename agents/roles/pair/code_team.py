@@ -1,4 +1,4 @@
-"""Coder and unit tester: K programs, or K tests, of one observation; the judge scores them."""
+"""Coder and unit tester: K programs, or K tests, for one observation; the judge scores them."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ class Coder:
 
 
 class UnitTester:
-    """Decides `acted`; `judged` is the test's verdict. Its observation is that of the
-    coder of the same turn: it does not see this turn's program."""
+    """Decides `acted`; `judged` is the test's verdict. The tester sees the same observation as the
+    coder of the same turn, not this turn's program."""
 
     name = "tester"
     version = 1

@@ -27,8 +27,8 @@ def environment_of(run: Run) -> AnyEnvironment:
 
 def episode_of(run: Run, journal: Iterable[Step] = ()) -> Episode:
     """The episode after the selected actions of these steps. Raises `InvalidTask` for a task that
-    no environment plays, `JournalIncomplete` for a step without an action, or for one whose program
-    nobody ran, and `EnvironmentFault`."""
+    no environment plays, `JournalIncomplete` for a step without an action or whose program was not
+    run, and `EnvironmentFault`."""
     environment = environment_of(run)
     ordered = sorted(journal, key=lambda step: step.turn)
     try:
@@ -47,7 +47,7 @@ def executed_action(step: Step) -> ActionRecord:
         return ActionRecord(step.agent, text_of(step), ProgramRun.model_validate(judged))
     except ValidationError as error:
         raise JournalIncomplete(
-            f"turn {step.turn} of {step.agent!r} has no account of its program"
+            f"turn {step.turn} of {step.agent!r} has no result of its program"
         ) from error
 
 

@@ -1,4 +1,5 @@
-"""Reasoner and tool user: K solutions, or K programs, of one observation; the judge scores them."""
+"""Reasoner and tool user: K solutions, or K programs, for one observation; the judge scores
+them."""
 
 from __future__ import annotations
 
@@ -84,8 +85,8 @@ class Reasoner:
 
 
 class ToolUser:
-    """Decides `acted`; `judged` is the verdict of what its program printed. Its
-    observation is that of the reasoner of the same turn: it does not see this turn's solution."""
+    """Decides `acted`; `judged` is the verdict on its program's output. The tool user sees the same
+    observation as the reasoner of the same turn, not this turn's solution."""
 
     name = "tool_user"
     version = 1

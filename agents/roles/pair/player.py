@@ -35,17 +35,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Trial = tuple[Episode, Transition]
-"""A copy of the episode on which a completion was applied, and the result."""
+"""A copy of the episode to which a completion was applied, and the result."""
 
 
 class PlayerRole:
-    """Takes the turns of every agent of every environment; the hand-over says whose turn it is.
+    """Takes the turns of all agents of all environments; the hand-over names the agent.
 
     Decides `acted` {turn, observed, done, solved, reason, next, reward}. `observed` is a hash of
-    what the candidates answer to: steps with the same one can share a group. Where agents propose
-    things, one that acts adds {agrees}: whether it did what was proposed to it. An agent that
-    writes programs adds {judged}: the result of the executed one, so that the run can be played
-    again.
+    the candidates' input: steps with the same hash can share a group. If agents make proposals, an
+    acting agent adds {agrees}: whether it followed the proposal. An agent that writes programs adds
+    {judged}: the result of the executed program, so that the run can be replayed.
     """
 
     name = PLAYER
@@ -53,8 +52,8 @@ class PlayerRole:
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        """Prompts of the two agents that the environments of this package share, for calls and for
-        programs. Other agents' prompts belong to their environment
+        """Prompts of the two agents that this package's environments share, for calls and for
+        programs. Other agents' prompts belong to their environments
         (`loopline.agents.workflows`)."""
         return tuple(
             prompt
@@ -69,10 +68,10 @@ class PlayerRole:
             raise UnexpectedPayload(f"role {self.name!r} takes turns, not {payload.type_name!r}")
         agent, options = payload.agent, options_of(context.run)
         environment = environment_of(context.run)
-        episode = await _beside(environment, episode_of, context.run, context.journal)
+        episode = await _call_episode(environment, episode_of, context.run, context.journal)
         spec = environment.agent(agent)
-        with environment_code(environment.key, f"as {agent} observed"):
-            text = await _beside(environment, episode.observe, agent)
+        with environment_code(environment.key, f"while {agent} observed"):
+            text = await _call_episode(environment, episode.observe, agent)
             by_program = isinstance(episode, ProgrammedEpisode) and episode.by_program
         prompt = environment.prompt(spec, by_program=by_program)
         entries: list[JsonObject] = []
@@ -80,14 +79,16 @@ class PlayerRole:
         async def tried(calls: Sequence[Call]) -> list[ScoredCandidate[Trial]]:
             runs = await self._run(context, host, agent, episode, calls, entries)
             return [
-                await _beside(environment, self._try_candidate, context, agent, episode, call, ran)
+                await _call_episode(
+                    environment, self._try_candidate, context, agent, episode, call, ran
+                )
                 for call, ran in zip(calls, runs, strict=True)
             ]
 
         choice = await choose_candidate(context, host, prompt, text, options, tried)
         after, applied = choice.facts
-        with environment_code(environment.key, f"as what {agent} did was verified"):
-            verdict = await _beside(environment, after.verify)
+        with environment_code(environment.key, f"while the action of {agent} was verified"):
+            verdict = await _call_episode(environment, after.verify)
             done = after.done
             following = None if done else after.agent
         data: JsonObject = {
@@ -123,8 +124,8 @@ class PlayerRole:
         calls: Sequence[Call],
         entries: list[JsonObject],
     ) -> list[ProgramRun | None]:
-        """Result of each completion's program, where it has one; the judge is asked once for all of
-        them, and `entries` gets the request. Raises `EnvironmentFault`."""
+        """Result of each completion's program, if it has one; the judge is asked once for all of
+        them, and the request is added to `entries`. Raises `EnvironmentFault`."""
         with environment_code(context.run.task.environment, f"on an action of {agent}"):
             if not isinstance(episode, ProgrammedEpisode):
                 return [None] * len(calls)
@@ -134,7 +135,7 @@ class PlayerRole:
         )
         if first is None:
             return [None] * len(calls)
-        # All candidates answer to one observation: input and time are the same.
+        # All candidates answer the same observation: input and time are the same.
         programs = tuple(
             dict.fromkeys(
                 program_request.program for program_request in wanted if program_request is not None
@@ -159,25 +160,25 @@ class PlayerRole:
     ) -> ScoredCandidate[Trial]:
         """Apply a completion to a copy of the episode. Raises `EnvironmentFault`."""
         environment = context.run.task.environment
-        with environment_code(environment, f"as the episode was copied for {agent}"):
+        with environment_code(environment, f"while the episode was copied for {agent}"):
             trial = episode.copy()
         with environment_code(environment, f"on an action of {agent}"):
             applied = replay_action(trial, ActionRecord(agent, call.said, ran))
         return ScoredCandidate(call, _action(applied), applied.rewards, (trial, applied))
 
 
-async def _beside(
+async def _call_episode(
     environment: AnyEnvironment, played: Callable[P, T], *arguments: P.args, **named: P.kwargs
 ) -> T:
-    """Call a part of an episode; in a thread where it may wait for a server."""
+    """Call a part of an episode, in a thread if it may wait for a server."""
     if environment.outside:
         return await asyncio.to_thread(played, *arguments, **named)
     return played(*arguments, **named)
 
 
 def _agrees(context: StepContext, environment: AnyEnvironment, action: JsonObject) -> bool | None:
-    """Whether an action is what was proposed. `None` where nothing was: no agent that proposes has
-    acted just before, or its calls were refused, or they only looked."""
+    """Whether an action follows the proposal. `None` if there was none: no proposing agent acted
+    just before, or its calls were refused or only inspected the state."""
     before = next((step for step in context.journal if step.turn == context.turn - 1), None)
     if before is None or not environment.agent(before.agent).proposes:
         return None
@@ -188,8 +189,8 @@ def _agrees(context: StepContext, environment: AnyEnvironment, action: JsonObjec
 
 
 def _action(applied: Transition) -> JsonObject:
-    """The action as JSON. `did`: the action as the environment read it; `refused`: the reasons, by
-    name."""
+    """The action as JSON. `did`: the action as the environment interpreted it; `refused`: the
+    reasons, by name."""
     observation = applied.observation
     return {
         "did": observation.action,

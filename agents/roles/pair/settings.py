@@ -19,21 +19,20 @@ class PairOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     candidates: int = Field(default=4, ge=1, le=MOST_CANDIDATES)
-    """Completions per agent and turn (K), all of the same observation. The paper's is 4."""
+    """Completions per agent and turn (K), all for the same observation. The paper uses 4."""
     temperature: float = Field(default=1.0, gt=0, le=5)
-    """Temperature of the completions. Full support: no top-p, no top-k, so that log-probabilities
-    are those of the policy."""
+    """Temperature of the completions. Full support: no top-p, no top-k, so log-probabilities are
+    those of the policy."""
     greedy: bool = False
     """Evaluation: one completion at temperature 0, regardless of the other options."""
     adaptive: AdaptiveSampling | None = None
     """Draw K candidates repeatedly, until there is enough to learn from; None: once."""
     max_tokens: int = Field(default=512, ge=1, le=131_072)
-    """Most tokens of one completion."""
+    """Maximum tokens of one completion."""
     instructions: bool = True
-    """Put the role's prompt before the observation; off for small models that were trained without
-    it."""
+    """Put the role's prompt before the observation; off for small models trained without it."""
     scheme: Scheme = "paper"
-    """The reward that candidates are ranked by."""
+    """The reward by which candidates are ranked."""
     alpha: float = Field(default=1.0, ge=0, le=100)
     """Weight of the team's part in the scheme `paper`."""
 
@@ -42,12 +41,12 @@ class PairOptions(BaseModel):
         most = self.candidates * (self.adaptive.rounds if self.adaptive else 1)
         if most > MOST_CANDIDATES:
             raise ValueError(
-                f"{self.candidates} candidates in each round may be {most} in all; "
-                f"a step has {MOST_CANDIDATES} at most"
+                f"{self.candidates} candidates in each round can add up to {most}; "
+                f"a step may have at most {MOST_CANDIDATES}"
             )
         return self
 
 
 def options_of(run: Run) -> PairOptions:
-    """A run's options. They were checked when it was admitted."""
+    """A run's options, which were checked at admission."""
     return PairOptions.model_validate(run.options)

@@ -1,7 +1,7 @@
-"""Common parts of the steps of the code team and the math team.
+"""Code shared by the steps of the code team and the math team.
 
-Both play turns of two steps. In the journal a step holds the texts of its candidates and the
-judge's facts about the chosen one; the turns are rebuilt from these.
+Each turn of both teams has two steps. In the journal, a step contains the texts of its candidates
+and the judge's facts about the selected one; the turns are rebuilt from these.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ExecutedCandidate:
 
     text: str
     judged: JsonObject
-    """Facts of the judge about it."""
+    """The judge's facts about the candidate."""
 
 
 def executed_candidate(step: Step) -> ExecutedCandidate:
@@ -40,12 +40,14 @@ def executed_candidate(step: Step) -> ExecutedCandidate:
 def candidates_by_turn(
     journal: Sequence[Step], team: Sequence[str]
 ) -> Iterator[dict[str, ExecutedCandidate]]:
-    """Executed candidate of each member, turn by turn; the last turn may lack those who come later.
-    Raises `JournalIncomplete` for steps that are not of this team in its order."""
+    """Executed candidate of each member, turn by turn; the last turn may lack later members. Raises
+    `JournalIncomplete` for steps that do not match this team and its order."""
     ordered = sorted(journal, key=lambda step: step.turn)
     for place, step in enumerate(ordered):
         if step.agent != team[place % len(team)]:
-            raise JournalIncomplete(f"turn {step.turn} is of {step.agent!r}, which is not its turn")
+            raise JournalIncomplete(
+                f"{step.agent!r} took turn {step.turn}, which belongs to another agent"
+            )
     for first in range(0, len(ordered), len(team)):
         yield {step.agent: executed_candidate(step) for step in ordered[first : first + len(team)]}
 
@@ -70,9 +72,9 @@ def action_result(
     messages: Sequence[JsonObject],
     standing: EpisodeState,
 ) -> StepResult:
-    """The step's result: the decision `acted`, as that of a puzzle's agents, with the judge's facts
-    about the chosen candidate, and `answer` at the end. `messages`: each request to the judge, as
-    `ask_judge` keeps it."""
+    """The step's result: the decision `acted`, as for a puzzle's agents, with the judge's facts
+    about the selected candidate, and `answer` at the end. `messages`: each request to the judge, as
+    `ask_judge` records it."""
     done = standing.following is None
     data: JsonObject = {
         "turn": standing.turn,

@@ -1,16 +1,16 @@
-"""The texts of one model that does the work of all three roles: α-UMi's backbone, with which
-global fine-tuning begins, and the single-model baseline.
+"""The texts of one model that does the work of all three roles: α-UMi's backbone, the starting
+point of global fine-tuning, and the single-model baseline.
 
-`step_text` is its turn: the thought with the call, or with the answer, behind it; there is no
-`Next:`, since there is nobody to choose.
+`step_text` is its turn: the thought, followed by the call or the answer; there is no `Next:`, since
+there is no role to choose.
 
     I look it up.
     Action: weather
     Action Input: {"city": "Oslo"}
 
-`call_step_text` and `final_step_text` are the pieces of the whole way in one text, in the
-form of the global row in the README of RichardAragon/MultiAgentLLM. Two lines are more than there:
-an action's input, without which nobody can call it, and the rationale before the answer, where
+`call_step_text` and `final_step_text` are the pieces of the whole trajectory in one text, in the
+format of the global row in the README of RichardAragon/MultiAgentLLM. Two lines are added: an
+action's input, without which the action cannot be called, and the rationale before the answer, if
 there is one.
 
     Rationale 1: I look it up.
@@ -50,7 +50,7 @@ _END = "</s>"
 
 @dataclass(frozen=True, slots=True)
 class CallTurn:
-    """A turn that calls, or tries to."""
+    """A turn with a call, or with an attempt at one."""
 
     rationale: str
     call: Action | Unreadable
@@ -58,15 +58,15 @@ class CallTurn:
 
 @dataclass(frozen=True, slots=True)
 class FinalTurn:
-    """A turn that ends the way."""
+    """A turn that ends the trajectory."""
 
     rationale: str
     answer: str | None
-    """None: it gives up."""
+    """None: the model gives up."""
 
 
 def backbone_input(tools: Sequence[ToolSpec], turns: Iterable[Turn], style: ToolStyle) -> str:
-    """What the backbone reads: the planner's view, without turns of a caller."""
+    """The backbone's input: the planner's view, without the caller's turns."""
     return planner_input(tools, turns, style)
 
 
@@ -80,13 +80,13 @@ def call_part(call: Action) -> str:
 
 
 def conclusion_part(answer: str | None) -> str:
-    """The answer, or the words of giving up."""
+    """The answer, or the text for giving up."""
     return f"conclusion: {GIVE_UP if answer is None else answer}"
 
 
 def read_step(text: str) -> CallTurn | FinalTurn | Unreadable:
-    """The backbone's turn: what its first line `Action:` or `conclusion:` begins, and the thought
-    before it."""
+    """Parse the backbone's turn: the part that starts at its first line `Action:` or `conclusion:`,
+    and the thought before it."""
     body = text_without_thoughts(text).partition(_END)[0]
     match = _PART.search(body)
     if match is None:
@@ -96,13 +96,13 @@ def read_step(text: str) -> CallTurn | FinalTurn | Unreadable:
         return CallTurn(rationale, read_action(body[match.start() :]))
     answer = body[match.end() :].strip()
     if not answer:
-        return Unreadable("there is nothing behind `conclusion:`")
+        return Unreadable("nothing follows `conclusion:`")
     gives_up = answer.strip("*_`\"' .").lower() == GIVE_UP.rstrip(".")
     return FinalTurn(rationale, None if gives_up else answer)
 
 
 def call_step_text(number: int, rationale: str, call: Action) -> str:
-    """A step of the whole way that calls, numbered from 1, up to where its observation begins."""
+    """A call step of the trajectory, numbered from 1, up to the start of its observation."""
     arguments = json.dumps(call.arguments, ensure_ascii=False)
     return (
         f"{_number_step(number, rationale)}Action {number}: {call.name}\n"
@@ -111,7 +111,7 @@ def call_step_text(number: int, rationale: str, call: Action) -> str:
 
 
 def final_step_text(number: int, rationale: str, answer: str | None) -> str:
-    """The last step of the whole way."""
+    """The last step of the trajectory."""
     return f"{_number_step(number, rationale)}Answer: {GIVE_UP if answer is None else answer}"
 
 

@@ -1,7 +1,7 @@
-"""The history that a role reads: the task's part and the journal's.
+"""The history that a role reads: the task's part, then the journal's part.
 
-A run begins with its question alone. A task of the environment `tool_step` has steps that were
-taken before it; they are shown as if they were the run's own.
+A run starts with only its question. A task of the environment `tool_step` contains earlier steps,
+which are shown as if they were the run's own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def team_history(run: Run, journal: Iterable[Step], observation_chars: int) -> l
 
 
 def single_history(run: Run, journal: Iterable[Step], observation_chars: int) -> list[Turn]:
-    """History as the single model reads it: its thought and its call are one turn."""
+    """History as the single model reads it: each thought and its call form one turn."""
     return [
         *_given_turns(run, observation_chars, _single_turns),
         *step_turns(journal, observation_chars),

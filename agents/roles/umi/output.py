@@ -1,17 +1,17 @@
-"""Output forms of the planner and the caller, and how they are read.
+"""Output formats of the planner and the caller, and how they are parsed.
 
-Reading is tolerant of what models do to a form (other cases, marks of emphasis, code fences, a
-text that goes on with the next role's turn), but what comes out is exact, or says what is wrong.
+Parsing tolerates the models' usual deviations (different case, emphasis marks, code fences, text
+that continues with the next role's turn), but its result is exact, or states the error.
 
-The caller writes one of two forms with the same two parts:
+The caller writes one of two formats with the same two parts:
 
     Action: weather                             as published
     Action Input: {"city": "Oslo"}
 
     {"Action": "weather", "Action Input": {"city": "Oslo"}}
 
-The second is one JSON value, so that a schema can hold a whole completion to it: `call_schema`
-leaves only the names of the offered tools, each with the arguments that it takes.
+The second format is one JSON value, so a schema can constrain the whole completion: `call_schema`
+allows only the names of the offered tools, each with its own arguments.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why a text is not a turn of its role, as its writer is told."""
+    """Why a text is not a valid turn of its role, as the writer is told."""
 
     reason: str
 
 
 def read_plan(text: str) -> PlannerTurn | Unreadable:
-    """The planner's rationale and its decision: the first `Next:` that names a role. The planner
-    does not own whatever follows it."""
+    """The planner's rationale and its decision: the first `Next:` that names a role. Text after it
+    is ignored."""
     body = text_without_thoughts(text).partition(_END)[0]
     match = _NEXT.search(body)
     if match is None:
@@ -92,7 +92,7 @@ def read_plan(text: str) -> PlannerTurn | Unreadable:
 
 
 def format_plan(rationale: str, following: Next) -> str:
-    """The planner's turn as published."""
+    """The planner's turn, in the published form."""
     return (
         f"{rationale}\n Next: {_WORDS[following]}." if rationale else f" Next: {_WORDS[following]}."
     )
@@ -104,7 +104,7 @@ def read_answer(text: str) -> str:
 
 
 def read_action(text: str) -> Action | Unreadable:
-    """The caller's call, in either form."""
+    """The caller's call, in either format."""
     body = _OWN_TAG.sub("", text_without_thoughts(text), count=1)
     action = _ACTION.search(body)
     if action is None:
@@ -127,14 +127,14 @@ def read_action(text: str) -> Action | Unreadable:
 
 
 def format_call(name: str, arguments: JsonObject, *, as_json: bool = False) -> str:
-    """The caller's turn, as published or as the JSON value that `call_schema` accepts."""
+    """The caller's turn, in the published form or as the JSON value that `call_schema` accepts."""
     if as_json:
         return json.dumps({"Action": name, "Action Input": arguments}, ensure_ascii=False)
     return f"Action: {name}\nAction Input: {json.dumps(arguments, ensure_ascii=False)}"
 
 
 def call_schema(tools: Sequence[ToolSpec]) -> JsonObject:
-    """The JSON schema of a call of one of the tools (at least one)."""
+    """The JSON schema for a call of one of the tools (at least one)."""
     calls = [_schema_of(tool) for tool in tools]
     return calls[0] if len(calls) == 1 else {"anyOf": [*calls]}
 
@@ -161,7 +161,7 @@ def _action_from_object(whole: JsonObject) -> Action | Unreadable:
 
 
 def _object_at(text: str, start: int, this_is: str) -> JsonObject | str:
-    """The JSON object that begins there, whatever follows it, or what is wrong with it."""
+    """The JSON object that starts there, whatever follows it, or its error."""
     if start < 0 or not text.startswith("{", start):
         return "`Action Input` must be a JSON object in braces"
     try:

@@ -1,5 +1,5 @@
 """The planner thinks about the next step and decides which role is next; the caller writes the call
-that it asks for, and runs it; the summarizer answers the user from the observations."""
+that the planner requests, and runs it; the summarizer answers the user from the observations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from loopline.agents.roles.umi.transcript import (
 from loopline.agents.tools.offered import OfferedTools
 
 _KEPT_CHARS = 1_000
-"""Most characters of a text that is not a call."""
+"""Maximum number of characters of a text that is not a call."""
 
 
 async def execute_call(
@@ -43,7 +43,7 @@ async def execute_call(
     *,
     rationale: str | None = None,
 ) -> StepResult:
-    """Run a call. Decides `call` {name, arguments}, with the `rationale` where the same text holds
+    """Run a call. Decides `call` {name, arguments}, with the `rationale` if the same text contains
     it; or `refused` for a tool that is not offered."""
     request = tools.request(action.name, action.arguments, earlier)
     if request is None:
@@ -59,7 +59,7 @@ async def execute_call(
 
 
 def refuse_call(call: Call, error: str) -> StepResult:
-    """Refuse a call. Decides `refused` {text}; the error is what the model observes."""
+    """Refuse a call. Decides `refused` {text}; the model observes the error."""
     decision = Decision(kind="refused", data={"text": call.said[:_KEPT_CHARS]})
     return step_result(call, decision, {"output": {"error": error}})
 
@@ -67,9 +67,9 @@ def refuse_call(call: Call, error: str) -> StepResult:
 class UmiCaller:
     """Decides `call` {name, arguments}, `refused` {text} or `failed`.
 
-    The step's observation is what the tool answered. A text that is not a call, a tool that is not
-    offered and arguments that do not fit are answered as a tool would, by an error, so that the
-    planner can have another try.
+    The step's observation is the tool's answer. A text that is not a call, a tool that is not
+    offered and arguments that do not match get an error, as from a tool, so the planner can try
+    again.
     """
 
     name = "umi_caller"
@@ -134,9 +134,9 @@ class UmiPlanner:
 
 
 class UmiSummarizer:
-    """Decides `answer` {answer}, `give_up` {reason} or `failed`. An answer that was cut off does
-    not count: what it lacks may be what was asked for. Where the run's caller limited its length,
-    it counts, with `cut_off`.
+    """Decides `answer` {answer}, `give_up` {reason} or `failed`. A truncated answer does not count:
+    the missing part may be the requested one. If the run's caller limited its length, it counts,
+    with `cut_off`.
     """
 
     name = "umi_summarizer"

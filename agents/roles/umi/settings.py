@@ -14,7 +14,7 @@ from loopline.agents.roles.umi.transcript import ToolStyle
 from loopline.agents.tools.offered import OfferedTools, offered_tools
 
 MOST_CALLS = 10
-"""Each takes a turn of the planner and one of the caller, of the 24 that a run has."""
+"""Each call takes a turn of the planner and one of the caller, out of a run's 24 turns."""
 
 
 class UmiOptions(BaseModel):
@@ -25,13 +25,13 @@ class UmiOptions(BaseModel):
     calculator: bool = True
     """Offer `calculate` for a task that has no tools."""
     max_calls: int = Field(default=6, ge=1, le=MOST_CALLS)
-    """Calls in one run, refused ones too; a planner that wants another gives up."""
+    """Calls in one run, including refused ones; a planner that wants another one gives up."""
     max_repeats: int = Field(default=3, ge=2, le=MOST_CALLS)
     """Repetitions of a call with the same observation after which the run gives up."""
     observation_chars: int = Field(default=1024, ge=16, le=20_000)
-    """Longest observation that is read; a longer one is cut, with a marker. α-UMi's is 1024."""
+    """Maximum observation length; a longer one is truncated, with a marker. α-UMi's is 1024."""
     constrained: bool = True
-    """Hold the caller to the offered tools and their arguments: it writes one JSON value. Off: it
+    """Constrain the caller to the offered tools and their arguments, as one JSON value. Off: it
     writes the published form, and a wrong call comes back as an observation."""
     tool_style: ToolStyle = "documents"
     """How tools are described: α-UMi's documents, or `signatures` for models with a short
@@ -39,19 +39,19 @@ class UmiOptions(BaseModel):
 
 
 def options_of(run: Run) -> UmiOptions:
-    """A run's options. They were checked when it was admitted."""
+    """A run's options, which were checked at admission."""
     return UmiOptions.model_validate(run.options)
 
 
 def tools_of(run: Run) -> OfferedTools:
-    """What the run may call. Raises `InvalidTask`."""
+    """The tools that the run may call. Raises `InvalidTask`."""
     otherwise = ("calculate",) if options_of(run).calculator else ()
     return offered_tools(run.task, otherwise=otherwise)
 
 
 def require_constrainable_calls(run: Run) -> None:
-    """Raise `InvalidTask` for more tools than a constrained caller can be held to: its first call
-    would fail. The options say whether it is constrained."""
+    """Raise `InvalidTask` if there are more tools than a constrained caller can handle: its first
+    call would fail. The options determine whether it is constrained."""
     tools = tools_of(run).specs
     if not tools or not options_of(run).constrained:
         return

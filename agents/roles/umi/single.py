@@ -20,8 +20,8 @@ class UmiSingle:
     """Decides `call` {rationale, name, arguments}, `refused` {text}, `answer` {rationale,
     answer}, `give_up` {rationale, reason} or `failed`.
 
-    What is wrong with a call comes back as its observation, as it does to the caller of `umi`. A
-    text that neither calls nor concludes gives up, as a planner that names no next role does.
+    An error in a call comes back as its observation, as for the caller of `umi`. A text that
+    neither calls nor concludes gives up, like a planner that names no next role.
     """
 
     name = "umi_single"
@@ -59,7 +59,7 @@ class UmiSingle:
 def _conclude(call: Call, conclusion: FinalTurn) -> StepResult:
     cut = truncation_reason(call)
     if cut is not None:
-        # What the answer lacks may be what was asked for.
+        # The part that the answer lacks may be the requested one.
         return _give_up(call, conclusion.rationale, cut)
     if conclusion.answer is None:
         reason = " ".join(conclusion.rationale.split()) or "the model gave no reason"
@@ -74,5 +74,5 @@ def _give_up(call: Call, rationale: str, reason: str) -> StepResult:
 
 
 def _calls_so_far(context: StepContext) -> int:
-    """Refused ones too."""
+    """Count the calls, including refused ones."""
     return sum(step.decision.kind in ("call", "refused") for step in context.journal)

@@ -1,4 +1,4 @@
-"""Common parts of the steps of the three roles, which take one completion each."""
+"""Code shared by the steps of the three roles, each of which makes one completion."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def completion(
 async def single_completion(
     host: Host, messages: Sequence[Message], *, json_schema: JsonObject | None = None
 ) -> Call:
-    """The policy's one completion of a conversation. Raises `RequestFailed` without a
+    """The policy's single completion of a conversation. Raises `RequestFailed` without a
     completion."""
     calls = await host.complete(messages, json_schema=json_schema)
     if len(calls) != 1:
@@ -40,7 +40,7 @@ async def single_completion(
 
 
 def step_result(call: Call, decision: Decision, entry: JsonObject | None = None) -> StepResult:
-    """The step's result; `entry` is the observation of a call, in the form of `conversation`."""
+    """The step's result; `entry` is the observation of a call, in the format of `conversation`."""
     action: JsonObject = {"kind": decision.kind, **decision.data}
     return StepResult(
         candidates=(Candidate(calls=(call,), action=action),),
@@ -50,7 +50,7 @@ def step_result(call: Call, decision: Decision, entry: JsonObject | None = None)
 
 
 def refuse_other_payloads(context: StepContext, role: str) -> None:
-    """Everything is in the journal. Raises `UnexpectedPayload` for what says more."""
+    """Raise `UnexpectedPayload` unless the payload is the question: the journal has the rest."""
     if not isinstance(context.payload, QuestionPayload):
         raise UnexpectedPayload(
             f"role {role} takes no {context.payload.type_name!r}, only the question"

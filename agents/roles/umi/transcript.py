@@ -5,12 +5,13 @@
     Action Input: {"city": "Oslo"}</s>observation: {"sky": "rain"}</s>assistant:
 
 A turn is `role: text</s>`, and an input ends with the tag of the role whose turn it is. The labels
-are the published ones: the planner is called `assistant` and the summarizer `conclusion`. Unlike
-there an observation ends with `</s>` too: the output of a tool must not be able to begin a turn.
+are the published ones: the planner is called `assistant` and the summarizer `conclusion`. Unlike in
+the published format, an observation also ends with `</s>`: a tool's output must not be able to
+start a turn.
 
-This text goes into a user message, where engines break up the control tokens of their model. So
-that a turn's end can't be forged before that either, `</s>` within a turn is broken up here, more
-broadly than an engine does.
+This text goes into a user message, where engines break up their model's control tokens. Here,
+`</s>` within a turn is broken up more broadly than in an engine, so that a turn's end can't be
+forged before that either.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ToolStyle = Literal["documents", "signatures"]
 
 END_OF_TURN = "</s>"
 MAX_DESCRIPTION_CHARS = 256
-"""Most characters of the description of a tool, and of each of its parameters."""
+"""Maximum number of characters of a description of a tool or of a parameter."""
 
 CALLING = ("umi_caller", "umi_single")
 """Roles whose steps call tools."""
@@ -54,13 +55,13 @@ def planner_input(tools: Sequence[ToolSpec], turns: Iterable[Turn], style: ToolS
 
 
 def caller_input(tools: Sequence[ToolSpec], turns: Sequence[Turn], style: ToolStyle) -> str:
-    """Input of the caller: the history, and once more the planner's turn that it ends with."""
+    """Input of the caller: the history, and the planner's last turn once more."""
     thought = escape_turn_ends(turns[-1].text)
     return f"{_tools_and_history(tools, turns, style)}\nThought:\n{thought}\ncaller:"
 
 
 def summarizer_input(turns: Iterable[Turn]) -> str:
-    """Input of the summarizer: no tools, since it has nothing to choose."""
+    """Input of the summarizer: no tools, since it does not choose among them."""
     return f"History:\n{history_text(turns)}\nconclusion:"
 
 
@@ -69,19 +70,19 @@ def _tools_and_history(tools: Sequence[ToolSpec], turns: Iterable[Turn], style: 
 
 
 def history_text(turns: Iterable[Turn]) -> str:
-    """The turns, one after the other."""
+    """The turns, one after another."""
     return "".join(f"{turn.label}: {escape_turn_ends(turn.text)}{END_OF_TURN}" for turn in turns)
 
 
 def escape_turn_ends(text: str) -> str:
-    """The text without anything that could be read as the end of a turn."""
+    """The text with everything broken up that could be read as the end of a turn."""
     return _LIKE_AN_END.sub("< / s >", text)
 
 
 def tools_text(tools: Sequence[ToolSpec], style: ToolStyle) -> str:
-    """One line for each tool: its document as JSON, or in few tokens its signature."""
+    """One line for each tool: its document as JSON, or the shorter signature."""
     if style == "signatures":
-        # The worlds are large, and most runs are not about them.
+        # The worlds are large, and most runs do not use them.
         from loopline.agents.environments.api_worlds import compact_documentation
 
         return escape_turn_ends(compact_documentation(tools))
@@ -91,7 +92,7 @@ def tools_text(tools: Sequence[ToolSpec], style: ToolStyle) -> str:
 def document_tool(tool: ToolSpec) -> JsonObject:
     """α-UMi's form of a tool: `Name`, `function`, and `input` by parameter.
 
-    Choices and optional parameters are stated too, which the published documents do not do.
+    Unlike the published documents, this also states choices and optional parameters.
     """
     properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
     needed = required if isinstance(required, list) else []
@@ -118,13 +119,13 @@ def _parameter(schema: JsonValue, *, optional: bool) -> str:
     if optional:
         parts.append("optional")
     if isinstance(description, str):
-        # The end of it, as in the published documents: it holds examples.
+        # The end of the description, as in the published documents: it contains examples.
         parts.append(description[-MAX_DESCRIPTION_CHARS:])
     return ", ".join(parts)
 
 
 def asked_turns(task: Task) -> list[Turn]:
-    """Turns that begin a history: the caller's conversation up to its question. System messages are
+    """Turns that start a history: the caller's conversation up to its question. System messages are
     not included: they follow the role's own."""
     turns: list[Turn] = []
     for message in task.messages:
@@ -170,7 +171,7 @@ def step_turns(journal: Iterable[Step], observation_chars: int) -> list[Turn]:
 
 
 def calls_of(journal: Iterable[Step]) -> tuple[ToolCall, ...]:
-    """The calls that were carried out, in order."""
+    """The calls that were run, in order."""
     return tuple(
         ToolCall(
             id=f"call-{step.turn}",
@@ -186,8 +187,8 @@ def calls_of(journal: Iterable[Step]) -> tuple[ToolCall, ...]:
 
 
 def observation_of(step: Step, limit: int) -> str:
-    """Observation of a caller's step, in at most `limit` characters and the note that it was
-    cut."""
+    """Observation of a caller's step: at most `limit` characters, and a note if it was
+    truncated."""
     match step.observation:
         case {"turns": [[{"output": output}]]}:
             return observation_text(output, limit)
@@ -196,8 +197,8 @@ def observation_of(step: Step, limit: int) -> str:
 
 
 def observation_text(output: JsonValue, limit: int) -> str:
-    """A tool's output as the planner reads it. A text that was cut, here or by the tool worker,
-    states its full length."""
+    """A tool's output as the planner reads it. A text that was truncated, here or by the tool
+    worker, states its full length."""
     match output:
         case {"result": str(text), "truncated": True, "full_chars": int(whole)}:
             total = whole

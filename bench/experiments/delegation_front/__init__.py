@@ -1,2 +1,3 @@
-"""Does a planner that is trained with reward = right − λ · dollars delegate better than it did, and
-better than a cascade? One front over λ, next to the untrained planner's and those of cascades."""
+"""Does training with reward = right − λ · dollars make a planner delegate better than before, and
+better than a cascade? The report has one front over λ, alongside those of the untrained planner and
+of cascades."""

@@ -1,6 +1,6 @@
-"""Results of every decision on every question: whole runs of the workflows, greedily, by the micro
-models on engines in this process. They give a planner's reward, so that each question is answered
-once instead of in every round."""
+"""Results of every decision on every question: whole greedy runs of the workflows by the micro
+models, on engines in this process. A planner's rewards come from these results, so each question is
+answered once instead of in every round."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.settings import ModelSettings
 
 TOGETHER = 128
-"""Runs in progress at once."""
+"""Concurrent runs."""
 RUN_SECONDS = 3_600.0
 MAX_TOKENS = 192
 TELL_EVERY = 50
@@ -45,7 +45,7 @@ ROUTES: dict[Decision, tuple[str, dict[str, str]]] = {
 async def answer_all(
     questions: Sequence[Asked], settings: FrontSettings, tell: Callable[[JobLine], None]
 ) -> tuple[Answered, ...]:
-    """Answer the questions in their order, each by every decision."""
+    """Answer the questions in order, each with every decision."""
     pools = {
         name: ModelSettings(
             engine="torch", model=model, device="cpu", max_tokens=MAX_TOKENS,
@@ -86,8 +86,7 @@ async def answer_all(
 def model_answer(
     question: Asked, trajectory: Trajectory, prices: dict[str, Prices], *, whole: bool
 ) -> ModelAnswer:
-    """Return the result of a run; `whole`: with the text and the log-probabilities of its
-    answer."""
+    """Return the result of a run; `whole`: include the answer's text and log-probabilities."""
     checked_question = Question(
         id=trajectory.run.id, task=trajectory.run.task, gold=question.answer
     )

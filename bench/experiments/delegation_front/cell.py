@@ -1,6 +1,6 @@
-"""One cell: the answers to a seed's questions, the planner that it begins with, or its training.
+"""One cell: the answers to a seed's questions, its initial planner, or a training.
 
-A cell takes a minute or two: one that was stopped begins again.
+A cell takes a minute or two; an interrupted one starts over.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def run_job(output: Path, job: str, tell: Tell) -> str:
 
 
 def questions_of(seed: int, settings: FrontSettings) -> list[Asked]:
-    """Questions that a seed learns from; for seed 0 the held-out ones."""
+    """Return the questions that a seed learns from; for seed 0 the held-out ones."""
     held_out = held_out_questions(settings.test_seed, settings.held_out)
     if seed == 0:
         return held_out
@@ -93,7 +93,7 @@ def questions_of(seed: int, settings: FrontSettings) -> list[Asked]:
 def _start(
     cell: Cell, output: Path, settings: FrontSettings, tell: Tell
 ) -> tuple[Planner, list[RoundCurve]]:
-    """Train the planner that every training of the seed begins with, supervised."""
+    """Train the seed's initial planner, supervised, from which all its trainings start."""
     planner = Planner(settings, cell.seed)
     rng = random.Random(f"demonstrations:{cell.seed}")
     drawn = _endless(questions_of(cell.seed, settings), rng)
@@ -102,7 +102,7 @@ def _start(
             loss = planner.imitate([*islice(drawn, 32)], rng, settings.start_rate)
             message = f"loss {loss:.3f}"
             tell(JobLine(event="training", done=step, total=settings.start_steps, message=message))
-            if interruption.asked:
+            if interruption.requested:
                 raise KeyboardInterrupt
     planner.write(cell.folder(output) / POLICY)
     return planner, []
@@ -111,7 +111,7 @@ def _start(
 def _train(
     cell: Cell, output: Path, settings: FrontSettings, tell: Tell
 ) -> tuple[Planner, list[RoundCurve]]:
-    """Train on decisions by GRPO; each round samples them with its current weights."""
+    """Train on decisions by GRPO; each round samples with the current weights."""
     answers, start = cell.needs
     table = read_answers(answers, output)
     weight = cell.dollar_weight
@@ -130,7 +130,7 @@ def _train(
                 for decision, share in zip(DECISIONS, curve.shares, strict=True)
             )
             tell(JobLine(event="training", done=number + 1, total=settings.rounds, message=message))
-            if interruption.asked:
+            if interruption.requested:
                 raise KeyboardInterrupt
     planner.write(cell.folder(output) / POLICY)
     return planner, curves
@@ -152,6 +152,6 @@ def _round(
 
 
 def _endless(items: Sequence[T], rng: random.Random) -> Iterator[T]:
-    """Yield the questions again and again, each time in another order."""
+    """Yield the questions repeatedly, each time in another order."""
     while True:
         yield from rng.sample(items, len(items))

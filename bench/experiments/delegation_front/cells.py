@@ -1,4 +1,4 @@
-"""The trainings, the settings that they follow from, and their results."""
+"""The trainings, their settings and their results."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ BIG, SMALL = "micro:llm", "micro:slm"
 
 Decision = Literal["big", "small", "parts"]
 DECISIONS: tuple[Decision, ...] = ("big", "small", "parts")
-"""Decisions of a planner: it answers itself, hands the whole question to the small model, or splits
-it and hands out the parts (the workflow `delegate`)."""
+"""Decisions of a planner: answer the question itself, hand it whole to the small model, or split it
+and hand out the parts (the workflow `delegate`)."""
 
 
 class FrontSettings(Record):
@@ -27,29 +27,30 @@ class FrontSettings(Record):
 
     seeds: tuple[int, ...] = (1, 2, 3)
     dollar_weights: tuple[float, ...] = (0.0, 100.0, 300.0, 1000.0)
-    """λ: what a reward loses for each dollar."""
+    """λ: loss of reward per dollar."""
     held_out: int = Field(default=300, ge=1)
-    """Questions of the test set, on which everything is measured."""
+    """Number of test questions, on which everything is measured."""
     train_questions: int = Field(default=300, ge=1)
-    """Questions that a seed learns from; cascades learn their score from the same ones."""
+    """Number of questions that a seed learns from; cascades learn their score from the same
+    questions."""
     start_steps: int = Field(default=40, ge=1)
-    """Steps of the supervised training that the planner begins with."""
+    """Steps of the planner's initial supervised training."""
     rounds: int = Field(default=50, ge=1)
-    """Updates of a training."""
+    """Updates per training."""
     questions: int = Field(default=24, ge=1)
-    """Questions of a round."""
+    """Questions per round."""
     group_size: int = Field(default=8, ge=2)
-    """Decisions sampled for each question."""
+    """Sampled decisions per question."""
     rank: int = Field(default=8, ge=1)
     start_rate: float = Field(default=3e-3, gt=0)
     learning_rate: float = Field(default=8e-4, gt=0)
     entropy: float = Field(default=0.05, ge=0)
-    """Weight of the entropy bonus, against rewards of which a right answer is 1: without one the
-    first decision that is right on most questions is soon the only one."""
+    """Weight of the entropy bonus, where a right answer has reward 1: without a bonus, the first
+    decision that is right on most questions soon becomes the only one."""
     test_seed: int = 8_101
     """Seed of the held-out questions."""
     small_prices: tuple[float, float] = (SMALL_PRICES.prompt, SMALL_PRICES.completion)
-    """US dollars per million prompt and completion tokens."""
+    """US dollars per million prompt and completion tokens of the small model."""
     big_prices: tuple[float, float] = (BIG_PRICES.prompt, BIG_PRICES.completion)
 
     @property
@@ -59,8 +60,8 @@ class FrontSettings(Record):
 
 
 class Cell(Record):
-    """Answers to the questions of a seed (0: to those that are held out), the planner that a seed
-    begins with, or a training of it."""
+    """Answers to a seed's questions (seed 0: the held-out ones), a seed's initial planner, or its
+    training."""
 
     kind: Literal["answers", "start", "trained"]
     seed: int
@@ -82,7 +83,7 @@ class Cell(Record):
         return (Cell(kind="answers", seed=self.seed), Cell(kind="start", seed=self.seed))
 
     def folder(self, output: Path) -> Path:
-        """Folder that its result is written to."""
+        """Folder of the cell's result."""
         what = self.kind if self.dollar_weight is None else f"lambda-{self.dollar_weight:g}"
         return output / ("held-out" if self.seed == 0 else f"seed-{self.seed}") / what
 
@@ -92,12 +93,11 @@ class ModelAnswer(Record):
 
     right: bool
     dollars: float
-    """US dollars of all calls, without the planner's decision."""
+    """US dollars of all calls, excluding the planner's decision."""
     text: str = ""
-    """Text of the small model's answer, which its log-probabilities describe; empty for the
-    others."""
+    """Text of the small model's answer, which `logprobs` describes; empty for other decisions."""
     logprobs: tuple[float, ...] = ()
-    """Natural log-probabilities of the tokens of the answer."""
+    """Natural log-probabilities of the answer's tokens."""
 
 
 class Answered(Record):
@@ -114,7 +114,7 @@ class Answered(Record):
 
 
 class AnswerTable(Record):
-    """Result of the answers."""
+    """Answers to all questions of a cell."""
 
     rows: tuple[Answered, ...]
     cpu_seconds: float
@@ -126,26 +126,26 @@ class RoundCurve(Record):
     reward: float
     """Mean reward of the sampled decisions."""
     shares: tuple[float, ...]
-    """Share of each decision among them; the rest could not be read."""
+    """Share of each decision among the samples; the rest were unreadable."""
     trained: int
-    """Questions whose decisions got different rewards."""
+    """Number of questions whose decisions got different rewards."""
 
 
 class PlannerResult(Record):
-    """Result of a planner: as it begins, or trained."""
+    """Result of a planner, either initial or trained."""
 
     cell: Cell
     probabilities: tuple[tuple[float, ...], ...]
-    """Probabilities of the decisions for each held-out question in order, at temperature 1. The
-    rest is the probability of everything else that the planner might write."""
+    """Probabilities of the decisions for each held-out question, in order, at temperature 1. The
+    rest is the probability of any other text."""
     decision_dollars: tuple[float, ...]
-    """US dollars that the big model costs to read each question and decide."""
+    """US dollars of the big model for reading and deciding each question."""
     rounds: tuple[RoundCurve, ...] = ()
     cpu_seconds: float
 
 
 def cells_of(settings: FrontSettings) -> list[Cell]:
-    """All cells; those that others depend on come first."""
+    """Return all cells; those that others depend on come first."""
     begin = [Cell(kind="answers", seed=0)]
     for seed in settings.seeds:
         begin += [Cell(kind="answers", seed=seed), Cell(kind="start", seed=seed)]
@@ -169,6 +169,6 @@ def read_planner(cell: Cell, output: Path) -> PlannerResult | None:
 
 
 def is_finished(cell: Cell, output: Path) -> bool:
-    """Raises `UnreadableModel`."""
+    """Whether the cell has a result. Raises `UnreadableModel`."""
     read = read_answers if cell.kind == "answers" else read_planner
     return read(cell, output) is not None

@@ -1,4 +1,4 @@
-"""`bench delegation-front`: runs the unfinished cells of the grid, and shows the table."""
+"""`bench delegation-front`: runs the unfinished cells of the grid and shows the table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loopline.bench.experiments.harness import claim, conduct, run_cells
 from loopline.trainers.core.job_progress import JobProgress
 
 FREE = {"seeds": True, "dollar_weights": True}
-"""Settings that may grow in an existing folder: seeds and weights."""
+"""Settings that may be extended in an existing folder: seeds and weights."""
 
 
 def measure(output: Path, settings: FrontSettings, *, jobs: int, as_json: bool) -> None:
@@ -34,7 +34,7 @@ def measure(output: Path, settings: FrontSettings, *, jobs: int, as_json: bool) 
 
 
 def run_grid(settings: FrontSettings, output: Path, jobs: int) -> FrontReport | None:
-    """Run the unfinished cells; None if it was interrupted. Raises `TrainingError`."""
+    """Run the unfinished cells; None if interrupted. Raises `TrainingError`."""
     with JobProgress("cells") as progress:
         whole = run_cells(
             cells_of(settings), output, "delegation_front", jobs=jobs,
@@ -44,7 +44,7 @@ def run_grid(settings: FrontSettings, output: Path, jobs: int) -> FrontReport | 
 
 
 def parse_weights(text: str) -> tuple[float, ...]:
-    """Parse comma-separated weights, in their order. Raises `UsageError`."""
+    """Parse comma-separated weights, in order. Raises `UsageError`."""
     try:
         weights = tuple(sorted({float(part) for part in text.split(",")}))
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""The figures of the report: each λ with its intervals, how far it lies above the fronts of the
-untrained planner and of cascades, and what this says.
+"""The figures of the report: each λ with its intervals, its distance above the fronts of the
+untrained planner and of cascades, and the verdicts.
 
-Seeds and questions are drawn together for an interval (`pigeonhole_bootstrap`), paired.
+An interval resamples seeds and questions together (`pigeonhole_bootstrap`), paired.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RuleFigures(Record):
 
     name: str
     accuracy: Bounds
-    """Share of the held-out questions."""
+    """Share of the held-out questions answered correctly."""
     dollars: Bounds
     """US dollars per question."""
     by_seed: tuple[float, ...]
@@ -48,10 +48,10 @@ class TrainedFigures(RuleFigures):
 
     dollar_weight: float
     decisions: tuple[float, ...]
-    """Shares of the questions that it answers itself, hands over whole and takes apart."""
+    """Shares of the questions that the planner answers itself, hands over whole and splits."""
     on_front: bool
-    """Whether no other λ is at least as accurate for at most the same cost, and better in one of
-    them."""
+    """Whether no other λ is at least as accurate at no higher cost, and strictly better in one of
+    the two."""
     above: dict[str, Bounds]
     """Accuracy above each baseline's front at the same dollars, by baseline."""
 
@@ -62,11 +62,11 @@ class FrontReport(Record):
     settings: FrontSettings
     trained: tuple[TrainedFigures, ...]
     baselines: dict[str, tuple[RuleFigures, ...]] = Field(default_factory=dict)
-    """Figures of every setting by family; rules that treat all questions alike are under
+    """Figures of every setting, by family; rules that treat all questions the same are under
     `alone`."""
     above_untrained: bool
-    """Whether the trained front lies above it at every λ that is on the front, beyond the
-    interval."""
+    """Whether the trained front lies above the untrained planner's, beyond the interval, at every λ
+    on the trained front."""
     above_cascades: bool
     """The same for cascades by log-probability."""
     above_scored: bool
@@ -117,12 +117,13 @@ def figures_of(rule: Rule) -> RuleFigures:
 
 
 def lies_above(trained: Sequence[TrainedFigures], baseline: str) -> bool:
-    """Whether it lies above beyond the interval, at every λ that is on the trained front."""
+    """Whether the trained front lies above the baseline's, beyond the interval, at every λ on the
+    trained front."""
     return all(figures.above[baseline].verdict == "more" for figures in trained if figures.on_front)
 
 
 def verdict(trained: Sequence[TrainedFigures], baseline: str) -> str:
-    """Say in one sentence where the trained front lies above that of a baseline, and where it does
+    """Describe in one sentence where the trained front lies above a baseline's, and where it does
     not."""
     front = [figures for figures in trained if figures.on_front]
     words = {"more": "above it", "no difference found": "no difference found", "less": "below it"}

@@ -1,8 +1,8 @@
-"""Fronts of accuracy against dollars, and how far a point lies above one.
+"""Fronts of accuracy against dollars, and a point's distance above a front.
 
-A rule may be mixed with any other of its family, question by question at random, and with asking
-nobody, which costs nothing and is never right. So a family's front is the upper hull of its points.
-It is chosen on the very questions that it is measured on, which favours it.
+A rule may be mixed at random, question by question, with any other rule of its family and with
+asking no model, which is free and never right. So a family's front is the upper hull of its points.
+It is chosen on the same questions on which it is measured, which favours it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Rule:
 
 
 class Mixture(NamedTuple):
-    """Best mixture of a family for this many dollars: a share of the questions by `dear`, the
-    others by `cheap`."""
+    """Best mixture of a family for a given cost: a share of the questions by `dear`, the others by
+    `cheap`."""
 
     cheap: Rule
     dear: Rule
@@ -59,8 +59,7 @@ def nobody(like: Rule) -> Rule:
 
 
 def best_mixture(family: Sequence[Rule], dollars: float) -> Mixture:
-    """Return the best mixture of at most two rules that costs at most this many dollars a
-    question."""
+    """Return the best mixture of at most two rules that costs at most `dollars` per question."""
     rules = [nobody(family[0]), *family]
     affordable = [rule for rule in rules if rule.dollars <= dollars]
     best = max(affordable, key=lambda rule: (rule.accuracy, -rule.dollars))
@@ -79,17 +78,17 @@ def best_mixture(family: Sequence[Rule], dollars: float) -> Mixture:
 
 def gaps(rule: Rule, family: Sequence[Rule]) -> Floats:
     """Advantage of a rule over its family's front at the same dollars, shape (seeds, questions);
-    its mean is the difference in accuracy. A question's value takes its dollars into account, at
-    the front's slope: the mixture would change with the rule's dollars (the delta method), which an
-    interval over other questions needs.
+    its mean is the difference in accuracy. Each question's value is adjusted for its dollars at the
+    front's slope, because the mixture changes with the rule's dollars (the delta method); intervals
+    over other questions need this.
     """
     mixture = best_mixture(family, rule.dollars)
     return (rule.right - mixture.right()) - mixture.slope * (rule.cost - mixture.cost())
 
 
 def undominated(rules: Sequence[Rule]) -> list[Rule]:
-    """Return the rules that no other rule dominates: none is at least as good in both accuracy and
-    dollars and better in one of them."""
+    """Return the rules that no other rule dominates, that is, no other is at least as good in both
+    accuracy and dollars, and better in one."""
 
     def beats(other: Rule, rule: Rule) -> bool:
         as_good = other.accuracy >= rule.accuracy and other.dollars <= rule.dollars

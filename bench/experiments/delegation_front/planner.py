@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 AGENT = "planner"
 WRITTEN: dict[Decision, str] = {"big": "A", "small": "B", "parts": "C"}
-"""Texts that the planner writes for its decisions: one token of its vocabulary each, so that all
-are equally easy to learn."""
+"""Texts that the planner writes for its decisions: one vocabulary token each, so that all are
+equally easy to learn."""
 LIMIT = 2
-"""Most tokens of a decision, the end of the turn included."""
+"""Maximum tokens of a decision, including the end of the turn."""
 ROWS = 64
 """Number of questions whose decisions are scored at once."""
 HANDED = {True: 0.5, False: 0.2}
-"""Shares of short questions (fewer words than half of them have) and of long ones that the
-demonstrations hand over whole; the rest is split evenly."""
+"""Shares of short questions (fewer words than the median) and of long ones that the demonstrations
+hand over whole; the other two decisions share the rest evenly."""
 
 
 class Planner:
-    """Planner with random adapter weights of the seed, or with those of an earlier planner."""
+    """Planner with random adapter weights from the seed, or with those of an earlier planner."""
 
     def __init__(self, settings: FrontSettings, seed: int, begins_from: Path | None = None) -> None:
         import torch
@@ -62,7 +62,8 @@ class Planner:
             init_from=begin,
             grouping="at-grpo",
             group_size=settings.group_size,
-            # Dollars cost λ on every question: advantages are not scaled by a group's spread.
+            # A dollar must cost λ on every question, so advantages are not scaled by a group's
+            # spread.
             advantage="centred",
             truncated="keep",
             weights="lora",
@@ -82,17 +83,16 @@ class Planner:
         }
 
     def write(self, folder: Path) -> None:
-        """Write the planner to `folder`, in the form that an engine and `begins_from` read."""
+        """Write the planner to `folder`, in the form read by engines and by `begins_from`."""
         write_policies(self.policies, folder, lambda name: PolicyFacts.of(name, self.grpo, 0, ()))
 
     def decision_dollars(self, question: Asked) -> float:
-        """US dollars that reading a question and writing a decision costs, for the longest
-        decision."""
+        """US dollars for reading a question and writing the longest decision."""
         longest = max(map(len, self._written.values()))
         return self._dollars(len(self._prompter.ids(question.prompt)), longest)
 
     def imitate(self, questions: Sequence[Asked], rng: random.Random, rate: float) -> float:
-        """Make one update by demonstrations of these questions; return their loss in nats per
+        """Make one update on demonstrations for these questions; return the loss in nats per
         token."""
         answers: list[Answer] = [
             (self._prompter.ids(question.prompt), self._written[demonstrated(question, short, rng)])
@@ -126,8 +126,8 @@ class Planner:
     def draw(
         self, entries: Sequence[Answered], dollar_weight: float, version: int, seed: int
     ) -> tuple[list[Group], list[Decision | None]]:
-        """Sample a group of decisions on each question with the present weights, with their
-        rewards; and return all samples, None where one says no decision."""
+        """Sample a group of decisions with rewards for each question, with the current weights;
+        also return all samples, None for a text without a decision."""
         import torch
 
         prompts = [self._prompter.ids(entry.question.prompt) for entry in entries]
@@ -166,8 +166,8 @@ class Planner:
 def reward(
     entry: Answered, decision: Decision | None, decision_dollars: float, dollar_weight: float
 ) -> float:
-    """Reward right − λ · dollars, the cost of deciding included. A text without a decision has no
-    answer."""
+    """Return the reward right − λ · dollars, including the cost of deciding. A text without a
+    decision has no answer."""
     if decision is None:
         return -dollar_weight * decision_dollars
     answer = entry.by(decision)
@@ -175,14 +175,14 @@ def reward(
 
 
 def shorter_half(questions: Sequence[Asked]) -> list[bool]:
-    """Whether each question has fewer words than half of them have."""
+    """Return, for each question, whether it has fewer words than the median."""
     counts = [len(question.prompt.split()) for question in questions]
     middle = sorted(counts)[len(counts) // 2]
     return [count < middle for count in counts]
 
 
 def demonstrated(question: Asked, short: bool, rng: random.Random) -> Decision:
-    """Decision that a demonstration shows for a question: a guess by its length, and often a wrong
+    """Return the demonstrated decision for a question: a guess by its length, and often a wrong
     one."""
     if rng.random() < HANDED[short]:
         return "small"
@@ -195,8 +195,8 @@ def _initial(folder: Path) -> InitialPolicy:
 
 
 def _padded(rows: Sequence[Answer]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ids [rows, length], padded on the right, and which of them from the second on are
-    scored."""
+    """Return ids [rows, length], padded on the right, and a mask of the scored ones, from the
+    second id on."""
     import torch
 
     length = max(len(prompt) + len(written) for prompt, written in rows)

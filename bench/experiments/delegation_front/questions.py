@@ -1,5 +1,5 @@
-"""A mixture of questions of which the small model can answer some: pieces of word problems, short
-word problems, and long ones. Only its words show which kind a question is."""
+"""A mixture of questions, some of which the small model can answer: pieces of word problems, short
+word problems, and long ones. Only a question's words show its kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from loopline.agents.records import Record
 
 Kind = Literal["piece", "short", "long"]
 KINDS: tuple[Kind, ...] = ("piece", "short", "long")
-"""Kind of a question: a sub-task as it is handed out, a problem of one link, or one of several."""
+"""Kind of a question: a sub-task as it is handed out, a problem with one link, or one with
+several."""
 
 
 class Asked(Record):
@@ -25,18 +26,18 @@ class Asked(Record):
 
 
 def held_out_questions(seed: int, count: int) -> list[Asked]:
-    """Draw known stories with numbers that no training has: the same for every training."""
+    """Draw known stories with numbers that no training has; the same for every training."""
     return _draw(Split.NEW_NUMBERS, seed, count, ())
 
 
 def training_questions(seed: int, count: int, held_out: Collection[Asked]) -> list[Asked]:
-    """Draw training questions. None of them is held out, though a short piece may be asked in
-    either split."""
+    """Draw training questions. None is held out, although a short piece may occur in both
+    splits."""
     return _draw(Split.TRAIN, seed, count, {question.prompt for question in held_out})
 
 
 def _draw(split: Split, seed: int, count: int, without: Collection[str]) -> list[Asked]:
-    """Draw this many different questions, the same number of each kind."""
+    """Draw `count` different questions, the same number of each kind."""
     problems, rng = stream(split, seed), random.Random(f"delegation front:{seed}")
     drawn: dict[str, Asked] = {}
     while len(drawn) < count:
@@ -48,7 +49,7 @@ def _draw(split: Split, seed: int, count: int, without: Collection[str]) -> list
 
 
 def _of_kind(kind: Kind, problem: WordProblem, rng: random.Random) -> Asked | None:
-    """Return a question of the kind; None where the problem has none."""
+    """Return a question of the kind; None if the problem has none."""
     if kind == "piece":
         part = rng.choice(problem.sub_tasks)
         return Asked(kind=kind, prompt=part.problem, answer=str(part.answer))

@@ -64,7 +64,7 @@ _CAPTION = (
 
 
 def trained_table(trained: Sequence[TrainedFigures]) -> Table:
-    """Table with a row for each λ."""
+    """Table with one row per λ."""
     head = ["λ", "right", "95 %", "$ per 1,000", "95 %", "itself", "whole", "parts",
             "on the front", *(f"above {name}" for name in BASELINES)]  # fmt: skip
     return head, [
@@ -80,13 +80,13 @@ def trained_table(trained: Sequence[TrainedFigures]) -> Table:
 
 
 def baseline_table(rules: Iterable[RuleFigures]) -> Table:
-    """Table with a row for each setting."""
+    """Table with one row per setting."""
     head = ["setting", "right", "95 %", "$ per 1,000", "95 %"]
     return head, [[figures.name, *_figures(figures)] for figures in rules]
 
 
 def plot(report: FrontReport) -> str:
-    """Plot every rule as a dot, the trained ones with intervals, from cheap to expensive."""
+    """Plot every rule as a dot, and the trained ones with intervals, from cheap to expensive."""
     families = [
         *((title, colour, report.baselines[name]) for name, (title, colour) in _FAMILIES.items()),
         ("trained", "arm-1", report.trained),

@@ -1,9 +1,9 @@
-"""The rules that are compared: the trained planner for each λ, the planner as it begins at several
-settings, cascades at several thresholds, and doing the same with every question.
+"""The compared rules: the trained planner for each λ, the initial planner at several settings,
+cascades at several thresholds, and the same decision for every question.
 
-Cascades ask the small model first and pay for its answer in any case. They threshold the mean
-log-probability of its tokens, or the score that `train router` learns (from the very questions that
-the planner learns from): how likely the small answer is right, less how likely the big one is.
+Cascades ask the small model first and always pay for its answer. They threshold the mean
+log-probability of its tokens, or the score that `train router` learns from the planner's training
+questions: the probability that the small answer is right minus the probability that the big one is.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from loopline.trainers.router.policy import Rows
 T = TypeVar("T")
 
 OFFSETS = (-4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0)
-"""Added to the log-odds of handing a question over whole, before the likeliest decision is choices:
-settings of the planner as it begins."""
+"""Offsets added to the log-odds of handing a question over whole, before the likeliest decision is
+chosen: the settings of the initial planner."""
 THRESHOLDS = 9
-"""Thresholds of each kind of cascade, at quantiles of what it thresholds."""
+"""Number of thresholds per kind of cascade, at quantiles of the thresholded score."""
 _NOTHING = -1e3
 TITLES: dict[Decision, str] = {
     "big": "the big model alone",
@@ -52,7 +52,7 @@ class Rules:
     """The compared rules, by family."""
 
     trained: dict[float, Rule]
-    """Trained rule by λ."""
+    """Rule of the trained planner, by λ."""
     decisions: dict[float, Floats]
     """Share of each decision, by λ."""
     untrained: list[Rule]
@@ -103,9 +103,9 @@ def rules_of(settings: FrontSettings, output: Path) -> Rules:
 def planned(
     name: str, planners: Sequence[PlannerResult], right: Floats, cost: Floats, offset: float = 0.0
 ) -> Rule:
-    """Rule that follows the planners' likeliest decisions, including the cost of deciding; `right`
-    and `cost` have the shape (questions, decisions), `offset` is added to the log-odds of
-    `small`."""
+    """Return the rule that follows the planners' likeliest decisions, including the cost of
+    deciding. `right` and `cost` have the shape (questions, decisions); `offset` is added to the
+    log-odds of `small`."""
     choices = np.stack([_taken(planner, offset) for planner in planners])
     paid = np.array([planner.decision_dollars for planner in planners])
     return Rule(name, (choices * right).sum(-1), (choices * cost).sum(-1) + paid)
@@ -143,7 +143,7 @@ def _cascades(what: str, scores: Sequence[Floats], right: Floats, cost: Floats) 
 
 
 def _scores(train: Sequence[Answered], rows: Sequence[Answered]) -> Floats:
-    """Scores of the small model's answers to `rows`, learned from `train`; shape (rows,)."""
+    """Return scores of the small model's answers to `rows`, learned from `train`; shape (rows,)."""
     both = extract([_evidence(entry) for entry in (*train, *rows)])
     first, second = _numbers(0, len(train)), _numbers(len(train), len(train) + len(rows))
     right = np.array([[entry.small.right, entry.big.right] for entry in train], dtype=np.float64)
@@ -160,7 +160,7 @@ def _evidence(entry: Answered) -> AnswerEvidence:
 
 
 def _taken(planner: PlannerResult, offset: float = 0.0) -> Floats:
-    """Return choices, shape (questions, decisions): 1 for the likeliest one."""
+    """Return choices, shape (questions, decisions): 1 for the likeliest decision."""
     chances = np.array(planner.probabilities)
     chances[:, DECISIONS.index("small")] *= np.exp(offset)
     return np.eye(len(DECISIONS))[chances.argmax(axis=1)]
@@ -181,7 +181,8 @@ def _columns(rows: Sequence[Answered]) -> tuple[Floats, Floats]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Mean log-probability; the lowest value without any, since nothing supports such an answer."""
+    """Mean log-probability; the lowest value without any, since no evidence supports such an
+    answer."""
     return sum(values) / len(values) if values else _NOTHING
 
 

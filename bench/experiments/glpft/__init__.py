@@ -1,7 +1,7 @@
-"""`bench glpft`: GLPFT against a single model, a single multi-task model and one-stage training, at
-equal parameters per model and equal compute in all, in the API simulator.
+"""`bench glpft`: GLPFT against a single model, a single multi-task model and one-stage training,
+with equal parameters per model and equal total compute, in the API simulator.
 
 A cell is one method at one size with one seed: it is trained, then it plays the held-out
-instructions. `grid` (the cells, and where they are kept), `cell`, `beginning` and `evaluation`
-(the work of one cell), `figures` and `report`.
+instructions. The modules: `grid` (the cells and their files), `cell` and `evaluation` (the work of
+one cell), `figures`, `tables` and `report`.
 """

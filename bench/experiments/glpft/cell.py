@@ -1,8 +1,8 @@
-"""The work of one cell: train its models, then let them play.
+"""The work of one cell: train its models, then play with them.
 
-All methods of one size and seed begin with the same, bit for bit: random weights, their tokenizer,
-and the model that has learned to copy. One cell makes it, the others copy it; its compute and time
-are charged to each of them.
+All methods of one size and seed have the same start, bit for bit: random weights, their tokenizer,
+and the model that has learned to copy. One cell creates it, and the others copy it; its compute and
+time are charged to each of them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from loopline.workers.atomic_files import atomic_folder
 
 
 def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Path]) -> None:
-    """Copy it into a claimed folder from the first of these trainings that has it. Existing content
-    of the folder, also unfinished work, stays. Raises `UnreadableModel`, OSError."""
+    """Copy the common start into a claimed folder, from the first of these trainings that has it.
+    Existing content of the folder, including unfinished work, stays. Raises `UnreadableModel`,
+    OSError."""
     if (training / CHECKPOINTS / COPYING).exists() or (training / COPYING).exists():
         return
     for sibling in others:
@@ -54,7 +55,7 @@ def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Pat
 
 
 def _differ_only_by_method(first: GlpftSettings, second: GlpftSettings) -> bool:
-    """Whether the trainings differ at most by their method."""
+    """Whether the trainings differ at most in their method."""
     return first == second.model_copy(update={"method": first.method})
 
 
@@ -66,7 +67,7 @@ Phase = Literal["training", "playing"]
 
 @dataclass(frozen=True)
 class Done:
-    """Progress of a cell: tokens of its training, or runs."""
+    """Progress of a cell: tokens of its training, or number of runs."""
 
     phase: Phase
     done: int
@@ -88,7 +89,8 @@ def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
 
 
 def settings_of(cell: Cell, data: DataSet) -> GlpftSettings:
-    """Settings of a cell: all but size, method, compute and seed are those of `train glpft`."""
+    """Return the settings of a cell: all except size, method, compute and seed are those of `train
+    glpft`."""
     return GlpftSettings(
         method=cell.method,
         weights="full",
@@ -108,8 +110,8 @@ def work(
     tell: Callable[[Done], None],
     siblings: Sequence[Path] = (),
 ) -> None:
-    """Run the unfinished parts; the common start of all methods is copied from the folders
-    `siblings`, where one has it. Raises `TrainingError`s and `BenchError`s; Ctrl-C ends a training
+    """Run the unfinished parts; the common start of all methods is copied from one of the folders
+    `siblings`, if any has it. Raises `TrainingError`s and `BenchError`s; Ctrl-C ends a training
     step, or the runs in progress, and raises KeyboardInterrupt."""
     folder.mkdir(parents=True, exist_ok=True)
     training, tokens = training_folder(folder), cell.budget.tokens

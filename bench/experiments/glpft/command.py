@@ -1,4 +1,4 @@
-"""`bench glpft`: trains the unfinished cells of the grid, and shows the table."""
+"""`bench glpft`: trains the unfinished cells of the grid and shows the table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def measure(grid: GlpftGrid, *, as_json: bool) -> None:
     Ctrl-C."""
     grid.claim()
     conduct(grid.output, partial(_run_grid, grid))
-    # These know the trainers' reports, and so import torch.
+    # These modules read the trainers' reports, and therefore import torch.
     from loopline.bench.experiments.document import publish
     from loopline.bench.experiments.glpft.figures import figures_of
     from loopline.bench.experiments.glpft.report import document, report_of
@@ -40,7 +40,7 @@ def measure(grid: GlpftGrid, *, as_json: bool) -> None:
 
 
 def _run_grid(grid: GlpftGrid) -> bool | None:
-    """Run the unfinished cells and return True; None if they were interrupted."""
+    """Run the unfinished cells and return True; None if interrupted."""
 
     def is_finished(cell: Cell) -> bool:
         return cell_is_finished(cell.folder(grid.output), grid.items)
@@ -57,7 +57,7 @@ def _run_grid(grid: GlpftGrid) -> bool | None:
 
 
 def _make_data(grid: GlpftGrid, progress: JobProgress) -> None:
-    """Make the training instructions as `train data --worlds train` does."""
+    """Create the training instructions as `train data --worlds train` does."""
     folder, common = data_folder(grid.output), grid.common
     if folder.exists():
         return

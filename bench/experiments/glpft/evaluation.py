@@ -1,4 +1,4 @@
-"""Lets a cell's finished models play the held-out instructions."""
+"""Plays the held-out instructions with a cell's finished models."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from loopline.workers.engines.settings import ModelSettings
 TOGETHER = 64
 """Concurrent runs."""
 SECONDS = 86_400.0
-"""Seconds of a run: its limit of calls cuts it short, never the machine's speed."""
+"""Deadline of a run in seconds: so long that only the limit of calls ends a run early, never the
+machine's speed."""
 OVERFLOW = "context_overflow"
 
 
 def serving_of(method: Method) -> tuple[str, dict[str, str]]:
-    """Return the workflow that a method's models are played in, and the trained stage by role."""
+    """Return the workflow of a method's models, and the trained stage by role."""
     if method == "single":
         return "umi_single", {"umi_single": "single"}
     return "umi", {f"umi_{role}": "multitask" if method == "multitask" else role for role in ROLES}
@@ -39,7 +40,7 @@ def serving_of(method: Method) -> tuple[str, dict[str, str]]:
 
 @asynccontextmanager
 async def engines(method: Method, training: Path) -> AsyncGenerator[dict[str, EnginePool]]:
-    """Yield an engine for each model of a finished training, by the name of its stage; greedy."""
+    """Yield a greedy engine for each model of a finished training, by stage name."""
     pools: dict[str, EnginePool] = {}
     try:
         for stage in sorted(set(serving_of(method)[1].values())):
@@ -61,9 +62,9 @@ async def evaluate(
     folder: Path,
     on_result: Callable[[int], None],
 ) -> None:
-    """Play every item that has no result yet; each result is written as its run ends. `on_result`
-    receives their number. Raises `BenchError` for a run that an engine's failure has ended, and
-    what `EngineRunner.play` raises."""
+    """Play every item without a result; each result is written when its run ends. `on_result`
+    receives the number of results. Raises `BenchError` for a run that an engine's failure ended,
+    and the errors of `EngineRunner.play`."""
     results = read_results(folder)
     remaining = [item for item in items if item.id not in results]
     by_run: dict[str, Item] = {}
@@ -81,7 +82,7 @@ async def evaluate(
 
 
 def _runs(items: Sequence[Item], method: Method, by_run: dict[str, Item]) -> Iterator[Run]:
-    """Yield a run for each item, created when there is a place for it, and note it in `by_run`."""
+    """Yield a run for each item, created once there is room for it, and record it in `by_run`."""
     workflow, policies = serving_of(method)
     options = workflows.get(workflow).check_options(OPTIONS)
     prompts = prompt_hashes(workflow)
@@ -124,8 +125,8 @@ def _judge_run(trajectory: Trajectory, item: Item, method: Method, judge: Worlds
 
 
 def _require_played(trajectory: Trajectory) -> None:
-    """Raises `BenchError` for a run that an engine's failure has ended. A prompt that has outgrown
-    the model is the model's own failure, and a result."""
+    """Check a run. Raises `BenchError` if an engine's failure ended it. A prompt that exceeds the
+    model's context is the model's own failure, and therefore a result."""
     if trajectory.outcome not in (Outcome.ERROR, Outcome.DEADLINE):
         return
     failure = trajectory.steps[-1].decision.data.get("failure") if trajectory.steps else None

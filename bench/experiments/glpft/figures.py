@@ -1,10 +1,9 @@
 """The figures of the table, from the results of all cells.
 
 A method's share of solved instructions is the mean over its seeds. Its interval is a bootstrap over
-instructions, in which all seeds' results of an instruction are drawn together (where all came out
-alike, Wilson's over instructions): it says how far another draw of instructions may be from this
-one. How far another seed may be is said by the least
-and the greatest of the seeds.
+instructions, which resamples all seeds' results of an instruction together (Wilson's over
+instructions if all are equal): it shows how far another sample of instructions may differ. The
+minimum and maximum over seeds show how far another seed may differ.
 """
 
 from __future__ import annotations
@@ -59,23 +58,23 @@ class MethodFigures:
     parameters: int
     """Parameters of each model."""
     tokens: tuple[int, ...]
-    """Tokens that went through the models in training, padding included, by seed."""
+    """Tokens through the models in training, padding included, by seed."""
     training_seconds: tuple[float, ...]
     seeds: tuple[int, ...]
     solved: dict[str, Solved]
-    """Solved instructions by split, and of the three held-out splits together."""
+    """Solved instructions by split, and over the three held-out splits together."""
     hallucination: Interval
-    """Share of runs that name a tool which is not on offer."""
+    """Share of runs that name a tool that is not offered."""
     calls: float
     """Tool calls per run."""
     unseen_apis_hallucination: Interval | None
     classes: dict[str, int]
-    """Unsolved runs of the three held-out splits, by the class of the failure."""
+    """Unsolved runs of the three held-out splits, by failure class."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One method less another, instruction by instruction."""
+    """One method minus another, instruction by instruction."""
 
     first: str
     second: str
@@ -92,8 +91,8 @@ class SizeFigures:
     methods: tuple[MethodFigures, ...]
     differences: tuple[Difference, ...]
     baselines: dict[str, dict[str, float]]
-    """Shares by split, and of the three held-out splits together, by player that never reads its
-    instruction: the best that gets the oracle's calls, and the best of the others."""
+    """Shares by split, and over the three held-out splits together, for players that never read the
+    instruction: the best one with the oracle's calls, and the best of the others."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -154,7 +153,7 @@ def _size(grid: GlpftGrid, size: str, baselines: dict[str, dict[str, float]]) ->
 
 
 def _groups(grid: GlpftGrid) -> dict[str, list[str]]:
-    """Return the items by group: the three splits together, each of them, and unseen APIs."""
+    """Return the items by group: the three splits together, each split, and unseen APIs."""
     groups: dict[str, list[str]] = {name: [] for name in (ALL, *HELD_OUT, APART)}
     for item in grid.items:
         split = split_of(item)
@@ -212,8 +211,8 @@ def _report(folder: Path) -> Report:
 
 
 def _require_same_training(grid: GlpftGrid, size: str) -> None:
-    """Check the cells. Raises `OutputError` for cells that were trained in different ways: a
-    release of this program may have other defaults than the one that began the folder."""
+    """Check the cells. Raises `OutputError` if cells were trained in different ways: this release
+    may have other defaults than the release that created the folder."""
     cells_by_settings: dict[str, str] = {}
     for cell in grid.cells:
         if cell.size == size:
@@ -228,7 +227,7 @@ def _require_same_training(grid: GlpftGrid, size: str) -> None:
 
 
 def _playing_stages(cell: Cell, report: Report) -> list[StageFacts]:
-    """Return the models that play; the other stages' models are only starting points."""
+    """Return the models that play; models of other stages are only starting points."""
     stage_names = serving_of(cell.method)[1].values()
     return [stage for stage in report.stages if stage.stage in stage_names]
 
@@ -256,7 +255,7 @@ def _mean(
     value: Callable[[Result], float],
     seed: int,
 ) -> Interval:
-    """Mean of a share, with its interval over instructions."""
+    """Mean share, with its interval over instructions."""
     return mean_share(_by_item(by_seed, items, value), seed=seed)
 
 

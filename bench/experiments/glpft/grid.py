@@ -1,14 +1,14 @@
-"""The cells that are trained, and the files that they are kept in.
+"""The cells to train, and their files.
 
-    OUTPUT/settings.json                         what every cell follows from
+    OUTPUT/settings.json                         the settings of every cell
     OUTPUT/data/                                 the training instructions
     OUTPUT/cells/<size>/settings.json            the size and its compute
     OUTPUT/cells/<size>/<method>-<seed>/
         training/                                as `train glpft` writes it
-        results.jsonl                            a line for each run that was played
+        results.jsonl                            one line per run
     OUTPUT/report.md, report.json
 
-Further sizes, seeds and methods may be asked of the same folder; what is there is not done again.
+Sizes, seeds and methods may be added to the same folder; finished work is not repeated.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ from loopline.trainers.glpft.stages import METHODS, Method
 HELD_OUT = (Split.UNSEEN_WORLDS, Split.UNSEEN_WORDINGS, Split.UNSEEN_COMBINATIONS)
 APART = Split.UNSEEN_APIS
 OPTIONS: JsonObject = {"calculator": False, "constrained": True, "tool_style": "signatures"}
-"""Options of the workflows: those of `bench tools`, in the form that the models were trained on."""
+"""Options of the workflows: those of `bench tools`, in the form on which the models were
+trained."""
 
 
 def schedules_sha256() -> str:
-    """SHA-256 of the schedules by which `train glpft` trains random weights."""
+    """SHA-256 of the schedules with which `train glpft` trains random weights."""
     table = {name: schedule.model_dump() for name, schedule in MICRO.items()}
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
 
@@ -54,10 +55,10 @@ class Common(Record):
     samples: int = Field(ge=len(HELD_OUT), le=worlds.MAX_SAMPLES)
     """Held-out instructions, the same number from each of the three splits."""
     unseen_apis: int = Field(ge=0, le=worlds.MAX_SAMPLES)
-    """Further instructions that need APIs which training never sees."""
+    """Number of additional instructions that need APIs that training never sees."""
     question_seed: int
     schedules: str = Field(default_factory=schedules_sha256)
-    """SHA-256 of the table of learning rates, since other rates train other cells."""
+    """SHA-256 of the table of learning rates: other rates yield other cells."""
 
 
 class SizeBudget(Record):
@@ -83,14 +84,14 @@ class Cell(Record):
     @property
     def needs(self) -> tuple[Cell, ...]:
         """No dependencies: a cell copies the common start of its methods from another cell, or
-        makes it."""
+        creates it."""
         return ()
 
     def folder(self, output: Path) -> Path:
         return output / "cells" / self.size / f"{self.method}-{self.seed}"
 
     def siblings(self, output: Path) -> list[Path]:
-        """Return the folders of the other methods at this size, with this seed."""
+        """Return the folders of the other methods with this size and seed."""
         others = [self.model_copy(update={"method": method}) for method in METHODS]
         return [other.folder(output) for other in others if other != self]
 
@@ -108,8 +109,8 @@ class GlpftGrid:
 
     @property
     def cells(self) -> list[Cell]:
-        """Cells in the order of work: seed by seed, so that the cells that are done before an
-        interruption can be compared."""
+        """Cells in order of execution: seed by seed, so that cells finished before an interruption
+        can be compared."""
         return [
             Cell(size=size, method=method, seed=seed, budget=budget)
             for seed in self.seeds
@@ -122,8 +123,8 @@ class GlpftGrid:
         return items_of(self.common)
 
     def claim(self) -> None:
-        """Make the folder this experiment's own. Raises `OutputError` for one that was begun with
-        other settings, or has other content."""
+        """Claim the folder for this experiment. Raises `OutputError` if it was created with other
+        settings, or has other content."""
         claim(self.output, self.common)
         for name, size in self.sizes.items():
             claim(self.output / "cells" / name, size)
@@ -163,7 +164,8 @@ def grid_of(
 
 
 def items_of(common: Common) -> tuple[Item, ...]:
-    """Return the held-out instructions, the splits alternating, those with unseen APIs last."""
+    """Return the held-out instructions with alternating splits; those with unseen APIs come
+    last."""
     return (
         *worlds.items_in_turn(HELD_OUT, common.samples, common.question_seed),
         *worlds.items_in_turn((APART,), common.unseen_apis, common.question_seed),
@@ -191,7 +193,7 @@ def results_path(folder: Path) -> Path:
 
 
 def read_results(folder: Path) -> dict[str, Result]:
-    """Read a cell's results so far, by item. Raises `OutputError` naming a damaged line."""
+    """Read a cell's results so far, by item. Raises `OutputError` that names a damaged line."""
     path = results_path(folder)
     results: dict[str, Result] = {}
     for number, record in read_log(path):
@@ -204,7 +206,7 @@ def read_results(folder: Path) -> dict[str, Result]:
 
 
 def cell_is_finished(folder: Path, items: Sequence[Item]) -> bool:
-    """Whether the cell is complete: one that has played everything is trained."""
+    """Whether the cell is complete: a cell that has played all instructions is trained."""
     results = read_results(folder)
     return all(item.id in results for item in items)
 

@@ -25,7 +25,7 @@ PUBLISHED = (
 
 
 def about(grid: GlpftGrid) -> str:
-    """Describe what was done."""
+    """Describe the experiment."""
     common = grid.common
     apart = common.unseen_apis
     further = f", and {apart:,} apart that need unseen APIs" if apart else ""
@@ -43,7 +43,7 @@ def about(grid: GlpftGrid) -> str:
 
 
 def heading(size: SizeFigures) -> str:
-    """Heading with what is equal for all methods."""
+    """Heading that lists everything equal for all methods."""
     method = size.methods[0]
     return (
         f"{size.size}: {method.parameters:,} parameters in each model, {size.budget:,} training "
@@ -63,7 +63,7 @@ def tables(size: SizeFigures) -> dict[str, Table]:
 
 
 def solved(size: SizeFigures) -> Table:
-    """Table of the claim; below the methods, the players that never read an instruction."""
+    """Table of the claim: the methods, then the players that never read an instruction."""
     head = ["method", "models", "parameters", "tokens", "seeds", "solved", "95 %", "seeds' range",
             "calls"]  # fmt: skip
     blank = ["–"] * 4
@@ -123,7 +123,7 @@ def hallucination(size: SizeFigures) -> Table:
 
 
 def classes(size: SizeFigures) -> Table:
-    """Table of the runs of each class of failure."""
+    """Table of runs by failure class."""
     names = sorted({name for method in size.methods for name in method.classes})
     return (
         ["class", *(method.method for method in size.methods)],

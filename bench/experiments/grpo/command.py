@@ -1,4 +1,4 @@
-"""`bench grpo`: trains the unfinished arms of the grid, and shows the table."""
+"""`bench grpo`: trains the unfinished arms of the grid and shows the table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BASELINES = "baselines.json"
 
 
 class ByHand(Record):
-    """Held-out puzzles that players by hand solve."""
+    """Held-out puzzles solved by hand-written players."""
 
     solved: dict[str, int]
 
@@ -53,7 +53,7 @@ def measure(grid: GrpoGrid, *, as_json: bool) -> None:
 
 
 def _run_grid(grid: GrpoGrid) -> GrpoReport | None:
-    """Run the grid and return its report; None if it was interrupted."""
+    """Run the grid and return its report; None if interrupted."""
     with track_seconds(grid.output) as seconds:
         by_hand = _by_hand(grid.output, grid.settings)
         training = _train_arms(grid)
@@ -76,7 +76,7 @@ def _run_grid(grid: GrpoGrid) -> GrpoReport | None:
 
 
 def _train_arms(grid: GrpoGrid) -> tuple[tuple[Trial, ...], list[Arm]] | None:
-    """Run the trials, and the arms of the table with the tunings that these chose; None if it was
+    """Run the trials, then the table's arms with the tunings chosen by them; None if
     interrupted."""
     with JobProgress("trainings") as progress:
 
@@ -94,8 +94,8 @@ def _train_arms(grid: GrpoGrid) -> tuple[tuple[Trial, ...], list[Arm]] | None:
 
 
 def _require_puzzles(grid: GrpoGrid) -> None:
-    """Check the number of held-out puzzles. Raises `BenchError` where there are fewer, before the
-    folder is claimed."""
+    """Check before the folder is claimed that there are enough held-out puzzles. Raises
+    `BenchError`."""
     settings = grid.settings
     if (grid.output / BASELINES).exists():
         return

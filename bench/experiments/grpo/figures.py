@@ -1,12 +1,11 @@
 """The figures of the table, from the results of all arms.
 
-An arm's success is the mean over its seeds and puzzles. Its 95 % interval is the pigeonhole
-bootstrap's (`loopline.bench.statistics`), which draws seeds and puzzles together: it says where the
-mean of other trainings on other puzzles is expected. A difference is paired by seed and puzzle, and
-is of the seeds that both arms have. Of one seed, which shows no spread, an interval holds that
-training fixed and is over puzzles alone. Where every puzzle came out alike in every seed, drawing
-from them tells no spread: there it is as wide as Wilson's interval lets other puzzles be unlike
-these.
+An arm's success is the mean over its seeds and puzzles. Its 95 % interval comes from the pigeonhole
+bootstrap (`loopline.bench.statistics`), which resamples seeds and puzzles together: it shows where
+the mean of other trainings on other puzzles is expected. A difference is paired by seed and puzzle,
+over the seeds that both arms have. A single seed shows no spread: the training is held fixed, and
+the interval is only over puzzles. If every puzzle has the same outcome with every seed, resampling
+shows no spread either: the interval's width then comes from Wilson's interval for unseen puzzles.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ ROWS: tuple[ArmName, ...] = (
     WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO, PROPOSER,
     BEST_OF_K, SINGLE, SINGLE_GRPO, PER_ROLE, PER_ROLE_LORA, SWAPPED,
 )  # fmt: skip
-"""Arms in the order of the table's rows."""
+"""Arms in the order of table rows."""
 CLAIMS: tuple[tuple[ArmName, ArmName], ...] = (
     (CONTINUED, WARM_START), (EXPERT_ITERATION, CONTINUED), (MAS_GRPO, CONTINUED),
     (AT_GRPO, CONTINUED), (AT_GRPO, EXPERT_ITERATION), (AT_GRPO, MAS_GRPO_TOKENS),
@@ -54,11 +53,11 @@ CLAIMS: tuple[tuple[ArmName, ArmName], ...] = (
     (AT_GRPO, SINGLE_GRPO), (PER_ROLE, MAS_GRPO), (PER_ROLE, AT_GRPO), (PER_ROLE_LORA, PER_ROLE),
     (PER_ROLE, SWAPPED),
 )  # fmt: skip
-"""Pairs of arms to compare, first less second. Each was chosen before its result existed."""
+"""Pairs of arms to compare, first minus second. Each pair was chosen before its result existed."""
 
 
 class CurvePoint(Record):
-    """One look at an arm in training, over all seeds."""
+    """One look at an arm during training, over all seeds."""
 
     samples: float
     tokens: float
@@ -76,25 +75,24 @@ class ArmFigures(Record):
     success: Bounds
     by_seed: dict[int, Bounds]
     gain: Bounds | None
-    """Gain over the warm start, paired; None for the warm start itself, and without one of its
-    seeds."""
+    """Paired gain over the warm start; None for the warm start itself, or if no seed has both."""
     samples: float
-    """Completions sampled in training, or answers imitated, since its beginning."""
+    """Completions sampled, or answers imitated, since the start of training."""
     tokens: float
-    """Tokens through the model in training since its beginning, padding included."""
+    """Tokens through the model since the start of training, padding included."""
     steps: float
     train_cpu_minutes: float
     agreement: float | None
-    """Share of proposals that the plan agent carried out unchanged; None without proposals."""
+    """Share of proposals that the plan agent executed unchanged; None without proposals."""
     failures: dict[str, int]
     """Failures by kind, over all seeds."""
     answers: dict[str, dict[str, int]]
-    """Most frequent answers of the first seed, by agent."""
+    """Most frequent answers with the first seed, by agent."""
     curve: tuple[CurvePoint, ...]
 
 
 class Difference(Record):
-    """One arm less another, paired by seed and puzzle, of the seeds that both have."""
+    """One arm minus another, paired by seed and puzzle, over the seeds that both have."""
 
     first: ArmName
     second: ArmName
@@ -110,16 +108,16 @@ class GrpoReport(Record):
     arms: tuple[ArmFigures, ...]
     differences: tuple[Difference, ...]
     baselines: dict[str, Bounds]
-    """Players by hand on the same puzzles, with Wilson's interval."""
+    """Hand-written players on the same puzzles, with Wilson's interval."""
     trials: tuple[Trial, ...] = ()
-    """Trials by which each arm's tuning was chosen; empty where the game's own tuning is used."""
+    """Trials by which each arm's tuning was chosen; empty if the game's own tuning is used."""
     stopped: dict[str, str] = Field(default_factory=dict)
-    """Trainings that ended early, by name, and why."""
+    """Reasons of trainings that ended early, by name."""
     published: str
     minutes: float
-    """Minutes of wall clock, over all parts of an interrupted run."""
+    """Wall-clock minutes, over all parts of an interrupted run."""
     cpu_minutes: float
-    """CPU minutes of all processes: training, looks and measurement, trials included."""
+    """CPU minutes of all processes: training, looks and measurement, including trials."""
 
 
 def report_of(
@@ -133,8 +131,8 @@ def report_of(
     trials: tuple[Trial, ...] = (),
     stopped: Mapping[str, str] | None = None,
 ) -> GrpoReport:
-    """Build the report from the results of all arms and seeds, with seeds in the settings'
-    order."""
+    """Build the report from the results of all arms and seeds, with seeds in the order of the
+    settings."""
     order = {seed: at for at, seed in enumerate(settings.seeds)}
     by_arm: dict[ArmName, list[ArmResult]] = {}
     for name in ROWS:
@@ -167,8 +165,9 @@ def report_of(
 
 
 def solved_at_equal_tokens(arms: Sequence[ArmFigures]) -> dict[ArmName, float]:
-    """Share of the validation split that the arms which learn from rewards solved at the first look
-    after as many tokens as AT-GRPO had in the end, or at their last look; empty without AT-GRPO."""
+    """Return, for arms that learn from rewards, the solved share of the validation split at the
+    first look after AT-GRPO's final number of tokens, or at the last look; empty without
+    AT-GRPO."""
     whole = next((arm.tokens for arm in arms if arm.arm == AT_GRPO), None)
     if whole is None:
         return {}
@@ -229,7 +228,7 @@ def _difference(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Difference:
 
 
 def _gap(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Bounds:
-    """Return first less second, paired by seed and puzzle."""
+    """Return first minus second, paired by seed and puzzle."""
     return Bounds.of_seeds(
         [
             [
@@ -243,13 +242,13 @@ def _gap(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Bounds:
 
 
 def _solved_by_puzzle(result: ArmResult) -> list[float]:
-    """Success per puzzle: 1 if it was solved, else 0."""
+    """Success per puzzle: 1 if solved, else 0."""
     return [float(mark == "1") for mark in result.outcomes]
 
 
 def _curve(curves: Sequence[Sequence[Point]]) -> tuple[CurvePoint, ...]:
-    """Align the seeds' looks. A seed that ended early, or had fewer looks in its few steps, stays
-    at its last one."""
+    """Align the looks of all seeds. A seed that ended early, or had few steps and therefore fewer
+    looks, keeps its last look."""
     most = max(map(len, curves), default=0)
     whole = [[*curve, *[curve[-1]] * (most - len(curve))] for curve in curves if curve]
     return tuple(

@@ -1,10 +1,10 @@
-"""The arms that are trained, and how they are tuned. The folder is that of
-`loopline.trainers.grpo.arms.folder`, with these files in addition:
+"""The arms to train, and their tuning. The folder is that of `loopline.trainers.grpo.arms.folder`,
+with these additional files:
 
-    OUTPUT/baselines.json                    what players by hand solve
+    OUTPUT/baselines.json                    puzzles solved by hand-written players
     OUTPUT/report.md, report.html, report.json
 
-Further seeds, arms and trials may be asked of the same folder; what is there is not done again.
+Seeds, arms and trials may be added to the same folder; finished work is not repeated.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.tuning import OWN, Tuning
 
 TEST_SEED = 2027
-"""Seed of the test puzzles. It differs from the demonstration's, whose puzzles were looked at when
+"""Seed of the test puzzles. It differs from the demonstration's seed, whose puzzles were used when
 the games' settings were chosen."""
 LOOKS = 8
 LOOKED_AT = 100
@@ -45,27 +45,26 @@ CHECKPOINT_EVERY = 4
 COMPARED: frozenset[ArmName] = frozenset(
     {WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO}
 )
-"""Arms that the findings compare; they are trained from every seed."""
+"""Arms that the findings compare; they are trained with every seed."""
 SEEDS_OF_OTHERS = 3
-"""Seeds that the other trained arms run with, the first ones. So few seeds widen their
-intervals."""
+"""Number of seeds, the first ones, for the other trained arms. Their intervals are wider."""
 Scope = Literal["all", "compared", "whole-runs"]
-"""Arms that a way of tuning is tried on: all that learn; only those of `COMPARED`, so that the
-others are spared the longer search; or those whose whole runs compete: they have few puzzles to
-spend, and only small batches give them any versions at all."""
+"""Arms that try a way of tuning: all that learn; only those in `COMPARED`, to spare the others the
+longer search; or those whose whole runs compete: they have few puzzles to spend, and only small
+batches yield any versions at all."""
 CHANGEABLE = ("reinforced", "supervised", "network")
 """Parts of the settings that `--set` may change."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """Way of tuning that the learning arms are tried in."""
+    """A way of tuning to try for the learning arms."""
 
     tuning: Tuning
     scope: Scope = "all"
 
     def tunings(self, name: ArmName) -> list[Tuning]:
-        """Tunings of this way that concern an arm, if any."""
+        """Tunings of this way that apply to an arm, if any."""
         kind = KINDS[name]
         concerned = {
             "all": True,
@@ -76,8 +75,8 @@ class Way:
 
 
 def has_all_seeds(name: ArmName) -> bool:
-    """Whether an arm is run for every seed: an arm that is compared, or one that plays what such an
-    arm has learned."""
+    """Whether an arm is run with every seed: it is compared, or it plays the models of an arm that
+    is."""
     kind = KINDS[name]
     if kind.way == "measured" and kind.begins is not None:
         return has_all_seeds(kind.begins)
@@ -91,15 +90,15 @@ class GrpoGrid:
     output: Path
     settings: ArmSettings
     kinds: tuple[ArmName, ...]
-    """Arms with those that they depend on, in the order of work."""
+    """Arms with their dependencies, in order of execution."""
     jobs: int
     ways: tuple[Way, ...] = (Way(OWN),)
-    """Ways of tuning to try for each arm that learns, as far as they concern it. A single way is
-    used without a trial."""
+    """Ways of tuning to try for each arm that learns, if they apply to it. A single way is used
+    without a trial."""
 
     @property
     def trials(self) -> list[Arm]:
-        """Trials of the first seed."""
+        """Trials, all with the first seed."""
         ways = self.ways if len(self.ways) > 1 else ()
         return [
             Arm(kind=kind, seed=self.settings.seeds[0], tuning=tuning)
@@ -110,27 +109,27 @@ class GrpoGrid:
 
     @property
     def required_arms(self) -> list[Arm]:
-        """Arms that the table needs whatever the trials choose, in the order of work, so that no
+        """Arms that the table needs for any choice of the trials, in order of execution, so that no
         core waits for the last trial."""
         by_each = [with_dependencies(self._arms_by_way(way)) for way in self.ways]
         return [arm for arm in by_each[0] if all(arm in others for others in by_each)]
 
     @property
     def first(self) -> list[Arm]:
-        """Trials with the arms that need no choice of theirs; empty without trials."""
+        """Trials, with the arms that do not depend on their choice; empty without trials."""
         return with_dependencies([*self.trials, *self.required_arms]) if self.trials else []
 
     @property
     def behind(self) -> int:
-        """Least number of arms after the first ones. The choice of tunings adds at most one per
-        further seed, for AT-GRPO: the budget of others is measured by it with the game's own
-        tuning."""
+        """Minimum number of arms after the first ones. The choice of tunings adds at most one per
+        additional seed, for AT-GRPO with the game's own tuning, which defines the budget of other
+        arms."""
         first = set(self.first)
         tables = map(self._arms_by_way, self.ways)
         return min(len(set(with_dependencies(table)) - first) for table in tables)
 
     def arms(self, tunings: Mapping[ArmName, Tuning]) -> list[Arm]:
-        """Arms of the table with their chosen tunings, seed by seed, so that the arms that are done
+        """Return the table's arms with their chosen tunings, seed by seed, so that arms finished
         before an interruption can be compared."""
 
         def tuning(kind: ArmName) -> Tuning:
@@ -147,12 +146,13 @@ class GrpoGrid:
         ]
 
     def _arms_by_way(self, way: Way) -> list[Arm]:
-        """Return every arm tuned in this way, or in the first one where it doesn't concern it."""
+        """Return every arm with the tuning of this way, or of the first way if this one doesn't
+        apply to it."""
         return self.arms({kind: tuning for kind in self.kinds for tuning in way.tunings(kind)})
 
 
 def _tunings_of(name: ArmName, ways: Sequence[Way]) -> list[Tuning]:
-    """Distinct tunings that concern an arm."""
+    """Distinct tunings that apply to an arm."""
     return list(dict.fromkeys(tuning for way in ways for tuning in way.tunings(name)))
 
 
@@ -175,8 +175,8 @@ def grid_of(
     jobs: int,
     changes: Sequence[str] = (),
 ) -> GrpoGrid:
-    """Build the grid from the options as typed; `changes` are settings in place of the game's own,
-    such as `reinforced.entropy=0`. Raises `UsageError`, `InputError`."""
+    """Build the grid from the options as typed; `changes` replace the game's own settings, such as
+    `reinforced.entropy=0`. Raises `UsageError`, `InputError`."""
     try:
         learned = LearnedGame.of(game)
     except AgentError as error:
@@ -219,8 +219,8 @@ def seeds_of(text: str) -> tuple[int, ...]:
         seeds = tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError as error:
         raise UsageError(f"--seeds {text}: whole numbers, as in 1,2,3") from error
-    # With seed 0 the puzzles of a batch would be those of a demonstration: both count from the
-    # seed times a large number.
+    # With seed 0, a batch would have the puzzles of a demonstration: both count from the seed times
+    # a large number.
     if not 1 <= min(seeds) <= max(seeds) < 2**32:
         raise UsageError(f"--seeds {text}: from 1 to {2**32 - 1}")
     return seeds
@@ -256,7 +256,7 @@ def _tuning(text: str) -> Tuning:
 
 
 def _kinds(text: str) -> tuple[ArmName, ...]:
-    """Return the named arms with all that they depend on; `all` names all."""
+    """Return the named arms with all their dependencies; `all` selects every arm."""
     by_slug: dict[str, ArmName] = {slug(name): name for name in KINDS}
     if text.strip() == "all":
         return tuple(KINDS)

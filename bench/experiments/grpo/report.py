@@ -54,8 +54,8 @@ def document(report: GrpoReport) -> Document:
 
 
 def curves_plots(report: GrpoReport) -> tuple[str, str]:
-    """Plot greedy success on puzzles of the validation split over samples, and over tokens; empty
-    without a curve."""
+    """Plot greedy success on validation puzzles over samples, and over tokens; empty without a
+    curve."""
     arms = [arm for arm in report.arms if len(arm.curve) > 1]
     return (
         _curves([(e.arm, [(p.samples, p.success, p.low, p.high) for p in e.curve]) for e in arms],

@@ -1,7 +1,7 @@
 """Words and tables of the report.
 
-Results of AT-GRPO's paper (arXiv 2510.11062) are printed next to our own: context, not a
-comparison. Its models have learned language, and read its puzzles in words.
+Results of AT-GRPO's paper (arXiv 2510.11062) are printed alongside our own as context, not as a
+comparison: its models know language and read the puzzles in words.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from loopline.trainers.grpo.settings import LORA_RATE
 
 SOURCE = "arXiv 2510.11062"
 SMALL = "Qwen3-1.7B"
-"""Model of the column that is quoted."""
+"""Model of the quoted column."""
 
 
 def published_results(game: str) -> str:
-    """Return the published results in one paragraph; empty where the environment has none to
-    name."""
+    """Return the published results in one paragraph; empty if the environment has none."""
     lessons = find(game).lessons
     if lessons is None:
         return ""
@@ -91,7 +90,7 @@ def game_of(report: GrpoReport) -> str:
 
 
 def about(report: GrpoReport) -> str:
-    """Describe what was done."""
+    """Describe the experiment."""
     run_settings = report.settings
     size, rewarded = run_settings.network, run_settings.reinforced
     seeds = ", ".join(map(str, run_settings.seeds))
@@ -109,7 +108,7 @@ def about(report: GrpoReport) -> str:
 
 
 def _seeds_note(report: GrpoReport) -> str:
-    """Describe the seeds that the means cover."""
+    """Describe the seeds covered by the means."""
     counts = {len(arm.by_seed) for arm in report.arms}
     if counts == {1}:
         return "Of one seed. "
@@ -131,14 +130,14 @@ def _changes_note(report: GrpoReport) -> str:
 
 
 def _scarcity_note(report: GrpoReport) -> str:
-    """Note for arms that imitate and have less to learn from than those that are rewarded."""
+    """Note about arms that imitate, which have less to learn from than rewarded arms."""
     game = report.settings.game
     about = game.lessons.about(game.weak_team)
     return f"{about} " if about else ""
 
 
 def ending(report: GrpoReport) -> str:
-    """Describe the compute that it took."""
+    """Describe the compute used."""
     return (
         f"{report.minutes:,.1f} minutes, {report.cpu_minutes:,.1f} CPU-minutes, "
         f"{format_count(len(report.settings.seeds), 'seed')}"
@@ -199,7 +198,7 @@ def differences(report: GrpoReport) -> Table:
 
 
 def by_hand(report: GrpoReport) -> Table:
-    """Table of players that have learned nothing."""
+    """Table of players without learning."""
     rows = [
         [name, say.share(bounds.estimate), say.span(bounds.low, bounds.high)]
         for name, bounds in report.baselines.items()
@@ -221,8 +220,8 @@ def by_seed(report: GrpoReport) -> Table:
 
 
 def trials(report: GrpoReport) -> Table:
-    """Table of every trial: factors of the game's settings, of which `batch` is the puzzles per
-    version or the answers per supervised step."""
+    """Table of every trial: factors of the game's settings; `batch` means puzzles per version, or
+    answers per supervised step."""
     tuning_by_arm = {entry.arm: entry.tuning for entry in report.arms}
     rows = [
         [
@@ -242,12 +241,12 @@ def trials(report: GrpoReport) -> Table:
 
 
 def stopped(report: GrpoReport) -> Table:
-    """Table of trainings whose next loss or gradient was not a number."""
+    """Table of trainings that stopped because the next loss or gradient was not a number."""
     return ["training", "why"], [[name, why] for name, why in report.stopped.items()]
 
 
 def compute(report: GrpoReport) -> Table:
-    """Compute of the arms that train, and their solved share at as many tokens as AT-GRPO had."""
+    """Compute of the trained arms, and their solved share at AT-GRPO's number of tokens."""
     equal = solved_at_equal_tokens(report.arms)
     rows = [
         [
@@ -311,8 +310,8 @@ def settings(report: GrpoReport) -> Table:
 
 
 def answer_variety(report: GrpoReport) -> Table:
-    """Table of how varied the answers are: whether success was learned by reading, or by one answer
-    that fits everywhere."""
+    """Table of the variety of answers: whether success comes from reading, or from one answer that
+    fits everywhere."""
     rows = [
         [
             f"{arm.arm}, {agent.replace('_', ' ')}",

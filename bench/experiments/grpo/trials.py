@@ -1,8 +1,8 @@
-"""Tuning of the arms: every arm that learns is tried in the same ways, on the first seed, and takes
-the one by which it solved most puzzles of the validation split.
+"""Tuning of the arms: every arm that learns is tried in the same ways with the first seed, and gets
+the way with which it solved most puzzles of the validation split.
 
-A trial is as long as the arm itself, so that one by which it falls back later is not chosen. Those
-of the first seed that were chosen are in the table as they are.
+A trial is as long as the arm's training, so that a tuning with a late setback is not chosen. The
+chosen trials are used in the table as the first seed's results.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from loopline.trainers.grpo.arms.results import Arm, ArmResult
 from loopline.trainers.grpo.arms.tuning import OWN, Tuning
 
 LOOKS_COUNTED = 3
-"""Number of a trial's last looks that count, since a single one has few puzzles."""
+"""Number of a trial's last looks that count: a single look has few puzzles."""
 
 
 class Trial(Record):
-    """An arm, tuned in one way."""
+    """An arm with one tuning."""
 
     arm: ArmName
     tuning: Tuning
     validation: float
-    """Greedy success, mean of the last looks, on which the choice is based."""
+    """Greedy success, averaged over the last looks; the choice is based on it."""
     held_out: float
-    """Final result on the held-out puzzles of the table. No choice is based on it."""
+    """Final result on the table's held-out puzzles. No choice is based on it."""
     stopped: bool = False
-    """Whether it ended early, as its next loss was not a number."""
+    """Whether the training ended early because its next loss was not a number."""
 
 
 def trial_of(result: ArmResult) -> Trial:
@@ -44,7 +44,7 @@ def trial_of(result: ArmResult) -> Trial:
 
 
 def choose_tunings(trials: Sequence[Trial]) -> dict[ArmName, Tuning]:
-    """Return the best trial for each arm; of equal ones the game's own, or the one named first. A
+    """Return the best trial for each arm; among equal ones the game's own, or else the first. A
     tuning whose training ended early is chosen only if all ended early."""
 
     def better(trial: Trial) -> tuple[bool, float, bool]:
@@ -57,7 +57,7 @@ def choose_tunings(trials: Sequence[Trial]) -> dict[ArmName, Tuning]:
 
 
 def lower_setting_hint(arm: Arm) -> str:
-    """Suggest a lower setting where an arm ended early."""
+    """Suggest a lower setting for an arm that ended early."""
     part = "supervised" if arm.what.way == "supervised" else "reinforced"
     hint = "by --trials, or " if arm.what.learns else ""
     return f"Lower its learning rate {hint}by --set {part}.learning_rate=… in another folder"

@@ -1,10 +1,10 @@
-"""`bench grpo-curve`: does a loop whose workers and trainer are killed at random learn as one that
-nobody disturbs?
+"""`bench grpo-curve`: does a loop with randomly killed workers and trainer learn like an
+undisturbed loop?
 
-A small model learns by heart how a weak team plays Plan-Path. From this warm start several loops
-begin through the bus, each with adapters of its own: undisturbed ones with different seeds, and
-attacked ones. What each round published is measured by play of the same held-out puzzles, in this
-process, when the loop has ended.
+A small model memorizes how a weak team plays Plan-Path. From this warm start, several loops run
+through the bus, each with its own adapters: undisturbed loops with different seeds, and attacked
+ones. After a loop ends, this process measures each round's published adapters by playing the same
+held-out puzzles.
 
 The modules: `settings`, `loops` (one loop, and its folder), `looks` (the measurement), `figures`
 (and the verdict), `tables`, `report`, `command`.
@@ -45,14 +45,14 @@ def grpo_curve(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Compare the curves of attacked and undisturbed loops. They learn Plan-Path from one warm
-    start, some of them attacked as by `bench grpo-faults`, and hold the attacked curve against the
+    """Compare the curves of attacked and undisturbed loops. All loops learn Plan-Path from one warm
+    start; some are attacked, as `bench grpo-faults` does. The attacked curve is compared with the
     spread of the others.
 
-    With the defaults each loop seals about 1,200 groups. Adapters are measured after each round by
-    play of held-out puzzles, in this process. Exit code 1 if an attacked curve leaves the spread, a
-    loop does not rise over the warm start, or a history has a violation. Run it again to go on
-    after a crash or Ctrl-C; finished loops are not done again.
+    With the defaults, each loop seals about 1,200 groups. This process measures each round's
+    adapters by playing held-out puzzles. Exit code 1 if an attacked curve leaves the spread, a loop
+    does not rise above the warm start, or a history has a violation. Run it again to resume after a
+    crash or Ctrl-C; finished loops are not repeated.
     """
     from loopline.bench.experiments.grpo_curve.command import measure
     from loopline.bench.experiments.grpo_curve.settings import settings_of

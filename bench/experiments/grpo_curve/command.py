@@ -36,7 +36,7 @@ def measure(output: Path, settings: CurveSettings, *, as_json: bool) -> None:
     within the spread, every loop rises, and no history has a violation. Raises `BenchError`;
     SystemExit after Ctrl-C."""
     output = output.resolve()
-    # The client outlasts every outage; reporting each would bury the progress.
+    # The client survives every outage; reporting each one would bury the progress.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     try:
         claim(output, settings, more_seeds=True)
@@ -51,8 +51,8 @@ def measure(output: Path, settings: CurveSettings, *, as_json: bool) -> None:
 
 
 def run_loops(output: Path, settings: CurveSettings) -> CurveReport:
-    """Run the unfinished warm start and loops, one after the other: each has the machine to itself.
-    Raises `BenchError`, `TrainingError`; KeyboardInterrupt after Ctrl-C."""
+    """Run the unfinished warm start and loops one after another, so that each has the machine to
+    itself. Raises `BenchError`, `TrainingError`; KeyboardInterrupt after Ctrl-C."""
     warm, loops = warm_start_of(settings), loops_of(settings)
     remaining: list[Job] = [loop for loop in loops if read_result(loop, output) is None]
     if read_arm(warm.folder(output)) is None:

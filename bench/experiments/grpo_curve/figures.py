@@ -1,19 +1,20 @@
-"""The figures of the curves, and the verdict. The rules were chosen before any curve was there; how
-a look is taken, the learning rate and the number of undisturbed loops after a first one (`looks`).
+"""The figures of the curves, and the verdict. The rules were chosen before any curve existed; the
+way of measuring, the learning rate and the number of undisturbed loops were chosen after a first
+curve (`looks`).
 
-**Within the spread.** At every look the attacked loop is held against all undisturbed ones. Where
-it solves no fewer than the least and no more than the greatest of them, it is within. Else it is
-compared with the nearest of them, puzzle by puzzle, by McNemar's exact test: it is out of the
-spread only if p < 5 % divided by the number of looks (Bonferroni), so that chance among the puzzles
-calls one of its looks out in at most 5 of 100 curves.
+**Within the spread.** At every look, the attacked loop is compared with all undisturbed ones. If it
+solves no fewer than the worst and no more than the best of them, it is within the spread. Otherwise
+it is compared with the nearest of them, puzzle by puzzle, by McNemar's exact test: it is outside
+only if p < 5 % divided by the number of looks (Bonferroni). So chance among the puzzles puts a look
+outside in at most 5 of 100 curves.
 
-What few seeds can't say: how far a further seed may lie from them. So an attacked loop is the twin
-of an undisturbed one (`loops.CurveLoop`), which leaves little but the attack to set them apart; and
-the same rule is applied to every undisturbed loop against the others, to show how often it calls
-out a loop that nobody attacked. What a look can see is said by the smallest difference that its
-test would find in four of five cases.
+Few seeds can't show how far another seed may differ from them. So an attacked loop is the twin of
+an undisturbed one (`loops.CurveLoop`), and differs from it in little but the attack. The same rule
+is also applied to every undisturbed loop against the others, to show how often it flags a loop
+without attacks. The resolution of a look is the smallest difference that its test would find in
+four of five cases.
 
-**Rises.** The last look of every loop solves more than the warm start: the 95 % interval of the
+**Rises.** At the last look, every loop solves more than the warm start: the 95 % interval of the
 difference, paired over puzzles, is above zero.
 """
 
@@ -35,21 +36,21 @@ from loopline.bench.statistics import (
 )
 
 ALPHA = 0.05
-"""Error probability of a whole curve; its looks share it equally."""
+"""Error probability of a whole curve, shared equally by its looks."""
 Place = Literal["within", "below", "above"]
 
 
 class LookComparison(Record):
-    """A look of one loop compared with the same look of others."""
+    """A look of one loop, compared with the same look of other loops."""
 
     round: int
     least: float
-    """Least of the other loops' shares of held-out puzzles."""
+    """Lowest of the other loops' shares of held-out puzzles."""
     greatest: float
     p: float
     """p-value of the difference from the nearest other loop; 1 if the share lies between them."""
     discordant: float
-    """Share of the puzzles on which it and the nearest one differ."""
+    """Share of the puzzles on which the loop and the nearest other one differ."""
     place: Place
 
 
@@ -60,13 +61,13 @@ class CurveFigures(Record):
     looks: dict[int, Bounds]
     """Solved share by round, with Wilson's interval; round 0 is the warm start."""
     gain: Bounds
-    """Gain of the last look over the warm start, paired over puzzles."""
+    """Gain from the warm start to the last look, paired over puzzles."""
     against_undisturbed: tuple[LookComparison, ...]
     """Comparisons with the undisturbed loops, one per look; an undisturbed loop is compared with
-    the other ones. Empty where there is none."""
+    the other undisturbed ones. Empty if there are none."""
     over_twin: Bounds | None
-    """Last look less that of the undisturbed loop of the same seed, paired; None for an undisturbed
-    loop."""
+    """Last look minus that of the undisturbed loop with the same seed, paired; None for an
+    undisturbed loop."""
     history: LoopHistory
 
     @property
@@ -91,11 +92,11 @@ class CurveReport(Record):
     within: bool
     """Whether every attacked loop lies within the spread at every look."""
     rises: bool
-    """Whether every loop rises."""
+    """Whether every loop rises above the warm start."""
     violations: int
-    """Violations of the rules for every loop's history, over all loops."""
+    """Number of rule violations in the histories of all loops."""
     minutes: float
-    """Minutes of wall clock, over all parts of an interrupted run."""
+    """Wall-clock minutes, over all parts of an interrupted run."""
 
     @property
     def attacked(self) -> list[CurveFigures]:
@@ -134,7 +135,8 @@ def report_of(
 def compare_with_loops(
     result: LoopResult, others: Sequence[LoopResult], alpha: float
 ) -> tuple[LookComparison, ...]:
-    """Compare every look of a loop but the warm start's with those of others, by the rule above."""
+    """Compare every look of a loop, except the warm start's, with those of others, by the rule
+    above."""
     if not others:
         return ()
     by_round = [{look.round: look.outcomes for look in entry.looks} for entry in others]

@@ -1,10 +1,10 @@
-"""Measures what adapters solve of the held-out puzzles, by play in this process, so that no attack
-on the workers can disturb it.
+"""Measures adapters on the held-out puzzles by playing in this process, so that no attack on the
+workers can interfere.
 
-Completions are drawn at temperature 1, from the same seed for all adapters, and the first of each
-is executed. Greedy play is a threshold: these small policies get over it between two rounds, all
-puzzles at once, and then a curve tells nothing but the round in which that was. What a policy does
-on average rises from round to round."""
+Completions are drawn at temperature 1, with the same seed for all adapters, and the first of each
+is executed. Greedy play has a threshold effect: these small policies jump between two rounds on all
+puzzles at once, and a curve then shows only the round of the jump. Average behaviour improves from
+round to round."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from loopline.workers.engines.local.adapter_base import weights_sha256
 
 
 class Measurement:
-    """Looks at adapters of one base, one after the other."""
+    """Measures adapters of one base, one after another."""
 
     def __init__(self, base: Path, settings: CurveSettings) -> None:
-        """Raises `TrainingError`."""
+        """Load the base. Raises `TrainingError`."""
         import torch
 
         torch.set_num_threads(1)
@@ -42,8 +42,8 @@ class Measurement:
         self._sampler = Sampler(loaded.model, loaded.end_ids, padding=0)
 
     def outcomes(self, adapter: Path) -> str:
-        """Return `1` for each held-out puzzle that is solved with the adapter in that folder, `0`
-        for each that is not. Raises `TrainingError`."""
+        """Return `1` for each held-out puzzle solved with the adapter in this folder, and `0` for
+        every other. Raises `TrainingError`."""
         import torch
 
         begin = InitialPolicy(model=str(adapter), sha256=weights_sha256(adapter))

@@ -1,17 +1,17 @@
 """The folder of the curves, and one loop of it.
 
-    OUTPUT/settings.json                 what everything follows from
+    OUTPUT/settings.json                 the settings of everything
     OUTPUT/seed-1/warm-start/            see `loopline.trainers.grpo.arms.arm`
-    OUTPUT/base/                         the warm start as it is served, in float32
+    OUTPUT/base/                         the warm start as served, in float32
     OUTPUT/loops/attacked-1/             Redis's data, the recorder's store, logs
-    OUTPUT/loops/attacked-1/loop/        of `train grpo loop`
-    OUTPUT/loops/attacked-1/adapters/    what each round published
-    OUTPUT/loops/attacked-1/history.json what was done, and what is wrong with it
+    OUTPUT/loops/attacked-1/loop/        the folder of `train grpo loop`
+    OUTPUT/loops/attacked-1/adapters/    the adapters that each round published
+    OUTPUT/loops/attacked-1/history.json the loop's history and its violations
     OUTPUT/loops/attacked-1/result.json  the same, with the curve
-    OUTPUT/clock.json                    seconds of the wall clock so far
+    OUTPUT/clock.json                    wall-clock seconds so far
     OUTPUT/report.json, report.html, report.md
 
-What is finished is not done again; a loop that was stopped begins again.
+Finished work is not repeated; an interrupted loop starts over.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ RESULT = "result.json"
 
 
 class CurveLoop(Record):
-    """Kind and seed of a loop. Loops of the same seed are twins: they begin with the same adapters
-    and plan the same puzzles, with the same seeds of every completion."""
+    """Kind and seed of a loop. Loops with the same seed are twins: they start from the same
+    adapters and plan the same puzzles, with the same seed for every completion."""
 
     kind: Kind
     seed: int
@@ -78,13 +78,14 @@ class LoopHistory(Record):
     injected: dict[str, int] = Field(validation_alias=AliasChoices("injected", "struck"))
     """Faults by kind, called `struck` in older folders; `trainer` counts its deaths."""
     died: tuple[str, ...]
-    """Workers that ended without an injected fault."""
+    """Workers that exited without an injected fault."""
     sampled: tuple[float, ...]
-    """Solved share of all its runs by round, including runs that broke off; the best of K
-    candidates was executed."""
+    """Solved share of the loop's runs by round, including aborted runs; the best of K candidates
+    was executed."""
     seconds: float
     violations: tuple[str, ...]
-    """Violations of the rules for every loop: see `loopline.bench.proofs.grpo_faults.checker`."""
+    """Violations of the rules that every loop must obey: see
+    `loopline.bench.proofs.grpo_faults.checker`."""
 
 
 class Look(Record):
@@ -105,11 +106,12 @@ class LoopResult(Record):
     loop: CurveLoop
     history: LoopHistory
     looks: tuple[Look, ...]
-    """Looks in order; the first one, of round 0, is the warm start's, which all loops share."""
+    """Looks in order; the first one, of round 0, belongs to the warm start, which all loops
+    share."""
 
 
 def loops_of(settings: CurveSettings) -> list[CurveLoop]:
-    """All loops; the attacked ones come last."""
+    """Return all loops; the attacked ones come last."""
     twins = settings.seeds[: settings.attacked]
     return [
         *(CurveLoop(kind="undisturbed", seed=seed) for seed in settings.seeds),
@@ -125,12 +127,12 @@ def read_result(loop: CurveLoop, output: Path) -> LoopResult | None:
 
 
 def warm_start_of(settings: CurveSettings) -> Arm:
-    """Arm that all loops begin with."""
+    """Return the arm from which all loops start."""
     return Arm(kind=WARM_START, seed=settings.warm_seed)
 
 
 def run_warm_start(settings: CurveSettings, output: Path, tell: Tell) -> ArmResult:
-    """Train the warm start, unless it exists, measure it, and write it in the form that is served.
+    """Train and measure the warm start, unless it exists, and write it in the form that is served.
     Ctrl-C saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`."""
     arm = warm_start_of(settings)
     result = train_arm(arm, output, settings, tell)
@@ -145,8 +147,9 @@ def run_warm_start(settings: CurveSettings, output: Path, tell: Tell) -> ArmResu
 
 
 def run_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell) -> LoopResult:
-    """Run the loop, measure what its rounds published, and write its result; a finished one is
-    read. The warm start must exist. Raises `BenchError`, `TrainingError`."""
+    """Run the loop, measure the adapters that its rounds published, and write the result; a
+    finished loop's result is read. The warm start must exist. Raises `BenchError`,
+    `TrainingError`."""
     stored_result = read_result(loop, output)
     if stored_result is not None:
         return stored_result
@@ -176,7 +179,7 @@ def _play_loop(
     adapters: KeptAdapters,
     tell: Tell,
 ) -> LoopHistory:
-    """Play a loop from an empty bus to its end, and check it."""
+    """Run a loop from an empty bus to its end, and check its history."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     faults = None
@@ -201,7 +204,7 @@ def _play_loop(
 
 
 def history_of(attack: LoopAttack, folder: Path, violations: list[str]) -> LoopHistory:
-    """Return the history of a loop that has ended in `folder`."""
+    """Return the history of a finished loop in `folder`."""
     report = read_loop_report(folder / "loop")
     fates = [group.fate for round_entry in attack.evidence.sealed for group in round_entry.groups]
     return LoopHistory(

@@ -41,7 +41,7 @@ def document(report: CurveReport) -> Document:
 
 
 def spread_plot(report: CurveReport) -> str:
-    """Plot the undisturbed loops as one band, the attacked ones as lines."""
+    """Plot the undisturbed loops as one band and the attacked ones as lines."""
     rounds = (0, *report.settings.measured_rounds)
     shares = [[curve.looks[number].estimate for curve in report.undisturbed] for number in rounds]
     spread = Curve(
@@ -55,7 +55,7 @@ def spread_plot(report: CurveReport) -> str:
 
 
 def loops_plot(report: CurveReport) -> str:
-    """Plot a line for each loop."""
+    """Plot one line per loop."""
     lines = [
         Curve(
             curve.loop.name,
@@ -67,7 +67,7 @@ def loops_plot(report: CurveReport) -> str:
 
 
 def sampled_plot(report: CurveReport) -> str:
-    """Plot of the success that the loops measured themselves."""
+    """Plot the success that the loops measured themselves."""
     lines = [
         Curve(
             curve.loop.name,

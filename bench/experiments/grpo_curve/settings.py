@@ -16,8 +16,8 @@ from loopline.trainers.grpo.arms.training import Reinforced
 from loopline.trainers.grpo.settings import LORA_RATE
 
 MIN_GROUPS = 1
-"""Least groups with a signal in a round. Puzzles without one are replaced by further puzzles only
-if all have equal rewards."""
+"""Minimum number of groups with a signal per round. Puzzles without a signal are replaced by others
+only if all rewards are equal."""
 
 _GAME = LearnedGame.of(DEFAULT).model_copy(
     update={
@@ -29,26 +29,26 @@ _GAME = LearnedGame.of(DEFAULT).model_copy(
 
 
 class CurveSettings(ArmSettings):
-    """Settings of the warm start and of all loops. `seeds` are those of the undisturbed loops; in
-    `reinforced`, `steps` are the rounds of a loop and `episodes` the puzzles of each round."""
+    """Settings of the warm start and of all loops. `seeds`: those of the undisturbed loops; in
+    `reinforced`, `steps` are the rounds of a loop and `episodes` the puzzles per round."""
 
     game: LearnedGame = _GAME
     reinforced: Reinforced = Reinforced(
         steps=8, episodes=16, candidates=8, minibatch=16, learning_rate=5e-5
     )
     warm_seed: int = 1
-    """Seed of the warm start, which all loops begin with."""
+    """Seed of the warm start, from which all loops start."""
     attacked: int = Field(default=1, ge=1)
     """Number of attacked loops; they are twins of the first undisturbed ones."""
     look_every: int = Field(default=1, ge=1)
     """Rounds between two looks."""
     only_kills: bool = False
-    """Whether attacks only kill workers and the trainer, and pause nothing and leave Redis
-    alone."""
+    """Whether attacks only kill workers and the trainer, without pauses and without attacks on
+    Redis."""
 
     @property
     def rounds(self) -> int:
-        """Rounds of each loop."""
+        """Number of rounds per loop."""
         return self.reinforced.steps
 
     @property
@@ -59,7 +59,7 @@ class CurveSettings(ArmSettings):
 
     @property
     def groups(self) -> int:
-        """Most groups that a loop seals: one for each agent of each turn."""
+        """Maximum number of groups that a loop seals: one per agent and turn."""
         return self.rounds * self.reinforced.episodes * 2 * self.game.turns
 
 
@@ -98,7 +98,8 @@ def settings_of(
 
 
 def loop_arguments(settings: CurveSettings, seed: int) -> tuple[str, ...]:
-    """Arguments of `train grpo loop`: the game as the warm start has played it, and the rates."""
+    """Return the arguments of `train grpo loop`: the game as the warm start played it, and the
+    rates."""
     game, training = settings.game, settings.reinforced
     sides = game.environment.sides
     difficulty = game.puzzle.model_dump(mode="json")

@@ -17,7 +17,7 @@ TITLE = "The learning curve of an attacked loop"
 
 
 def about(report: CurveReport) -> str:
-    """Describe what was done."""
+    """Describe the experiment."""
     settings = report.settings
     rewarded, environment = settings.reinforced, settings.game.environment
     sides = " x ".join(str(getattr(settings.game.puzzle, side)) for side in environment.sides)
@@ -55,7 +55,7 @@ def rule(report: CurveReport) -> str:
 
 
 def verdicts(report: CurveReport) -> list[str]:
-    """Verdict on each attacked loop, in a sentence."""
+    """Verdict on each attacked loop, in one sentence."""
     lines: list[str] = []
     for curve in report.attacked:
         out = [
@@ -101,7 +101,7 @@ def tables(report: CurveReport) -> dict[str, Table]:
 
 
 def curves(report: CurveReport) -> Table:
-    """Table with a column for each loop."""
+    """Table with one column per loop."""
     rounds = (0, *report.settings.measured_rounds)
     rows = [
         [
@@ -126,7 +126,7 @@ def comparisons(loops: list[CurveFigures]) -> Table:
 
 
 def loops(report: CurveReport) -> Table:
-    """Table of the loops with the attacks on them."""
+    """Table of the loops and the attacks on them."""
     head = ["loop", "over warm start", "over its twin", "groups", "trained", "injected", "seconds",
             "violations"]  # fmt: skip
     rows = [
@@ -146,7 +146,7 @@ def loops(report: CurveReport) -> Table:
 
 
 def ending(report: CurveReport) -> str:
-    """Describe the time that it took."""
+    """Describe the time taken."""
     return f"{report.minutes:,.1f} minutes"
 
 

@@ -1,6 +1,7 @@
-"""`bench staleness`: what it costs to learn from samples of the past, and what each correction
-makes good.
+"""`bench staleness`: the cost of learning from samples of older versions, and how much each
+correction recovers.
 
-The same model learns the same puzzles by the same code (`train grpo demo`'s AT-GRPO) from samples
-that exactly s versions ago were drawn, for several s and each correction. Printed as it comes out.
+The same model learns the same puzzles with the same code (AT-GRPO of `train grpo demo`) from
+samples drawn exactly s versions ago, for several s and each correction. Results are printed as they
+arrive.
 """

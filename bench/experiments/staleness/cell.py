@@ -1,7 +1,8 @@
-"""One training on samples of the past.
+"""One training on samples of older versions.
 
-Who plays and who learns is `cells.schedule`. Cells differ in nothing else: the same puzzles, the
-same number of updates and of samples, each learned from once.
+`cells.schedule` decides which version plays and which learns. Apart from that and the correction,
+all cells are the same: the same puzzles, the same number of updates and samples, each sample used
+once.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
 def work(
     cell: Cell, output: Path, settings: StalenessSettings, tell: Callable[[JobLine], None]
 ) -> CellResult | None:
-    """Train and measure, and write the result; None for a warm start, which has its own. A training
-    takes minutes and follows from its settings: an interrupted one begins again. Ctrl-C finishes
-    the current update and raises KeyboardInterrupt.
+    """Train, measure, and write the result; None for a warm start, which has its own result. A
+    training takes minutes and is determined by its settings, so an interrupted one starts over.
+    Ctrl-C finishes the current update and raises KeyboardInterrupt.
     """
     if cell.age is None:
         arm.train_arm(results.Arm(kind=WARM_START, seed=cell.seed), output, settings.demo, tell)
@@ -83,7 +84,7 @@ def _train(
             try:
                 facts = steps.learn(waiting.popleft(), version)
             except NotFinite as error:
-                # The weights are those of the previous update: they are measured all the same.
+                # The weights are those of the previous update; they are measured anyway.
                 stopped = str(error)
                 break
             update_count += 1
@@ -98,13 +99,13 @@ def _train(
                     message=facts.message,
                 )
             )
-            if interruption.asked:
+            if interruption.requested:
                 raise KeyboardInterrupt
         tell(JobLine(event="playing", message=f"{demo.held_out:,} held-out puzzles"))
         policies.activate(SHARED)
         puzzles = demo.game.tables(Split.TEST, demo.test_seed, demo.held_out)
         played = evaluate(puzzles, prompter, sampler, demo.reinforced.limit)
-        if interruption.asked:
+        if interruption.requested:
             raise KeyboardInterrupt
     result = CellResult(
         cell=cell,

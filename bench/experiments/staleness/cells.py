@@ -37,11 +37,11 @@ class StalenessSettings(Record):
 
 
 class Cell(Record):
-    """One training, or the warm start that those of a seed begin with."""
+    """One training, or the warm start of all trainings with this seed."""
 
     seed: int
     age: int | None = None
-    """Age of the samples in versions; None is the warm start."""
+    """Age of the samples in versions; None for the warm start."""
     correction: Correction = "token"
 
     @property
@@ -56,8 +56,7 @@ class Cell(Record):
         return () if self.age is None else (Cell(seed=self.seed),)
 
     def folder(self, output: Path) -> Path:
-        """Folder that its result is written to; the warm start's is that of the demonstration's
-        arm."""
+        """Folder of the result; the warm start uses the folder of the demonstration's arm."""
         seed = output / f"seed-{self.seed}"
         if self.age is None:
             return seed / "warm-start"
@@ -69,20 +68,20 @@ class CellResult(Record):
 
     cell: Cell
     outcomes: str = Field(pattern=r"^[01]+$")
-    """Outcomes of the held-out puzzles, greedily, in order: `1` solved, `0` not."""
+    """Outcomes of greedy play of the held-out puzzles, in order: `1` solved, `0` not."""
     effective_samples: tuple[float, ...]
-    """Effective share of the tokens under the weights π_prox/π_behav, for each update that learned
-    from samples of the full age."""
+    """Effective share of tokens under the weights π_prox/π_behav, for each update that learned from
+    samples of the full age."""
     ages: tuple[float, ...]
     """Mean age of the samples of the same updates, in versions."""
     clipped: float
     """Share of these updates' tokens without a gradient, on average."""
     updates: int
-    """Updates that were made."""
+    """Number of updates made."""
     stopped: str
     """Reason why there were fewer updates; empty if all were made."""
     tokens: int
-    """Tokens through the model in either direction, padding included."""
+    """Tokens through the model in both directions, padding included."""
     cpu_seconds: float
 
     @property
@@ -91,12 +90,11 @@ class CellResult(Record):
 
 
 def schedule(updates: int, age: int) -> Iterator[tuple[range, int]]:
-    """Yield for each version from 0 on the batches that it plays, and the batch that it learns
-    from.
+    """Yield, for each version from 0, the batches that it plays and the batch that it learns from.
 
-    The pipeline of an asynchronous training that is always as far behind as it may be: version 0
-    plays age + 1 batches, each later one a batch more, and every update takes the oldest. So batch
-    v is learned from by version v, and was played by version max(0, v − age).
+    This is the pipeline of an asynchronous training with maximum lag: version 0 plays age + 1
+    batches, each later version plays one more, and every update takes the oldest batch. So version
+    v learns from batch v, which version max(0, v − age) played.
     """
     played = 0
     for version in range(updates):
@@ -108,7 +106,7 @@ def schedule(updates: int, age: int) -> Iterator[tuple[range, int]]:
 def cells_of(
     settings: StalenessSettings, ages: tuple[int, ...], corrections: tuple[Correction, ...]
 ) -> list[Cell]:
-    """All cells; those that others depend on come first."""
+    """Return all cells; those that others depend on come first."""
     seeds = settings.demo.seeds
     warm = [Cell(seed=seed) for seed in seeds]
     return warm + [
@@ -120,7 +118,7 @@ def cells_of(
 
 
 def cell_is_finished(cell: Cell, output: Path) -> bool:
-    """Raises `UnreadableModel`."""
+    """Whether the cell has a result. Raises `UnreadableModel`."""
     if cell.age is None:
         return read_arm(cell.folder(output)) is not None
     return read_result(cell, output) is not None

@@ -1,4 +1,4 @@
-"""`bench staleness`: trains the unfinished cells of the grid, and shows the table."""
+"""`bench staleness`: trains the unfinished cells of the grid and shows the table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from loopline.bench.experiments.staleness.report import document
 from loopline.trainers.core.job_progress import JobProgress
 
 FREE = {"demo": {"seeds"}}
-"""Settings that may grow in an existing folder: seeds."""
+"""Settings that may be extended in an existing folder: seeds."""
 
 
 def measure(
@@ -50,7 +50,7 @@ def measure(
 def run_grid(
     settings: StalenessSettings, cells: Sequence[Cell], output: Path, jobs: int
 ) -> StalenessReport | None:
-    """Run the unfinished cells; None if it was interrupted. Raises `TrainingError`."""
+    """Run the unfinished cells; None if interrupted. Raises `TrainingError`."""
     is_finished = partial(cell_is_finished, output=output)
     with JobProgress("trainings") as progress:
         whole = run_cells(
@@ -71,7 +71,7 @@ def parse_ages(text: str) -> tuple[int, ...]:
 
 
 def parse_corrections(text: str) -> tuple[Correction, ...]:
-    """Parse comma-separated corrections; `decoupled` is `token`. Raises `UsageError`."""
+    """Parse comma-separated corrections; `decoupled` means `token`. Raises `UsageError`."""
     wanted = {"token" if part == "decoupled" else part for part in text.split(",")}
     unknown = sorted(wanted - set(CORRECTIONS))
     if unknown:

@@ -1,7 +1,7 @@
-"""The table: success and effective sample size by age and correction, as they come out.
+"""The table: success and effective sample size by age and correction, as measured.
 
-All seeds play the same held-out puzzles, so a success is the mean over seeds, and puzzles are drawn
-for its interval, each with all seeds' outcomes. Of one seed it is Wilson's.
+All seeds play the same held-out puzzles. So success is the mean over seeds, and its interval
+resamples puzzles, each with all seeds' outcomes. With one seed, the interval is Wilson's.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class CellFigures(Record):
     age: int
     correction: Correction
     solved: int
-    """Solved puzzles of all seeds."""
+    """Solved puzzles, summed over seeds."""
     questions: int
     """Puzzles times seeds."""
     success: Bounds
     """Mean over seeds, with its 95 % interval over puzzles."""
     effective_samples: Bounds | None
     """Mean over updates that learned from samples of the full age, with its 95 % bootstrap
-    interval; None where there was none."""
+    interval; None without such updates."""
     clipped: float
     gain: Bounds
-    """Gain of the means over seeds over the warm start's: paired over puzzles, 95 % bootstrap
+    """Gain of the mean over seeds from the warm start, paired over puzzles, with its 95 % bootstrap
     interval."""
     stopped: tuple[str, ...]
     """Reasons why trainings ended before their last update."""
@@ -105,7 +105,7 @@ def _success(outcomes: Sequence[str]) -> Bounds:
 
 
 def _mean(values: Sequence[float]) -> Bounds:
-    """Bounds over updates. For samples of the present version the effective sample size is exactly
+    """Bounds over updates. For samples of the current version, the effective sample size is exactly
     1."""
     interval = bootstrap_difference(values, [0.0] * len(values))
     return interval.estimate, interval.low, interval.high

@@ -32,7 +32,7 @@ def document(report: StalenessReport) -> Document:
 
 
 def table(report: StalenessReport) -> Table:
-    """Table with a row for each age and correction."""
+    """Table with one row per age and correction."""
     head = ["versions ago", "correction", "success", "95 %", "over warm start", "95 %", "ESS",
             "95 %", "clipped", "stopped"]  # fmt: skip
     return head, [_row(cell) for cell in report.cells]

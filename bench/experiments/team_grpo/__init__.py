@@ -1,3 +1,3 @@
-"""Does learning by reinforcement pay for a team of any workflow? `umi` in the simulated worlds and
-`delegate` on word problems begin with the micro models and learn from whole runs, which a checker
-pays: by GRPO, and by expert iteration on as much computing time."""
+"""Does reinforcement learning pay off for a team of any workflow? `umi` in the simulated worlds and
+`delegate` on word problems start from the micro models and learn from whole runs, which a checker
+rewards: by GRPO, and by expert iteration with the same CPU time."""

@@ -1,8 +1,8 @@
 """One training of a team: rounds of sampled runs, each followed by an update of every policy, until
-its computing time is used up; then its best version, by validation tasks, is measured.
+the CPU time is used up. Then the best version on validation tasks is measured.
 
-GRPO and expert iteration differ in the loss alone: the same tasks, the same samples per task, the
-same time. A training is minutes long: one that was stopped begins again.
+GRPO and expert iteration differ only in the loss: tasks, samples per task and time are the same. A
+training takes minutes; an interrupted one starts over.
 """
 
 from __future__ import annotations
@@ -65,23 +65,23 @@ def run_job(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:
 
 
 def look_questions(settings: TeamSettings) -> tuple[Question, ...]:
-    """The validation tasks, the same for every cell: of the split that is learned in, of a quarter
-    that no round plays."""
+    """Return the validation tasks, which are the same for every cell: they come from the quarter of
+    the training's split that no round plays."""
     dataset, domains = settings.setup.dataset, settings.domains
     drawn = generate_questions(dataset, 1, 0, settings.look_tasks, settings.split, domains)
     return drawn.held_out
 
 
 def training_tasks(settings: TeamSettings, seed: int) -> Iterator[Question]:
-    """What rounds play, without end."""
+    """Yield the tasks that rounds play, without end."""
     dataset = settings.setup.dataset
     return training_questions(dataset, 10_000 + seed, settings.split, settings.domains)
 
 
 def held_out_questions(settings: TeamSettings) -> list[Question]:
-    """What start and outcome are measured on, the same for every cell: of the split of the team's
-    own that nothing is learned in; of another one, of the quarter that no round plays, without the
-    validation tasks."""
+    """Return the held-out tasks, which are the same for every cell. If the team learns in `train`,
+    they come from the setup's own split, from which nothing is learned. For any other split, they
+    come from its quarter that no round plays, without the validation tasks."""
     setup, seed = settings.setup, settings.test_seed
     if settings.split == TRAIN:
         drawn = split_questions(setup.dataset, seed, setup.split, settings.domains)

@@ -19,23 +19,23 @@ Method = Literal["start", "grpo", "expert-iteration"]
 
 
 class TeamSetup(Record):
-    """A team as it begins."""
+    """A team before training."""
 
     dataset: Dataset
     pools: dict[str, str]
     """Model by pool."""
     policies: dict[str, str]
-    """Policy by agent: a pool, or an adapter of one."""
+    """Policy by agent: a pool, or an adapter of a pool."""
     trained: tuple[str, ...]
     """Agents whose policies learn; all on the pool `base`."""
     base: str
     begin: dict[str, str] = Field(default_factory=dict)
-    """Adapter that a policy begins with, by policy."""
+    """Initial adapter by policy."""
     options: JsonObject
-    """Options of the workflow."""
+    """Options of the team's workflow."""
     split: str
-    """That is measured on where the team learns in the training split: nothing of it is learned
-    from, and no setting is chosen by it."""
+    """Split for measuring if the team learns in the training split: nothing is learned from it, and
+    no setting is chosen by it."""
     prices: dict[str, tuple[float, float]] = Field(default_factory=dict)
     """US dollars per million prompt and completion tokens, by pool; pools without an entry are
     free."""
@@ -57,7 +57,7 @@ SETUPS: dict[Workflow, TeamSetup] = {
             "umi/caller": "micro:umi-caller",
             "umi/summarizer": "micro:umi-summarizer",
         },
-        # A grammar would leave no completion of the caller to learn from.
+        # With a grammar, no completion of the caller could be learned from.
         options={"tool_style": "signatures", "constrained": False},
         split="unseen_worlds",
     ),
@@ -69,7 +69,7 @@ SETUPS: dict[Workflow, TeamSetup] = {
         base="llm",
         options={"prompts": "mathematics"},
         split="new_numbers",
-        # List prices of a big model and of a small one.
+        # List prices of a big model and a small model.
         prices={"llm": (2.5, 10.0), "slm": (0.1, 0.4)},
     ),
 }
@@ -81,25 +81,24 @@ class TeamSettings(Record):
     workflow: Workflow = "umi"
     seeds: tuple[int, ...] = (1,)
     split: str = TRAIN
-    """That the team learns in. Of another one than the training split the same is measured on:
-    other questions, of a quarter that no round plays."""
+    """Split that the team learns in. Any split other than the training split is also the one for
+    measuring, with other questions, from a quarter that no round plays."""
     domains: tuple[str, ...] = ()
-    """What the questions are about, of `loopline.trainers.data.questions.DOMAINS`; () is
-    everything."""
+    """Subjects of the questions, from `loopline.trainers.data.questions.DOMAINS`; () means all."""
     model: str | None = None
-    """Model that replaces the trained pool's, such as one that was trained for less time.
-    Policies then begin without the team's adapters."""
+    """Model that replaces the trained pool's model, for example one that was trained for less time.
+    Policies then start without the team's adapters."""
     cpu_minutes: float = Field(default=20.0, gt=0)
-    """CPU minutes of each training: rollouts, updates and looks at held-out tasks, on one
-    thread."""
+    """CPU minutes of each training, on one thread: rollouts, updates and looks at validation
+    tasks."""
     dollar_weight: float = Field(default=0.0, ge=0)
-    """Reward that a run loses per dollar."""
+    """Loss of reward per dollar of a run."""
     temperature: float = Field(default=1.0, gt=0, le=5)
     """Temperature of the sampled runs."""
     tasks: int = Field(default=24, ge=1)
-    """Tasks of a round."""
+    """Tasks per round."""
     group_size: int = Field(default=8, ge=2)
-    """Runs of each task."""
+    """Runs per task."""
     rank: int = Field(default=4, ge=1)
     learning_rate: float = Field(default=2e-3, gt=0)
     advantage: Literal["standardised", "centred", "leave-one-out"] = "standardised"
@@ -109,7 +108,7 @@ class TeamSettings(Record):
     look_every: int = Field(default=8, ge=1)
     """Rounds between looks at validation tasks."""
     look_tasks: int = Field(default=150, ge=1)
-    """Validation tasks: a quarter of the training split, which no round plays."""
+    """Number of validation tasks, from a quarter of the split that no round plays."""
     held_out: int = Field(default=500, ge=1)
     """Held-out tasks on which start and outcome are measured greedily."""
     test_seed: int = 7_001
@@ -129,11 +128,11 @@ class TeamSettings(Record):
 
 
 class Cell(Record):
-    """One training, or the team as it begins."""
+    """One training, or the team before training."""
 
     method: Method
     seed: int = 0
-    """Seed of the training; 0 for the start, which has none."""
+    """Seed of the training; 0 for `start`, which has none."""
 
     @property
     def name(self) -> str:
@@ -161,7 +160,7 @@ class RoundCurve(Record):
     cpu_seconds: float
     """CPU seconds of the training so far."""
     looked: float | None = None
-    """Mean reward of the validation tasks, greedily, by the version before it."""
+    """Mean greedy reward on validation tasks of the version before this round."""
 
 
 class CellResult(Record):
@@ -169,12 +168,12 @@ class CellResult(Record):
 
     cell: Cell
     outcomes: str = Field(pattern=r"^[01]+$")
-    """Outcomes of the held-out tasks, greedily, in order: `1` solved, `0` not."""
+    """Outcomes of greedy runs of the held-out tasks, in order: `1` solved, `0` not."""
     micro_dollars: tuple[int, ...]
-    """Cost of the run of each task, in millionths of a US dollar."""
+    """Cost of each task's run, in millionths of a US dollar."""
     rounds: tuple[RoundCurve, ...] = ()
     best: int = 0
-    """Round whose version was measured: the best of the looks; 0 is the beginning."""
+    """Round whose version was measured, the best of all looks; 0 means before training."""
     runs: int = 0
     train_cpu_seconds: float = 0.0
     cpu_seconds: float
@@ -184,7 +183,7 @@ class CellResult(Record):
         return self.outcomes.count("1")
 
     def rewards(self, dollar_weight: float) -> list[float]:
-        """Rewards of the held-out tasks, shape (tasks,): 1 if solved, else 0, less the run's
+        """Rewards of the held-out tasks, shape (tasks,): 1 if solved, else 0, minus the run's
         cost."""
         return [
             (outcome == "1") - dollar_weight * paid / 1e6

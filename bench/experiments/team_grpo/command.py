@@ -1,4 +1,4 @@
-"""`bench team-grpo`: trains the unfinished cells of the grid, and shows the table."""
+"""`bench team-grpo`: trains the unfinished cells of the grid and shows the table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loopline.bench.experiments.team_grpo.report import TeamReport, document, re
 from loopline.trainers.core.job_progress import JobProgress
 
 FREE = {"seeds"}
-"""Settings that may grow in an existing folder: seeds."""
+"""Settings that may be extended in an existing folder: seeds."""
 
 
 def measure(output: Path, settings: TeamSettings, *, jobs: int, as_json: bool) -> None:
@@ -28,7 +28,7 @@ def measure(output: Path, settings: TeamSettings, *, jobs: int, as_json: bool) -
 
 
 def run_grid(settings: TeamSettings, output: Path, jobs: int) -> TeamReport | None:
-    """Run the unfinished cells; None if it was interrupted. Raises `TrainingError`."""
+    """Run the unfinished cells; None if interrupted. Raises `TrainingError`."""
     with JobProgress("trainings") as progress:
         whole = run_cells(
             cells_of(settings), output, "team_grpo", jobs=jobs,

@@ -1,4 +1,4 @@
-"""The table: what each way to learn adds to the team as it begins, paired by held-out task."""
+"""The table: the gain of each method over the untrained team, paired by held-out task."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ LEARNED: tuple[Method, ...] = ("grpo", "expert-iteration")
 
 
 class MethodFigures(Record):
-    """Figures of one way to learn, over all seeds."""
+    """Figures of one method, over all seeds."""
 
     method: Method
     solved: float
-    """Mean share of the held-out tasks over seeds."""
+    """Solved share of the held-out tasks, averaged over seeds."""
     dollars: float
-    """Mean US dollars of a run."""
+    """Mean US dollars per run."""
     gain: Bounds
     """Gain in the solved share over the start, paired by task; with several seeds, the interval
     covers other seeds and other tasks."""
     sentence_gain: Bounds
-    """The same gain where each distinct sentence weighs alike, and sentences are drawn in place of
-    tasks: a narrow subject asks one sentence in many worlds, and their outcomes are related."""
+    """The same gain with equal weight for each distinct sentence and resampling of sentences, not
+    tasks: a narrow subject asks one sentence in many worlds, whose outcomes are correlated."""
     reward_gain: Bounds
-    """Gain in the reward, which subtracts the dollars."""
+    """Gain in the reward, which subtracts dollars."""
     by_seed: tuple[float, ...]
     """Solved share of each seed."""
     cpu_minutes: float
-    """Mean CPU minutes of a training."""
+    """Mean CPU minutes per training."""
     runs: int
-    """Mean number of runs that a training sampled."""
+    """Mean number of sampled runs per training."""
 
 
 class TeamReport(Record):
@@ -52,13 +52,13 @@ class TeamReport(Record):
 
     settings: TeamSettings
     start: float
-    """Share of the held-out tasks that the team solves as it begins."""
+    """Share of the held-out tasks that the team solves before training."""
     start_dollars: float
     sentences: int
     """Distinct sentences among the held-out tasks."""
     methods: tuple[MethodFigures, ...]
     lead: Bounds
-    """Share solved by GRPO minus that by expert iteration, paired by seed and task."""
+    """Share solved by GRPO minus the share solved by expert iteration, paired by seed and task."""
 
 
 def report_of(settings: TeamSettings, output: Path) -> TeamReport:
@@ -86,7 +86,7 @@ def report_of(settings: TeamSettings, output: Path) -> TeamReport:
 
 def _difference(after: Sequence[Sequence[float]], before: Sequence[Sequence[float]]) -> Bounds:
     """Bounds of the mean paired difference between two tables [seeds, tasks]. With several seeds,
-    seeds and tasks are both resampled."""
+    both seeds and tasks are resampled."""
     if len(after) == 1:
         return Bounds.paired(after[0], before[0])
     differences = [
@@ -97,8 +97,8 @@ def _difference(after: Sequence[Sequence[float]], before: Sequence[Sequence[floa
 
 
 def mean_by_sentence(values: Sequence[float], sentences: Sequence[str]) -> list[float]:
-    """Mean of the values of each distinct sentence, in the order of its first task. Shapes:
-    (tasks,) both; (distinct sentences,). Raises ValueError for lists of different lengths."""
+    """Mean value per distinct sentence, in the order of first occurrence. Shapes: both arguments
+    (tasks,), result (distinct sentences,). Raises ValueError for lists of different lengths."""
     by_sentence: dict[str, list[float]] = {}
     for sentence, value in zip(sentences, values, strict=True):
         by_sentence.setdefault(sentence, []).append(value)
@@ -171,7 +171,7 @@ def _verdicts(report: TeamReport) -> list[str]:
 
 
 def table(report: TeamReport) -> Table:
-    """Table with a row for each way to learn."""
+    """Table with one row per method."""
     head = ["method", "solved", "gain", "95 %", "reward", "95 %", "$ a run", "CPU-min", "runs"]
     return head, [
         [

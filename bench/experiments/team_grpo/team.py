@@ -1,4 +1,4 @@
-"""A team on engines in this process, whose adapters can be exchanged between rounds."""
+"""A team on engines in this process; its adapters can be exchanged between rounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_TOKENS = 192
 
 
 class Team:
-    """Context manager: its engines run within it."""
+    """Context manager that runs the team's engines."""
 
     def __init__(self, settings: TeamSettings) -> None:
         self.workflow, self.setup = settings.workflow, settings.setup
@@ -46,7 +46,7 @@ class Team:
         return Price(prompt=Decimal(str(prompt)), completion=Decimal(str(completion)))
 
     def reward(self, trajectory: Trajectory, *, solved: bool) -> float:
-        """Reward of a run."""
+        """Return the reward of a run."""
         return float(solved) - self.dollar_weight * dollars_of(trajectory)
 
     async def __aenter__(self) -> Self:
@@ -62,7 +62,7 @@ class Team:
             await pool.engine.close()
 
     async def serve(self, policies: Mapping[str, Path], version: int) -> None:
-        """Answer with these adapters from now on."""
+        """Serve these adapters from now on."""
         for policy, path in policies.items():
             await self._pools[policy.partition("/")[0]].engine.load_adapter(
                 policy, str(path), version
@@ -71,7 +71,7 @@ class Team:
     async def play(
         self, questions: Sequence[Question], *, times: int = 1, temperature: float, seed: int
     ) -> list[tuple[Trajectory, bool]]:
-        """Play each question this many times; return the runs in order, each with whether it is
+        """Play each question `times` times; return the runs in order, each with whether it is
         solved."""
         questions_by_run: dict[str, Question] = {}
         runs = list(self._runs(questions, times, temperature, seed, questions_by_run))

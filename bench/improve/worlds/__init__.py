@@ -1,2 +1,2 @@
-"""`bench improve --worlds`: does the closed loop make a team better, on instructions that need APIs
-which it has never seen?"""
+"""`bench improve --worlds`: does the closed loop improve a team on instructions that need APIs that
+it has never seen?"""

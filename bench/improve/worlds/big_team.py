@@ -1,4 +1,4 @@
-"""The big model of the stream: an endpoint that plays all roles as the simulator's oracle does, and
+"""The big model of the stream: an endpoint that plays all roles like the simulator's oracle, but
 gives up at once on a stated share of the instructions."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class BigTeam:
         self._writes_json = load_prompt("umi_caller_json").text
 
     def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ScriptedReply:
-        """Return the next turn of the role that is asked."""
+        """Return the next turn of the requested role."""
         text = self._script.reply(
             messages,
             mistake_rate=self._mistake_rate,
@@ -33,6 +33,6 @@ class BigTeam:
         return ScriptedReply("I do not know this instruction." if text is None else text)
 
     def is_sure(self, instance: Instance) -> bool:
-        """Whether it follows the oracle's way, and so solves the instruction."""
-        # As `WorldsScript.reply` draws it.
+        """Whether the endpoint follows the oracle's way, and therefore solves the instruction."""
+        # The same draw as in `WorldsScript.reply`.
         return unit_interval("worlds", "team", instance.instruction) >= self._mistake_rate

@@ -1,5 +1,5 @@
-"""Results of streams of instructions: what the team learned and what it forgot, each with its bar,
-and the dollars."""
+"""Results of streams of instructions: the team's learning and forgetting, each with its bar, and
+the dollars."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopline.bench.improve.worlds.stream import WorldsResult
 
 SOLVED_BAR = 0.0
 OLD_BAR = -1.0
-"""Bars in percentage points; the first is for the interval's lower end, the second for the
+"""Bars in percentage points: the first applies to the interval's lower end, the second to the
 estimate."""
 
 
@@ -26,8 +26,8 @@ class WorldsReport(LoopReport):
 
     @property
     def solved_change(self) -> Bounds:
-        """Change in the share that the team alone solves on held-out instructions of the new kinds,
-        paired, in points."""
+        """Paired change in the share of held-out instructions of the new kinds that the team alone
+        solves, in points."""
         return paired_change(
             [right for result in self.results for right in result.new_before],
             [right for result in self.results for right in result.new_after],
@@ -35,7 +35,7 @@ class WorldsReport(LoopReport):
 
     @property
     def old_change(self) -> Bounds:
-        """The same for the old kinds."""
+        """The same change for the old kinds."""
         return paired_change(
             [right for result in self.results for right in result.old_before],
             [right for result in self.results for right in result.old_after],
@@ -53,7 +53,7 @@ class WorldsReport(LoopReport):
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Return the line of `--json`."""
+        """Return the `--json` line."""
         solved, old = self.solved_change, self.old_change
         return {
             **self.common_json,

@@ -1,6 +1,6 @@
 """The stream's instructions, of the API simulator. The new kinds need APIs that the shipped team
-was never offered (the split `unseen_apis`), the old ones none (`unseen_worlds`: other worlds, names
-and numbers than those of its training). No instruction has two uses."""
+was never offered (split `unseen_apis`); the old kinds need no new API (`unseen_worlds`: other
+worlds, names and numbers than in its training). No instruction is used for two purposes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Instructions:
 
     stream: tuple[Instance, ...]
     new: tuple[Instance, ...]
-    """Held-out instructions that measure the team on the new kinds."""
+    """Held-out instructions for measuring the team on the new kinds."""
     old: tuple[Instance, ...]
-    """Held-out instructions that measure the team on the old kinds."""
+    """Held-out instructions for measuring the team on the old kinds."""
     guard: tuple[Instance, ...]
-    """Instructions of old kinds that compare versions."""
+    """Instructions of old kinds for comparing versions."""
     drawn: tuple[ScriptedWorlds, ...]
-    """Worlds of all instructions, for callers that receive an instruction by its seed."""
+    """Worlds of all instructions, for callers that get instructions by seed."""
 
 
 def draw_instructions(settings: WorldsSettings) -> Instructions:
-    """Draw the instructions, the same for the same settings."""
+    """Draw the instructions: the same for the same settings."""
     old_count = round(settings.questions * settings.old_share)
     new = _Source(NEW, settings.seed)
     old = _Source(OLD, settings.seed)
@@ -46,8 +46,8 @@ def draw_instructions(settings: WorldsSettings) -> Instructions:
 
 
 def kind_of(instance: Instance) -> str:
-    """Return the new APIs that an instruction needs or, where it needs none, that it offers; or
-    `old`."""
+    """Return the new APIs that an instruction needs; `offered` if it needs none of them; `old` for
+    an old kind."""
     if instance.split is not NEW:
         return OLD_KIND
     needed = HELD_OUT_APIS.intersection(INTENTS[instance.recipe.intent].tools)
@@ -55,8 +55,8 @@ def kind_of(instance: Instance) -> str:
 
 
 def is_kept_back(instance: Instance, settings: WorldsSettings) -> bool:
-    """Whether versions are compared on it, and none learns from it. The instruction decides this,
-    since it may occur in two worlds."""
+    """Whether the instruction is reserved for comparing versions, so that none learns from it. The
+    instruction's text decides, since it may occur in two worlds."""
     if instance.split is not NEW:
         return False
     return unit_interval("kept back", settings.seed, instance.instruction) < settings.kept_back

@@ -1,10 +1,10 @@
-"""Lessons for a candidate of a stream: the solved runs of the stream, the team's own and those of
-the big model, and in addition the oracle's ways through instructions of the team's first training,
-so that it does not forget.
+"""Lessons for a candidate of a stream: the stream's solved runs, both the team's and the big
+model's, and the oracle's ways through instructions of the team's first training, so that the team
+does not forget.
 
-What keeps a team from forgetting is how many different instructions it rehearses, not how often: so
-those are many, each learned about once, and the few lessons of new kinds get their share by as many
-forms as it takes."""
+The number of different rehearsed instructions keeps a team from forgetting, not the number of
+repetitions. So rehearsal uses many instructions, each about once, and the few lessons of new kinds
+are varied in form until they have their share."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def lessons_of(
     seed: int,
     turned: bool = False,
 ) -> DataSet:
-    """Build the data set from these recorded runs, which were solved, and from `rehearsal`
-    instructions of the training split drawn from `seed`. Lessons of new kinds have as many forms
-    as make them about `new_share` of all. `turned`: each run's steps are put under the instruction
-    of another run. Raises `UnreadableData`."""
+    """Build the data set from these recorded, solved runs and from `rehearsal` instructions of the
+    training split, drawn with `seed`. Lessons of new kinds get enough forms to be about `new_share`
+    of all. `turned`: each run's steps are put under another run's instruction. Raises
+    `UnreadableData`."""
     reading = read_trajectories(store, "umi")
     records = tuple(record for record in reading.records if record.run.id in runs)
     if not records:
@@ -52,13 +52,13 @@ def lessons_of(
 
 
 def _may_be_learned(run: Run) -> None:
-    """Accept every run. The split is held out from every other training; here the stream has chosen
-    the runs, and its measurements use none of them."""
+    """Accept every run. The split is held out from all other training; here the stream chose the
+    runs, and its measurements use none of them."""
 
 
 def forms_of(new: int, others: int, new_share: float) -> int:
-    """Return the number of forms in which `new` lessons are about `new_share` of all, in addition
-    to this many `others`."""
+    """Return the number of forms with which `new` lessons, alongside `others`, are about
+    `new_share` of all."""
     if not new:
         return 1
     return max(1, round(new_share / (1 - new_share) * others / new))

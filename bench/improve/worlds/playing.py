@@ -1,6 +1,6 @@
-"""Runs of a team in simulated worlds: how they are asked, whether they came to an end, and whether
-they solved their instruction. Runs that are already in a file are not asked again, and those that
-were running at a kill are waited for."""
+"""Runs of a team in simulated worlds: submits them, and decides whether they ended regularly and
+solved their instruction. Runs already in the file are not repeated; runs in flight during a kill
+are awaited."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from loopline.trainers.improve.asking import TAG
 AT_ONCE = 32
 WORKFLOW = "umi"
 _OVERFLOW = "context_overflow"
-"""Reason of a prompt that has outgrown the model, which is the model's failure, not a lost run."""
+"""Failure of a prompt that exceeds the model's context: the model's failure, not a lost run."""
 
 
 class Played(Record):
@@ -45,7 +45,7 @@ def new_run(
     tags: Mapping[str, str],
     run_id: str,
 ) -> Run:
-    """Create a run with one policy for all roles; None leaves the deployment's policies."""
+    """Create a run with one policy for all roles; None keeps the deployment's policies."""
     return client.new_run(
         instance.instruction,
         workflow=WORKFLOW,
@@ -59,7 +59,8 @@ def new_run(
 
 
 def is_lost(trajectory: Trajectory) -> bool:
-    """Whether the run was interrupted: it ended neither with the team's answer nor by giving up."""
+    """Whether the run was interrupted: it ended neither with the team's answer nor with giving
+    up."""
     if trajectory.outcome in (Outcome.ANSWERED, Outcome.GAVE_UP):
         return False
     last = trajectory.steps[-1] if trajectory.steps else None
@@ -81,8 +82,7 @@ async def play(
     path: Path,
     say: Callable[[str], None],
 ) -> list[Played]:
-    """Play the instances with one policy for all roles; results are in the order of the
-    instances."""
+    """Play the instances with one policy for all roles; results are in instance order."""
     path.parent.mkdir(parents=True, exist_ok=True)
     played = {line["id"]: Played.model_validate(line) for _, line in read_log(path)}
     driver, places = RunDriver(client, say), asyncio.Semaphore(AT_ONCE)

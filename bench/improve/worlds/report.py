@@ -67,7 +67,7 @@ def document(report: WorldsReport) -> Document:
 
 
 def verdicts(report: WorldsReport) -> list[str]:
-    """Return a sentence for each bar, and one for the dollars."""
+    """Return one sentence per bar, and one for the dollars."""
     bars = report.bars
     lines = [
         f"{verdict_word(bars['solved_change_low'])}: the team alone changes by "

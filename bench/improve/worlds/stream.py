@@ -1,16 +1,16 @@
-"""One stream of instructions: the team is asked, the world's verifier judges, what is not solved
-goes to the big model, the loop takes its rounds, the team is measured.
+"""One stream of instructions: the team plays, the world's verifier judges, unsolved instructions go
+to the big model, the loop runs its rounds, and the team is measured.
 
-    FOLDER/settings.json     what it follows from
+    FOLDER/settings.json     the stream's settings
     FOLDER/admitted.jsonl    the ids of each instruction's runs, before the bus hears of them
-    FOLDER/served.jsonl      what became of each instruction
-    FOLDER/looks.jsonl       after which instruction it was looked whether a round is due
-    FOLDER/attacks.jsonl     what was done to the deployment meanwhile, batch by batch
+    FOLDER/served.jsonl      the result of each instruction
+    FOLDER/looks.jsonl       after which instructions it was checked whether a round is due
+    FOLDER/attacks.jsonl     attacks on the deployment, batch by batch
     FOLDER/cpu.jsonl         CPU seconds of each sitting
     FOLDER/deployment/       see `loopline.bench.improve.deployment`
     FOLDER/loop/             see `loopline.trainers.improve.team`
-    FOLDER/alone/            runs of the team alone on the instructions that are held out
-    FOLDER/result.json       the figures' source, when all is done
+    FOLDER/alone/            the team's own runs on the held-out instructions
+    FOLDER/result.json       the source of all figures, once the stream is complete
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ class ServedInstruction(Record):
 
     index: int
     run: str
-    """Run that solved it; the last one where none did."""
+    """Run that solved the instruction; the last run if none did."""
     kind: str
     kept_back: bool
     right: bool
-    """Whether the team or the big model solved it."""
+    """Whether the team or the big model solved the instruction."""
     accepted: bool
-    """Whether the team solved it."""
+    """Whether the team solved the instruction."""
     altered: bool
-    """Whether it is unsolved although the big model followed the oracle's way."""
+    """Whether the instruction is unsolved although the big model followed the oracle's way."""
     lost: int
-    """Runs that were interrupted."""
+    """Number of interrupted runs."""
     micro_dollars: int
 
 
@@ -85,7 +85,7 @@ class WorldsResult(Timed):
     settings: WorldsSettings
     questions: tuple[ServedInstruction, ...]
     rounds: tuple[tuple[int, TeamDecision], ...]
-    """Rounds, each with the number of instructions that were served before it."""
+    """Rounds, each with the number of instructions served before it."""
     new_before: tuple[bool, ...]
     """Whether the pool's own model solves each held-out instruction of the new kinds."""
     new_after: tuple[bool, ...]
@@ -99,13 +99,14 @@ class WorldsResult(Timed):
     attacks: dict[str, int]
     """Number of attacks on the deployment while it served, by name."""
     lost: int
-    """Runs without a regular end, and instructions that were not served."""
+    """Number of runs without a regular end, plus instructions that were not served."""
     altered: int
-    """Instructions that the big model did not solve though it follows the oracle's way."""
+    """Number of instructions that the big model did not solve although it follows the oracle's
+    way."""
 
 
 def play_stream(folder: Path, settings: WorldsSettings, say: Callable[[str], None]) -> WorldsResult:
-    """Go on with the stream in `folder`, or begin it. Raises `MendableError`s."""
+    """Resume the stream in `folder`, or start it. Raises `FixableError`s."""
     return play_once(folder, settings, WorldsResult, lambda: _play(folder, settings, say))
 
 
@@ -127,7 +128,7 @@ def _play(
 
 
 class _Trials:
-    """Return the instructions of the stream that are kept back, and those of the guard."""
+    """Plays the stream's kept-back instructions, and those of the guard."""
 
     def __init__(self, stream: _Stream, client: Client) -> None:
         self._stream = stream
@@ -169,7 +170,7 @@ class _Stream:
         return self._instructions.guard
 
     def kept_back(self) -> tuple[Instance, ...]:
-        """Served instructions that versions are compared on."""
+        """Served instructions on which versions are compared."""
         results = self._results()
         return tuple(
             self._instructions.stream[index]
@@ -209,7 +210,8 @@ class _Stream:
             return await self._measure(client, loop)
 
     async def _look(self, loop: TeamLoop, noted: Collection[int | None]) -> int | None:
-        """Take a round and return its number, also that of one that ended before it was `noted`."""
+        """Run a round if one is due, and return its number; return that of an earlier round first
+        if it ended without being `noted`."""
         for decision in loop.decisions():
             if decision.number not in noted:
                 return decision.number
@@ -220,8 +222,8 @@ class _Stream:
         return decision.number
 
     async def _lessons(self) -> frozenset[str]:
-        """Return runs that solved an instruction which may be learned from; all are in the
-        store."""
+        """Return the runs that solved an instruction from which a version may learn, once all are
+        in the store."""
         results = self._results().values()
         runs = frozenset(entry.run for entry in results if entry.right and not entry.kept_back)
         await until_recorded(self._deployment.store, runs)
@@ -229,7 +231,7 @@ class _Stream:
 
     def _data(self, runs: frozenset[str], loop: TeamLoop, *, turned: bool = False) -> DataSet:
         settings = self._settings
-        # Different ones in each round: more of what the team was first trained on.
+        # Each round has different instructions, to cover more of the team's first training.
         number = len(loop.decisions()) + 1
         return lessons_of(
             self._deployment.store,
@@ -249,7 +251,7 @@ class _Stream:
         old_before = await self._alone(client, settings.loop.pool, "old-before", instructions.old)
         new_after, old_after = new_before, old_before
         if promoted:
-            # Before the poisoned round, whose candidate must change nothing of it.
+            # Measured before the poisoned round, whose candidate must not affect these figures.
             policy = settings.loop.policy
             new_after = await self._alone(client, policy, "new-after", instructions.new)
             old_after = await self._alone(client, policy, "old-after", instructions.old)
@@ -306,7 +308,7 @@ class _Stream:
     async def _ask(
         self, client: Client, driver: RunDriver, index: int, first: str, second: str
     ) -> ServedInstruction:
-        """Ask the team, and the big model where the team does not solve it."""
+        """Ask the team, then the big model if the team fails."""
         instance = self._instructions.stream[index]
         tags = {"kind": kind_of(instance)}
 

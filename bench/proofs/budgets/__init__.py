@@ -1,1 +1,1 @@
-"""`bench budgets`: runs under budgets, attacked; a provider's book counts their bills."""
+"""`bench budgets`: runs with budgets are attacked; a provider's book counts their bills."""

@@ -1,4 +1,4 @@
-"""Runs whose branches all ask at once, while workers die and pause and Redis restarts."""
+"""Runs whose branches all call at once, while workers die and pause and Redis restarts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RUN_SECONDS = 1_800.0
 RUNS_PER_KILL, RUNS_PER_RESTART = 4, 30
 """Mean numbers of ended runs before a worker is killed or paused, and before Redis restarts."""
 LONGEST_QUIET = 16.0
-"""Seconds after which an attack comes although few runs have ended."""
+"""Seconds after which an attack happens even if few runs have ended."""
 
 
 @dataclass
@@ -49,9 +49,9 @@ class Result:
     spent: dict[str, int] = field(default_factory=dict[str, int])
     """Micro-dollars that were charged, by run."""
     reserved: dict[str, int] = field(default_factory=dict[str, int])
-    """Micro-dollars and tokens that are still reserved of the ended runs' budgets."""
+    """Micro-dollars and tokens that are still reserved in the budgets of ended runs."""
     day: tuple[Limits, Limits] = (Limits(), Limits())
-    """Spent and reserved amounts of the day, or days, of all runs."""
+    """Spent and reserved amounts of all runs on the day, or days."""
     answers: int = 0
     hedged: int = 0
     """Second requests in the ledger."""
@@ -61,8 +61,8 @@ class Result:
 
 
 class Ended:
-    """Counts runs that have ended. Attacks follow this count, so that they come as often per run on
-    a slow machine as on a fast one."""
+    """Counts runs that have ended. Attacks follow this count, so that their number per run is the
+    same on a slow machine as on a fast one."""
 
     def __init__(self) -> None:
         self.all = False
@@ -82,7 +82,7 @@ class Ended:
             event.set()
 
     async def more(self, runs: float, *, seconds: float = LONGEST_QUIET) -> None:
-        """Wait until `runs` more have ended, or all have, or `seconds` are over."""
+        """Wait until `runs` more have ended, or all have, or `seconds` have passed."""
         event = asyncio.Event()
         self._waiting[event] = self._count + runs
         if self.all:
@@ -111,7 +111,7 @@ class Crew:
         self._attacks = attacks
         self._hedge = hedge
         self._context = get_context("forkserver")
-        # Also this program, which each copy would import again.
+        # Preload this program too, which each copy would otherwise import again.
         self._context.set_forkserver_preload(["__main__", serve.__module__])
 
     async def work(self, ended: Ended) -> None:
@@ -134,7 +134,7 @@ class Crew:
                 process.join()
 
     async def _lives(self, process: BaseProcess, ended: Ended) -> bool:
-        """Wait for some more runs to end; return whether the process lives and runs are left."""
+        """Wait for some more runs to end; return whether the process is alive and runs are left."""
         await ended.more(self._rng.uniform(0.1, 1.9) * RUNS_PER_KILL * WORKERS)
         return process.is_alive() and not ended.all
 
@@ -169,7 +169,7 @@ async def play(
     rng: random.Random,
     hedge: bool = False,
 ) -> Result:
-    """Play the runs, and read what is spent and reserved afterwards."""
+    """Play the runs, then read the spent and reserved amounts."""
     result, ended = Result(), Ended()
     crew = Crew(settings, book, rng, result.attacks, hedge=hedge)
 
@@ -238,7 +238,8 @@ async def _read(settings: BusSettings, ids: list[str], first_day: int, result: R
 
 
 async def _ask_branches(bus: Bus, inbox: Inbox, run: Run, branches: int, result: Result) -> None:
-    """Ask in parallel branches, as the steps of a team do, and end the run as its workers would."""
+    """Send calls in parallel branches, like the steps of a team, and end the run like its
+    workers."""
 
     async def branch(number: int) -> None:
         while True:
@@ -246,7 +247,7 @@ async def _ask_branches(bus: Bus, inbox: Inbox, run: Run, branches: int, result:
             try:
                 await host.complete([Message(role="user", content="What is 6 * 7?")])
             except (RequestFailed, RequestError):
-                continue  # it may pass
+                continue  # it may be temporary
             except BudgetExceeded as error:
                 if await bus.end_run(run.id, "budget", str(error)):
                     result.refused += 1
@@ -257,4 +258,4 @@ async def _ask_branches(bus: Bus, inbox: Inbox, run: Run, branches: int, result:
             return
 
     await asyncio.gather(*(branch(number) for number in range(branches)))
-    await bus.end_run(run.id, "answered", "all branches are")
+    await bus.end_run(run.id, "answered", "all branches are answered")

@@ -1,5 +1,5 @@
-"""`bench budgets`: runs of many branches that ask at once, under a budget that some of them would
-pass, while workers die and pause and Redis restarts; the provider's book says what was billed."""
+"""`bench budgets`: runs of many branches that call at once, with a budget that some of them would
+exceed, while workers die and pause and Redis restarts; the provider's book records the bills."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from loopline.testing import running_redis
 from loopline.trainers.core.json_records import write_record
 
 BATCH = 200
-"""Runs on one server: the most that Ctrl-C loses, and a bound of the log that a restart reads."""
+"""Runs on one server: the most that Ctrl-C loses, and a limit of the log that a restart reads."""
 
 
 class BudgetsOptions(Options):
@@ -33,19 +33,19 @@ class BudgetsOptions(Options):
     runs: int = Field(default=300, ge=1, le=1_000_000)
     """Runs, twelve at once."""
     branches: int = Field(default=64, ge=1, le=1_000)
-    """Calls of each run, all asked for at once."""
+    """Calls of each run, all sent at once."""
     usd: float = Field(default=1.0, ge=0.06, le=1_000)
     """Budget of each run in US dollars; a call costs up to $0.05."""
     hedge: bool = False
-    """Send calls that are slow a second time, where the budget has room for both."""
+    """Send slow calls a second time, if the budget has room for both."""
     seed: Annotated[int | None, Option(default="random, or the checkpoint's")] = None
-    """Seed of the costs, and of the moments of kills, pauses and restarts."""
+    """Seed of the costs, and of the times of kills, pauses and restarts."""
     checkpoint: Path | None = None
-    """File that keeps what came of each 200 runs; the same command goes on from it."""
+    """File with the totals of each 200 runs; the same command resumes it."""
 
 
 def run(options: BudgetsOptions, progress: Progress) -> Outcome:
-    """Play, and compare the bus's counts with the book."""
+    """Run, and compare the bus's counts with the book."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     totals = Totals(
         seed=random_seed() if options.seed is None else options.seed,
@@ -58,7 +58,7 @@ def run(options: BudgetsOptions, progress: Progress) -> Outcome:
         path.parent.mkdir(parents=True, exist_ok=True)
         totals = read_totals(path, totals, options.seed)
         if totals.runs:
-            progress.say(f"goes on behind {totals.runs:,} runs, which {path} has")
+            progress.say(f"continuing after {totals.runs:,} runs in {path}")
     progress.outcome = lambda: _outcome(totals)
     while totals.runs < options.runs:
         batch = _play(totals, min(BATCH, options.runs - totals.runs))
@@ -74,8 +74,8 @@ def run(options: BudgetsOptions, progress: Progress) -> Outcome:
 
 
 def _play(totals: Totals, runs: int) -> Batch:
-    """Play a batch on a fresh server with a fresh book. A resumed proof does not play the first
-    runs again."""
+    """Run a batch on a fresh server with a fresh book. A resumed proof does not repeat the first
+    runs."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bench-budgets-") as scratch:
         folder = Path(scratch)
@@ -128,7 +128,7 @@ def _outcome(totals: Totals) -> Outcome:
 
 PROOF = Proof(
     name="budgets",
-    title="what runs are billed under budgets, while workers die and Redis restarts",
+    title="bills of runs under budgets, while workers die and Redis restarts",
     options=BudgetsOptions,
     minutes=lambda options: options.runs * options.branches / 25_000,
     run=run,

@@ -1,7 +1,7 @@
 """A provider that bills each call when it gets it, and the workers that call it.
 
-Its book is a file that no death of a worker, and no restart of Redis, changes: one line for each
-call, written before the answer.
+Its book is a file that survives every death of a worker and every restart of Redis: one line for
+each call, written before the answer.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from loopline.workers.process_lifetime import tie_to_parent
 POOL = "llm"
 MOST_PROMPT, MOST_COMPLETION = 1_000, 1_000
 PROMPT, COMPLETION = 250, 500
-"""Tokens that a call really has: exactly this prompt, and at most this completion."""
+"""The actual tokens of a call: exactly this prompt, and at most this completion."""
 SETTINGS = ModelSettings.model_validate(
     {"engine": "openai", "model": "billed", "price": {"prompt": "10", "completion": "40"}}
 )
-"""Model whose calls cost $0.05 at most, and $0.0125 on average."""
+"""Model whose calls cost at most $0.05, and $0.0125 on average."""
 SECONDS = 0.02
 """Most seconds that a call takes."""
 SLOW = SECONDS / 2
@@ -52,7 +52,7 @@ PLACES = 128
 
 
 class BilledEngine:
-    """An endpoint's engine, as far as money is concerned."""
+    """The money side of an endpoint's engine."""
 
     def __init__(self, book: Path, rng: random.Random) -> None:
         self._book = os.open(book, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)

@@ -1,4 +1,4 @@
-"""Totals of all batches of runs, and their checkpoint: a proof of many runs is interrupted and
+"""Totals of all batches of runs, and their checkpoint: a proof of many runs can be interrupted and
 resumed."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loopline.trainers.errors import TrainingError
 
 @dataclass(frozen=True)
 class Batch:
-    """Runs on one server, with the provider's book about them."""
+    """Runs on one server, and the provider's book about them."""
 
     result: Result
     billed: Counter[str]
@@ -27,7 +27,7 @@ class Batch:
 
 
 class Totals(Record):
-    """Totals of all batches so far, as a checkpoint holds them. Money is in micro-dollars."""
+    """Totals of all batches so far, in the form of a checkpoint. Money is in micro-dollars."""
 
     seed: int
     branches: int
@@ -115,7 +115,7 @@ def read_totals(path: Path, begun: Totals, seed: int | None) -> Totals:
     """Read the totals of a checkpoint; return `begun` if there is none. Raises `UsageError` for a
     checkpoint of other options, or a damaged one."""
     try:
-        saved = find_record(path, Totals, "remove it to begin again")
+        saved = find_record(path, Totals, "remove it to start again")
     except TrainingError as error:
         raise UsageError(str(error)) from error
     if saved is None:
@@ -129,6 +129,6 @@ def read_totals(path: Path, begun: Totals, seed: int | None) -> Totals:
     for option, (had, wanted) in expected.items():
         if had != wanted:
             raise UsageError(
-                f"{path} is of {option} {had}, not {wanted}: go on with that, or name another file"
+                f"{path} has {option} {had}, not {wanted}: use that value, or give another file"
             )
     return saved

@@ -1,1 +1,2 @@
-"""`bench bus`: what a message costs here, against a raw loop and FastStream, on one Redis."""
+"""`bench bus`: the cost of a message here, compared with a raw loop and FastStream, on one
+Redis."""

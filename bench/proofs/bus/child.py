@@ -1,9 +1,9 @@
 """`python -m loopline.bench.proofs.bus.child JOB`: one producer or consumer of a measurement.
 
-Says `ready` on standard output when it could begin, begins at a line on standard input, and ends
-with one line of JSON: what it did, by its own clock. So imports and connections are never part
-of a measurement. Every peer gets what our own worker processes have: uvloop, and a garbage
-collector that looks rarely.
+It prints `ready` on standard output when it can start, starts when it reads a line on standard
+input, and ends with one line of JSON: its results, by its own clock. So imports and connections are
+never part of a measurement. Every peer runs like our own worker processes: with uvloop, and a
+garbage collector that runs rarely.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _cpu() -> float:
 
 
 async def _send_at_rate(job: Job, send_one: Callable[[], Awaitable[None]]) -> None:
-    """Send in an open loop: each message leaves at its planned time, however late the one before
+    """Send in an open loop: each message is sent at its planned time, however late the previous one
     was."""
     loop = asyncio.get_running_loop()
     start = loop.time() + 0.05

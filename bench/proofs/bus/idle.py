@@ -83,7 +83,7 @@ async def _cost(server: RedisProcess, settings: BusSettings, seconds: float) -> 
     idle = RoleWorkerSettings(bus=settings, roles=(ROLE,))
     async with running_workers([idle], server.folder / "workers") as (started,):
         process = psutil.Process(started.pid)
-        await asyncio.sleep(1.0)  # work at the start, once, is not part of the measurement
+        await asyncio.sleep(1.0)  # one-time work at the start is not part of the measurement
         began, worker_cpu, server_cpu = time.monotonic(), _cpu(process), server.cpu_seconds()
         await asyncio.sleep(seconds)
         took = time.monotonic() - began

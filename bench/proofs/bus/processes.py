@@ -22,7 +22,7 @@ class Child:
         self.job = job
 
     async def start(self) -> None:
-        """Return when the process is ready to begin."""
+        """Return when the process is ready to start."""
         self._process = await asyncio.create_subprocess_exec(
             *OWN_PYTHON, "-m", "loopline.bench.proofs.bus.child", self.job.model_dump_json(),
             stdin=asyncio.subprocess.PIPE,
@@ -55,8 +55,8 @@ class Child:
 
     def _exit_error(self) -> BenchError:
         return BenchError(
-            f"the {self.job.peer} process that was to {self.job.role} {self.job.messages:,} "
-            f"messages died or made no progress within {TIMEOUT:g} s; what it printed stands above"
+            f"the {self.job.peer} process that should {self.job.role} {self.job.messages:,} "
+            f"messages died or made no progress within {TIMEOUT:g} s; its output is above"
         )
 
 
@@ -77,7 +77,7 @@ class Throughput:
 
 
 async def throughput(server: RedisProcess, peer: str, messages: int) -> Throughput:
-    """Measure enqueuing, then draining; then, on an empty server, both at the same time."""
+    """Measure first enqueuing, then draining, then both at the same time on an empty server."""
     server.flush()
     sent = await _run_alone(Job(peer=peer, role="produce", url=server.url, messages=messages))
     before = server.cpu_seconds()

@@ -1,4 +1,4 @@
-"""`bench bus`: what is measured, in which order, and the bars."""
+"""`bench bus`: the measurements, their order, and the bars."""
 
 from __future__ import annotations
 
@@ -57,8 +57,7 @@ _CPU = (
 class BusOptions(Options):
     """One producer and one consumer process, 256-byte JSON messages, handlers that do nothing; ours
     runs at its full guarantee: typed envelope and payload, lease, atomic commit with journal
-    append and hand-off to a next stream.
-    """
+    append and hand-off to a next stream."""
 
     messages: int = Field(default=20_000, ge=100, le=10_000_000)
     """Messages of one throughput measurement."""
@@ -69,7 +68,7 @@ class BusOptions(Options):
     persistence: Literal["none", "everysec", "always", "both"] = "both"
     """Persistence of Redis; both: none, then everysec."""
     idle_entries: int = Field(default=1_000_000, ge=1_000, le=10_000_000)
-    """Pending entries that are swept over."""
+    """Number of pending entries to sweep over."""
     only_peers: bool = False
     """Leave out recovery, sweeper and idle worker."""
 
@@ -118,8 +117,8 @@ def peer_measurements(persistence: str, peers: dict[str, Peer]) -> list[Measurem
 
 
 def ratios(peers: dict[str, Peer], *, bars: bool, server: str = "") -> list[Measurement]:
-    """Return the ratios of ours to theirs, of the medians, with the least and greatest ratio of a
-    repeat; the bars are those of the first server."""
+    """Return the ratios of our medians to theirs, with the least and greatest ratio of a repeat;
+    the bars are those of the first server."""
     where = f" ({server})" if server else ""
 
     subject = peers[OURS]
@@ -168,8 +167,8 @@ def cost_measurement(name: str, percent: float, bar: float) -> Measurement:
 
 
 def tracing_percent(peer: Peer) -> float:
-    """Cost of trace contexts, in per cent of the processor time that producer and consumer take for
-    a message: of the run's first context, and of the context for the step which it hands over
+    """Cost of trace contexts, in per cent of the processor time that producer and consumer need for
+    a message: for the run's first context, and for the context of the step that it hands over
     to."""
     count, run_id = 20_000, str(uuid.uuid4())
 
@@ -190,7 +189,7 @@ def tracing_percent(peer: Peer) -> float:
 
 
 def run(options: BusOptions, progress: Progress) -> Outcome:
-    """Measure the peers on each server, then what the bus costs and how it recovers."""
+    """Measure the peers on each server, then the cost and the recovery of the bus."""
     require("faststream")
     outcome = Outcome(
         about=f"One producer, one consumer, {MESSAGE_BYTES}-byte JSON, uvloop for all, Redis on "
@@ -251,7 +250,7 @@ def _server(persistence: Persistence) -> Generator[RedisProcess]:
 async def _compare(
     options: BusOptions, persistence: Persistence, outcome: Outcome, progress: Progress
 ) -> dict[str, Peer]:
-    """Interleave the repeats, so that other load of the machine affects every peer alike."""
+    """Interleave the repeats, so that other load on the machine affects every peer alike."""
     with _server(persistence) as server:
         outcome.facts["server"] = str(server.binary)
         peers = {name: Peer() for name in PEERS}

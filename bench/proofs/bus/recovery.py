@@ -1,7 +1,7 @@
-"""Time that work waits after the worker which held it was killed.
+"""Time that work waits after the worker that held it was killed.
 
 `python -m loopline.bench.proofs.bus.recovery URL LEASE ROLE`: ROLE `hold` takes deliveries and
-never ends them; `take` says when it is given one.
+never finishes them; `take` reports when it gets one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def _round(server: RedisProcess) -> tuple[float, float]:
         for _ in range(HELD):
             await _line(holder)
         taker = await stack.enter_async_context(_process(server.url, "take"))
-        # Renewals come every third of a lease: the kill may come anywhere between two of them.
+        # Renewals happen every third of a lease: the kill may be anywhere between two of them.
         await asyncio.sleep(random.uniform(0.0, LEASE_SECONDS / 3))
         killed = stamp()
         holder.kill()
@@ -80,7 +80,7 @@ async def _process(url: str, role: str):  # pyright: ignore
     )  # fmt: skip
     try:
         if await _line(process) != b"ready":
-            raise BenchError(f"the worker that was to {role} leases printed something else")
+            raise BenchError(f"the worker that should {role} leases printed something else")
         yield process
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -93,7 +93,7 @@ async def _line(process: asyncio.subprocess.Process) -> bytes:
     async with asyncio.timeout(TIMEOUT):
         line = await process.stdout.readline()
     if not line:
-        raise BenchError("a worker of the recovery measurement died; what it printed stands above")
+        raise BenchError("a worker of the recovery measurement died; its output is above")
     return line.strip()
 
 

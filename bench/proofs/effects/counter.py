@@ -1,4 +1,4 @@
-"""The world outside: a file to which each effect adds a line, whatever happens to its cause."""
+"""The outside world: a file to which each effect adds a line, even if its cause is undone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def take_effect(file: Path, call: int, key: str = "") -> None:
-    """Write one line in one write: a killed process has written all of it or nothing."""
+    """Write one line in one write: a killed process has written either all of it or nothing."""
     descriptor = os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
     try:
         os.write(descriptor, f"{call} {key}\n".encode())
@@ -24,7 +24,7 @@ class Effects:
     times: Counter[int] = field(default_factory=Counter[int])
     """Number of effects by call."""
     keys: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Keys that came with the effects of a call, by call."""
+    """Keys received with the effects of a call, by call."""
 
     @property
     def repeated(self) -> int:

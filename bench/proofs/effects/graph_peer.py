@@ -1,6 +1,6 @@
 """The same calls with LangGraph's durable execution: each call is a thread of a graph whose
-checkpoints are written before the next step (`durability="sync"`), and is resumed from them after a
-death."""
+checkpoints are written before the next step (`durability="sync"`), and a thread resumes from its
+checkpoint after a death."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class State(TypedDict):
 
 
 def serve(folder: Path, calls: int, watch: LineWatch) -> None:
-    """Take all threads to their end, in one process after the other."""
+    """Run all threads to their end, one process after another."""
     import sqlite3
 
     from langgraph.checkpoint.sqlite import SqliteSaver
@@ -62,10 +62,10 @@ def serve(folder: Path, calls: int, watch: LineWatch) -> None:
 
 
 async def play(folder: Path, calls: int, rng: random.Random) -> tuple[Effects, Interruptions]:
-    """Make this many calls, by processes that are interrupted meanwhile."""
+    """Make this many calls, in processes that are interrupted meanwhile."""
     from langgraph.pregel import _retry, _runner
 
-    files = files_of([counter, _retry, _runner])  # modules in which the step of a node runs
+    files = files_of([counter, _retry, _runner])  # modules with the code that a node's step runs
     crew = Crew(
         partial(serve, folder, calls), files, folder, rng, size=1, pause_seconds=PAUSE_SECONDS
     )

@@ -40,8 +40,8 @@ class LineWatch:
         journal: int,
         lines: Iterable[Line] = (),
     ) -> None:
-        """Create a watch; `journal`: file descriptor that receives each line when it runs for the
-        first time, except these `lines`."""
+        """Create a watch; `journal`: file descriptor that receives each line when it first runs,
+        except these `lines`."""
         self._files = frozenset(files)
         self._interruption = interruption
         self._journal = journal
@@ -73,6 +73,6 @@ class LineWatch:
 
 
 def read_lines(text: str) -> list[Line]:
-    """Parse what a watch has reported, in the order in which the lines ran."""
+    """Parse the reports of a watch, in the order in which the lines ran."""
     pairs = (row.split(" ", 1) for row in text.splitlines())
     return [Line(file, int(number)) for number, file in pairs]

@@ -1,4 +1,4 @@
-"""Calls of tools by our own workers."""
+"""Calls of tools through our own workers."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ PLACES = 8
 IN_FLIGHT = 32
 CALLS_OF_A_RUN = 50
 MOST_TIMES = 10
-"""Most calls as a multiple of those asked for, until every kind of attack has happened."""
+"""Most calls, as a multiple of the requested number, until every kind of attack has happened."""
 FILES = files_of([tool_worker, bus_effects, delivery, declaration, signature, counter])
 """Files on a call's way through a worker, from the handler to its reply."""
 
 
 @dataclass
 class Played:
-    """Calls of one kind, with what the world and the callers saw of them."""
+    """Calls of one kind, as the world and the callers saw them."""
 
     effects: Effects
     answers: dict[int, JsonObject] = field(default_factory=dict[int, JsonObject])
@@ -57,13 +57,13 @@ class Played:
 
     @property
     def unlisted(self) -> int:
-        """Number of unknown calls that no list names."""
+        """Number of unknown calls that no list contains."""
         return sum(self.answers[call]["call"] not in self.listed for call in self.unknown)
 
     @property
     def wrong(self) -> int:
-        """Number of calls with another answer than their result, or with their result but without
-        an effect."""
+        """Number of calls whose answer is not their result, or is their result but without an
+        effect."""
         return sum(
             answer != {"result": f"done {call}"} or not self.effects.times[call]
             for call, answer in self.answers.items()
@@ -99,8 +99,8 @@ async def _serve(settings: BusSettings) -> None:
 async def play(
     settings: BusSettings, folder: Path, calls: int, rng: random.Random, say: Callable[[str], None]
 ) -> tuple[dict[Effect, Played], Interruptions]:
-    """Make this many calls of each kind, by workers that are interrupted meanwhile; more, up to
-    `MOST_TIMES` as many, until one was killed and one paused."""
+    """Make this many calls of each kind, through workers that are interrupted meanwhile; up to
+    `MOST_TIMES` as many, until a worker was killed and one paused."""
     crew = Crew(
         partial(serve, settings, folder), FILES, folder, rng,
         size=WORKERS, pause_seconds=settings.lease_seconds,
@@ -155,8 +155,8 @@ async def _call_all(
                 say(f"{count:,} of {calls * len(EFFECTS):,} calls answered")
 
         first = 0
-        # On a busy machine processes reach the lines of their attacks late, so that it takes more
-        # calls.
+        # On a busy machine processes reach the lines of their attacks late, so more calls are
+        # needed.
         while first < calls or (not crew.has_attacked and first < MOST_TIMES * calls):
             run = client.new_run("Act.", budget=Budget(seconds=3_600))
             await client.submit(run)

@@ -1,5 +1,5 @@
-"""Processes that are interrupted again and again while they work, each from a fork that has
-imported everything: a new one costs milliseconds."""
+"""Processes that are interrupted again and again while they work, each forked from one that has
+imported everything: a fork takes only milliseconds."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from loopline.workers.process_lifetime import tie_to_parent
 LIFE_SECONDS = 2.0
 """Seconds after which a process whose line does not run is killed."""
 FIRST_SECONDS = 0.3
-"""Seconds after which a process that only shows which lines there are is killed."""
+"""Seconds after which a process that only reports its lines is killed."""
 LONGEST_OCCURRENCE = 8
 CALLS_OF_A_LIFE = 12
-"""Calls for each process, on average; an uninterrupted process would make more."""
+"""Average number of calls per process; an uninterrupted process would make more."""
 PRELOAD = [
     "loopline.bench.proofs.effects.ours",
     "loopline.bench.proofs.effects.queue_peer",
@@ -40,7 +40,7 @@ PRELOAD = [
     "langgraph.graph",
     "langgraph.checkpoint.sqlite",
 ]
-"""Modules that a fork has imported, where they are installed."""
+"""Modules that a fork has already imported, if they are installed."""
 _LOOK_SECONDS = 0.02
 
 Job = Callable[[LineWatch], None]
@@ -60,7 +60,7 @@ class Interruptions:
 
 
 class Crew:
-    """Some processes at the same work, of which each dies or pauses at a line, and is replaced."""
+    """Several processes that do the same work. Each dies or pauses at a line, and is replaced."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Crew:
         size: int,
         pause_seconds: float,
     ) -> None:
-        """Create a crew; `job` can be pickled, and is interrupted at lines of these `files`. A
+        """Create a crew; `job` must be picklable, and is interrupted at lines of these `files`. A
         paused process continues after half to twice `pause_seconds`."""
         self._job = job
         self._files = files
@@ -90,7 +90,7 @@ class Crew:
 
     @property
     def has_attacked(self) -> bool:
-        """Whether at least one was killed and one paused."""
+        """Whether at least one process was killed and one paused."""
         return self.done.kills > 0 and self.done.stops > 0
 
     async def keep_pace(self, calls: int) -> None:

@@ -1,5 +1,5 @@
 """`bench effects`: tool workers die and pause at every line between a call and its reply, and a
-file counts what the calls did to the world; a plain queue and LangGraph's durable
+file counts the calls' effects on the world; also for a plain queue and LangGraph's durable
 execution."""
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from loopline.workers.installation import install_hint
 
 LEASE_SECONDS = 0.6
 PATIENT = 100
-"""Deliveries of a call before it is given up: dying workers are not a failure of the call here."""
+"""Deliveries of a call before it is given up: here, dying workers are not a failure of the call."""
 
 
 class EffectsOptions(Options):
-    """A third of the calls is of tools of each effect: `keyed`, `once`, `none`."""
+    """One third of the calls each go to tools with the effect `keyed`, `once` and `none`."""
 
     calls: int = Field(default=10_000, ge=30, le=1_000_000)
     """Calls of our own tools."""
     peer_calls: int = Field(default=200, ge=0, le=10_000)
-    """Calls of each peer; 0 leaves the peers out. A peer takes some ten seconds to retry a call
-    whose worker died."""
+    """Calls of each peer; 0 skips the peers. A peer takes some ten seconds to retry a call whose
+    worker died."""
     seed: Seed = Field(default_factory=random_seed, ge=0)
     """Seed of the lines, the moments, and the lengths of pauses."""
 
 
 def run(options: EffectsOptions, progress: Progress) -> Outcome:
-    """Play, and compare the answers of the callers with the file."""
+    """Run, and compare the callers' answers with the file."""
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="bench-effects-") as scratch:
         folder = Path(scratch)
@@ -60,8 +60,8 @@ def run(options: EffectsOptions, progress: Progress) -> Outcome:
 def _play_peers(
     options: EffectsOptions, url: str, folder: Path, rng: random.Random, progress: Progress
 ) -> tuple[dict[str, tuple[Effects, Interruptions]], list[str]]:
-    """Play the peers; return their effects and interruptions by name, and the reasons why others
-    were not played."""
+    """Run the peers; return their effects and interruptions by name, and the reasons why others did
+    not run."""
     peers: dict[str, tuple[Effects, Interruptions]] = {}
     missing: list[str] = []
     if not options.peer_calls:
@@ -102,7 +102,7 @@ def _outcome(
     )
     figures += _rows(peers)
     violations = [
-        Violation("every answer is true", f"{part.wrong} calls {effect} were answered wrong")
+        Violation("every answer is true", f"{part.wrong} wrong answers to calls {effect}")
         for effect, part in (("keyed", keyed), ("once", once), ("none", none))
         if part.wrong
     ]
@@ -115,7 +115,7 @@ def _outcome(
         notes=missing,
     )
     if not done.kills or not done.stops:
-        why = "the calls ended before a worker was killed and one paused: ask for more --calls"
+        why = "the calls ended before a worker was killed and one paused: give more --calls"
         violations.append(Violation("workers were attacked", why))
     outcome.violate(violations)
     return outcome
@@ -137,7 +137,7 @@ def _rows(parts: Mapping[str, tuple[Effects, Interruptions]]) -> list[Measuremen
 
 PROOF = Proof(
     name="effects",
-    title="what a tool does to the world, while workers die and pause",
+    title="effects of tools, while workers die and pause",
     options=EffectsOptions,
     minutes=lambda options: options.calls / 1_800 + (1.5 if options.peer_calls else 0),
     run=run,

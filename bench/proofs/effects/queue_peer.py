@@ -1,4 +1,4 @@
-"""The same calls with a plain queue: arq, which runs a job again where its worker died."""
+"""The same calls with a plain queue: arq, which runs a job again if its worker died."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def _serve(url: str, act: Any) -> None:
 async def play(
     url: str, folder: Path, calls: int, rng: random.Random
 ) -> tuple[Effects, Interruptions]:
-    """Make this many calls, by workers that are interrupted meanwhile."""
+    """Make this many calls, through workers that are interrupted meanwhile."""
     file = folder / "queue"
     crew = Crew(
         partial(serve, url, file), FILES, folder, rng, size=WORKERS, pause_seconds=TIMEOUT_SECONDS

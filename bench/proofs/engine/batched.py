@@ -20,9 +20,8 @@ PROMPT = 300
 
 
 def measure_reference(binary: Path, gguf: Path, *, threads: int) -> float:
-    """Return seconds for one prompt of 300 tokens shared by 16 sequences of 64 tokens each. Raises
-    `BenchError` if the program cannot be run or has unexpected output.
-    """
+    """Return the seconds for one prompt of 300 tokens shared by 16 sequences of 64 tokens each.
+    Raises `BenchError` if the program cannot be run or has unexpected output."""
     process = subprocess.run(
         [
             str(binary), "-m", str(gguf), "-c", "4096", "-npp", str(PROMPT), "-ntg", str(GENERATED),
@@ -39,7 +38,7 @@ def measure_reference(binary: Path, gguf: Path, *, threads: int) -> float:
 
 
 def measure_engine(gguf: Path, *, threads: int) -> float:
-    """Return seconds for the same through the engine: one request for 16 completions."""
+    """Return the seconds for the same through the engine: one request for 16 completions."""
     return asyncio.run(_measure_engine(gguf, threads))
 
 
@@ -49,7 +48,7 @@ async def _measure_engine(gguf: Path, threads: int) -> float:
     )
     await engine.start()
     try:
-        # A first one, so that the measured time contains no first-time work.
+        # A first request, so that the measured time contains no first-time work.
         for words in (1, PROMPT):
             request = GenerateRequest(
                 id=f"batched-{words}",

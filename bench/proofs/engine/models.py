@@ -30,7 +30,7 @@ RANDOM: dict[str, dict[str, Any]] = {
 the time between two steps; the small one is `micro:llm`'s."""
 
 LIKE = "micro:llm"
-"""Model whose tokenizer and chat template the model with random weights takes over."""
+"""Model whose tokenizer and chat template the model with random weights uses."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def require(model: str, precision: str) -> None:
 
 
 def prepare(model: str, precision: str, scratch: Path, *, with_gguf: bool) -> Weights:
-    """Make what is missing in `scratch`."""
+    """Create missing files in `scratch`."""
     from loopline.workers.engines.local.model_files import local_folder
 
     folder = _random(scratch / model, RANDOM[model]) if model in RANDOM else local_folder(model)
@@ -74,7 +74,8 @@ def prepare(model: str, precision: str, scratch: Path, *, with_gguf: bool) -> We
 
 
 def _random(folder: Path, shape: dict[str, Any]) -> Path:
-    """Write a Qwen2 of this shape, in float16, whose greedy texts end at their limit of tokens."""
+    """Write a Qwen2 of this shape, in float16, whose greedy texts always reach their token
+    limit."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -92,7 +93,7 @@ def _random(folder: Path, shape: dict[str, Any]) -> Path:
     )
     model: Any = Qwen2ForCausalLM(config)
     with torch.no_grad():
-        model.lm_head.weight[:3] = 0.0  # control tokens: never the greatest, so nothing ends early
+        model.lm_head.weight[:3] = 0.0  # control tokens never win, so nothing ends early
     model.to(torch.float16).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(local_folder(LIKE) / name, folder)

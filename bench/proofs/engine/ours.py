@@ -14,13 +14,13 @@ from loopline.workers.engines.settings import ModelSettings
 
 
 class OurEngine:
-    """An engine of `workers/engines`, called as the gpu worker calls it."""
+    """An engine of `workers/engines`, called in the same way as by the gpu worker."""
 
     def __init__(self, engine: str, model: str, *, threads: int, places: int) -> None:
         self.name = f"ours ({engine})"
         self.about = f"the {engine} engine of this project, up to {places} rows"
         if engine == "vllm":
-            self.about = "`vllm serve` in float32, through the engine vllm of this project"
+            self.about = "`vllm serve` in float32, through this project's engine vllm"
             settings = vllm_settings(model, threads=threads, places=places)
         else:
             settings = ModelSettings(

@@ -22,7 +22,7 @@ class PackagedServer:
     wait."""
 
     name = "llama-cpp-python's server"
-    about = "python -m llama_cpp.server, asked by the openai package over HTTP"
+    about = "python -m llama_cpp.server, called by the openai package over HTTP"
 
     def __init__(self, gguf: Path, *, context: int, threads: int) -> None:
         self._gguf = gguf
@@ -31,7 +31,7 @@ class PackagedServer:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Raises `BenchError` if the server's packages are missing or it does not come up."""
+        """Raises `BenchError` if the server's packages are missing or it does not start."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -41,7 +41,7 @@ class PackagedServer:
                 sys.executable, "-m", "llama_cpp.server", "--model", str(self._gguf),
                 "--port", str(port), "--n_ctx", str(self._context),
                 "--n_threads", str(self._threads), "--n_threads_batch", str(self._threads),
-                # Otherwise each new request ends the current one.
+                # Otherwise each new request cancels the current one.
                 "--interrupt_requests", "false",
                 stdout=out, stderr=out,
             )  # fmt: skip
@@ -52,7 +52,7 @@ class PackagedServer:
                 if self._process.returncode is not None:
                     last = log.read_text(errors="replace").strip().splitlines()[-1:]
                     raise BenchError(
-                        f"llama-cpp-python's server does not start ({' '.join(last)}); it needs: "
+                        f"llama-cpp-python's server did not start ({' '.join(last)}); it needs: "
                         "pip install 'llama-cpp-python[server]'"
                     )
                 try:
@@ -87,5 +87,5 @@ class PackagedServer:
             if choice.finish_reason == "stop":
                 yield 1  # the end of turn, which is not text
             if choice.finish_reason == "length" and token_count < ask.max_tokens:
-                # Tokens that end within a character come with the next one, in one chunk.
+                # Tokens that end inside a character arrive with the next one, in one chunk.
                 yield ask.max_tokens - token_count

@@ -1,4 +1,4 @@
-"""`bench engine`: what is measured, in which order, and the ratios that matter."""
+"""`bench engine`: the measurements, their order, and the ratios that matter."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class EngineOptions(FullOptions):
     """All engines run on this machine.
 
     Peers: llama-cpp-python's packaged server, llama-batched-bench, transformers' `generate` on a
-    static batch, and its continuous batching. All requests begin with one role prompt of about
-    300 tokens.
+    static batch, and its continuous batching. All requests start with one role prompt of about 300
+    tokens.
     """
 
     model: str = "micro:llm"
@@ -56,8 +56,8 @@ class EngineOptions(FullOptions):
     precision: str = "bf16"
     """Precision of the GGUF file: f32, f16, bf16, q8_0 or q4_k_m."""
     only: str = "both"
-    """Engines to measure, comma-separated: llama_cpp, torch, vllm; both is the first two. With vllm
-    a server of it is started for each measurement, and transformers' peers are left out."""
+    """Engines to measure, comma-separated: llama_cpp, torch, vllm; both is the first two. With
+    vllm, a vLLM server is started for each measurement, and transformers' peers are skipped."""
     concurrency: str = "16"
     """Requests in flight, comma-separated."""
     repeats: int = Field(default=3, ge=1, le=100)
@@ -65,7 +65,7 @@ class EngineOptions(FullOptions):
     threads: int = Field(default=2, ge=1, le=256)
     """CPU threads of each engine."""
     batched_bench: Path | None = None
-    """llama.cpp's own llama-batched-bench, to compare with."""
+    """llama.cpp's own llama-batched-bench, for comparison."""
 
     @property
     def engines(self) -> frozenset[str]:
@@ -74,7 +74,7 @@ class EngineOptions(FullOptions):
         engines = frozenset(name.strip() for name in names.split(","))
         if not engines <= _ENGINES:
             wrong = ", ".join(sorted(engines - _ENGINES))
-            raise UsageError(f"--only {wrong}: there are {', '.join(sorted(_ENGINES))}, and both")
+            raise UsageError(f"--only {wrong}: choose from {', '.join(sorted(_ENGINES))}, both")
         return engines
 
     @property
@@ -147,8 +147,8 @@ class Runs:
 
 
 def _peer(group: str, name: str, runs: list[Measured]) -> list[Measurement]:
-    """Return the figures of one peer at one number of requests in flight; latencies over the
-    requests, or tokens, of all repeats, NaN where a peer does not show them."""
+    """Return the figures of one peer at one number of requests in flight; latencies are over the
+    requests, or tokens, of all repeats, and NaN if a peer does not report them."""
 
     def figure(
         quantity: str, times: Callable[[Measured], list[float]], share: float, unit: str = "ms"
@@ -178,7 +178,7 @@ def _peer(group: str, name: str, runs: list[Measured]) -> list[Measurement]:
         figure("per token p50", lambda run: run.per_token, 0.5),
         figure("per token p99", lambda run: run.per_token, 0.99),
         figure("request p99", lambda run: run.whole, 0.99, "s"),
-        # Zeros where a peer reports nothing.
+        # Zeros if a peer reports nothing.
         *(prompt if any(figure.value for figure in prompt) else []),
     ]  # fmt: skip
 
@@ -186,8 +186,8 @@ def _peer(group: str, name: str, runs: list[Measured]) -> list[Measurement]:
 def _ratio(
     name: str, peers: Mapping[str, list[Measured]], subject: str, other: str
 ) -> list[Measurement]:
-    """Return the ratio of our tokens per second to the other's, repeat by repeat; empty where one
-    is not measured."""
+    """Return the ratio of our tokens per second to the other's, repeat by repeat; empty if one of
+    them is not measured."""
     if subject not in peers or other not in peers:
         return []
     pairs = zip(peers[subject], peers[other], strict=False)
@@ -196,13 +196,13 @@ def _ratio(
 
 
 def check(options: EngineOptions) -> None:
-    """Raises `UsageError` for what can't be measured here."""
+    """Raises `UsageError` for options that can't be measured here."""
     if "llama_cpp" in options.engines:
         require_engines("llama_cpp")
     if "vllm" in options.engines:
         python = find_python(ModelSettings(engine="vllm", model=options.model))
         if not python.is_file():
-            raise UsageError(f"there is no vLLM at {python}; `make vllm`, or set {PYTHON_VARIABLE}")
+            raise UsageError(f"no vLLM at {python}; run `make vllm` or set {PYTHON_VARIABLE}")
     _ = options.places
     require(options.model, options.precision)
 
@@ -225,7 +225,7 @@ def run(options: EngineOptions, progress: Progress) -> Outcome:
     progress.outcome = outcome
     with (
         tempfile.TemporaryDirectory(prefix="bench-engine-") as scratch,
-        # Leftovers of one peer cost the next up to a third of its speed.
+        # Leftovers of one peer slow the next down by up to a third.
         isolated_worker() as alone,
     ):
         with_gguf = "llama_cpp" in options.engines
@@ -262,9 +262,9 @@ def _measure(
 
 
 def _run(make: Callable[[], Peer], count: int, repeat: int) -> tuple[str, Measured]:
-    """Start one peer, warm it up, let it answer; return its description and its figures."""
+    """Start one peer, warm it up, and let it answer; return its description and its figures."""
 
-    # A server that dies has its last lines in its error; its other log is not part of the result.
+    # If a server dies, its error has its last lines; its other log is not part of the result.
     redirect_logs()
 
     async def run() -> tuple[str, Measured]:

@@ -1,4 +1,4 @@
-"""Peers of `bench engine` from transformers itself."""
+"""Peers of `bench engine` in transformers itself."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PAGE = 32
 """Tokens in a block of the paged cache."""
 
 PAGES_PER_PLACE = 40
-"""Pages of the cache for each place: twice what a request needs, so that its scheduler may take
+"""Pages of the cache for each place: twice the need of a request, so that its scheduler may take
 more at once than ours."""
 
 
 class _Transformers:
-    """The model, and prompts by its chat template."""
+    """The model, and prompts with its chat template."""
 
     def __init__(self, folder: Path, *, threads: int) -> None:
         self._folder = folder
@@ -58,7 +58,7 @@ class _Transformers:
 
 
 class StaticBatch(_Transformers):
-    """Static batches of as many requests as may be in flight; a batch ends with its longest
+    """Static batches, each with as many requests as may be in flight; a batch ends with its longest
     answer."""
 
     name = "generate"
@@ -93,15 +93,14 @@ class StaticBatch(_Transformers):
                 wanted: list[int] = row[: ask.max_tokens].tolist()
                 useful = wanted.index(end) + 1 if end in wanted else len(wanted)
                 tokens += useful
-                # A single time: an answer comes whole, and nobody sees when its tokens were
-                # sampled.
+                # A single time: the whole answer arrives at once, without times for its tokens.
                 timings.append(Timing(sent, [finish_time]))
         return Measured(time.perf_counter() - started, tokens, timings)
 
 
 class ContinuousBatch(_Transformers):
-    """Continuous batching: all requests are handed over at once, and its scheduler takes as many as
-    it likes. Nobody sees when a request is sent, so that there are no latencies."""
+    """Continuous batching: all requests are submitted at once, and its scheduler takes as many as
+    it likes. The start of a request is not observable, so there are no latencies."""
 
     name = "continuous batching"
     about = "transformers' ContinuousBatchingManager, given all requests at once"
@@ -119,8 +118,8 @@ class ContinuousBatch(_Transformers):
                 eos_token_id=self._model.generation_config.eos_token_id,
                 pad_token_id=self._tokenizer.pad_token_id,
             ),
-            # The fastest of those tried on 2 cores. By default it fills the machine's memory
-            # with pages of 256 tokens, and is a third slower.
+            # The fastest settings of those tried on 2 cores. By default it fills the machine's
+            # memory with pages of 256 tokens, and is a third slower.
             continuous_batching_config=ContinuousBatchingConfig(
                 page_size=PAGE,
                 num_blocks=PAGES_PER_PLACE * max(4, self._places),

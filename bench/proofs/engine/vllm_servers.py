@@ -1,7 +1,7 @@
 """A vLLM server as a peer of `bench engine`: called directly, and through a gpu worker.
 
-Both ask the same server for the same: ids and log-probabilities of a prompt that is sent as ids,
-whole. What lies between their tokens/s is what the worker and the bus cost.
+Both send the server the same unstreamed request: a prompt as ids, for ids and log-probabilities.
+The difference of their tokens/s is the cost of the worker and the bus.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TIMEOUT = 3600.0
 
 
 def vllm_settings(model: str, *, threads: int, places: int) -> ModelSettings:
-    """Server that every peer with vLLM has."""
+    """The server of every vLLM peer."""
     return ModelSettings(
         engine="vllm",
         model=model,
@@ -85,7 +85,7 @@ class BareServer:
     async def run(self, asks: Sequence[Ask], concurrency: int) -> Measured:
         measured = await closed_loop(asks, concurrency, self._ask)
         for timing in measured.timings:
-            del timing.tokens[1:]  # an answer comes whole, at one time
+            del timing.tokens[1:]  # the whole answer arrives at one time
         return measured
 
     async def _ask(self, ask: Ask, timing: Timing) -> AsyncIterator[int]:
@@ -113,7 +113,7 @@ class WorkerOnServer(BareServer):
     """The same server behind a gpu worker in a separate process, and a Redis."""
 
     name = "the gpu worker on a vLLM server"
-    about = "the same server, asked by requests on the bus through a gpu worker"
+    about = "the same server, through the bus and a gpu worker"
 
     async def start(self) -> None:
         await super().start()

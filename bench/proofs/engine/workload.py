@@ -1,4 +1,4 @@
-"""The requests of `bench engine`, and the measures taken of them."""
+"""The requests of `bench engine`, and their measurements."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ROLE = "You solve one part of a larger task. " + " ".join(
     f"Rule {number}: read the numbers as they are written, name the step, then carry it out."
     for number in range(1, 11)
 )
-"""Prompt of about 300 tokens for the micro models' tokenizer; every request begins with it."""
+"""Prompt of about 300 tokens for the micro models' tokenizer; every request starts with it."""
 
 PER_PLACE = 3
-"""Requests for each place: enough that places are refilled again and again."""
+"""Requests for each place: enough that places are refilled repeatedly."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Ask:
 
 @dataclass
 class Timing:
-    """Times in seconds of one clock: when a request was sent, which is when its place became free,
-    and when each of its tokens came (or the whole answer, where it comes at once)."""
+    """Times in seconds on one clock: when a request was sent, which is when its place became free,
+    and when each of its tokens arrived (or the whole answer, if it arrives at once)."""
 
     sent: float
     tokens: list[float] = field(default_factory=list[float])
@@ -47,7 +47,7 @@ class Measured:
     seconds: float
     tokens: int
     timings: list[Timing] = field(default_factory=list[Timing])
-    """Timings of the requests; empty where a peer reports no times."""
+    """Timings of the requests; empty if a peer reports no times."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -75,7 +75,7 @@ class Peer(Protocol):
     async def start(self) -> None: ...
 
     async def run(self, asks: Sequence[Ask], concurrency: int) -> Measured:
-        """Answer all of them, at most `concurrency` at a time."""
+        """Answer all of them, with at most `concurrency` in progress at a time."""
         ...
 
     async def close(self) -> None: ...
@@ -101,7 +101,7 @@ async def closed_loop(
     ask: Callable[[Ask, Timing], AsyncIterator[int]],
 ) -> Measured:
     """Keep `concurrency` requests in flight. `ask` yields the number of tokens that have just
-    come."""
+    arrived."""
     remaining = iter(asks)
     timings: list[Timing] = []
 

@@ -1,4 +1,4 @@
-"""`bench failover`: how often a worker is killed, and the bar."""
+"""`bench failover`: the number of kills, and the bar."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ PRECISION = "bf16"
 
 
 class FailoverOptions(Options):
-    """Another worker must have answered all of them within the lease + 2 s. It fails, too, if an
-    answer was billed twice, or if a follower saw a gap.
-    """
+    """Another worker must have answered all of them within the lease + 2 s. It also fails if an
+    answer was billed twice, or if a follower saw a gap."""
 
     model: str = "random-micro"
     """random-micro or random-100m (random weights: they do not end a text before its limit), or a
@@ -45,7 +44,7 @@ class FailoverOptions(Options):
 
 
 def check(options: FailoverOptions) -> None:
-    """Raises `UsageError` for what can't be measured here."""
+    """Raises `UsageError` for options that can't be measured here."""
     require_engines(options.only)
     require(options.model, PRECISION)
 
@@ -78,7 +77,7 @@ def measurements(rounds: dict[str, list[Round]], lease: float) -> list[Measureme
 
 def run(options: FailoverOptions, progress: Progress) -> Outcome:
     """Kill a worker that many times for each engine. Raises `BenchError` if an answer is billed
-    twice, or a follower reads anything but its text."""
+    twice, or if a follower reads anything but its text."""
     rounds: dict[str, list[Round]] = {}
 
     def outcome() -> Outcome:

@@ -1,9 +1,9 @@
-"""Time that 16 streamed completions wait after `kill -9` of the gpu worker that wrote them.
+"""Time that 16 streamed completions wait after `kill -9` of the gpu worker that was writing them.
 
-Two workers with the same model, as they are deployed. One has all the requests in hand, each of
-them in the middle of its text, and is killed; the other has nothing to do and takes them over. What
-the other then still has to write is part of the time, so the same requests are sent to it once
-more, from their beginning, for comparison.
+Two workers run with the same model, as in a deployment. One has all the requests, each in the
+middle of its text, and is killed; the other is idle and takes them over. The time includes the rest
+of the texts, so for comparison the same requests are sent to the other worker again, from their
+beginning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IN_FLIGHT = 16
 POOL = "slm"
 STREAM = inference_stream(POOL)
 SAMPLING = SamplingParams(temperature=0.0, max_tokens=256)
-"""Sampling of an answer of usual length, by a model that does not end a text by itself."""
+"""Sampling of an answer of usual length, for a model that does not end a text by itself."""
 TIMEOUT = 120.0
 
 
@@ -43,7 +43,7 @@ class Round:
     answer_seconds: float
     """Seconds until the last of the requests was answered."""
     written: int
-    """Tokens that the requests had together when the worker was killed."""
+    """Tokens of all requests together when the worker was killed."""
     left: int
     """Tokens that the requests got after the kill."""
     undisturbed: float
@@ -52,7 +52,7 @@ class Round:
 
 @dataclass(eq=False)
 class _Request:
-    """One request in a separate run, with the part that a follower has read."""
+    """One request in a separate run, and the text that a follower has read of it."""
 
     run_id: str
     seed: int
@@ -80,14 +80,14 @@ async def play(settings: BusSettings, model: ModelSettings, number: int, folder:
         asking = asyncio.gather(*(_ask(bus, inbox, request) for request in requests))
         await _wait_until_begun(requests, asking)
         second.send_signal(signal.SIGCONT)
-        # Renewals come every third of a lease: the kill may come anywhere between two of them.
+        # Renewals happen every third of a lease: the kill may be anywhere between two of them.
         await asyncio.sleep(random.uniform(0.0, settings.lease_seconds / 3))
         first.send_signal(signal.SIGKILL)
         killed = time.perf_counter()
         if any(request.answered_at for request in requests):
             raise BenchError(
                 "requests were answered before the worker was killed: the model is too fast for "
-                "this measurement; take a larger one by --model"
+                "this measurement; use a larger one with --model"
             )
         written = sum(len(request.tokens) for request in requests)
         answers = await asking
@@ -158,4 +158,4 @@ async def _check(bus: Bus, requests: list[_Request], answers: list[Call]) -> Non
         if used != {call.id: 1}:
             raise BenchError(f"run {request.run_id}: the ledger has {dict(used)} for one call")
         if (request.text, len(request.tokens)) != (call.text, len(call.output_ids)):
-            raise BenchError(f"run {request.run_id}: its follower has read another text")
+            raise BenchError(f"run {request.run_id}: its follower read a different text")

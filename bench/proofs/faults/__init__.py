@@ -1,2 +1,2 @@
 """`bench faults`: attack a deployment at random, then prove from its history that nothing was lost
-and nothing doubled."""
+or doubled."""

@@ -1,5 +1,5 @@
-"""The attacker. The seed fixes the plan: which attack comes how long after the one before and how
-hard; its target depends on which workers are up at that moment."""
+"""The attacker. The seed determines the plan: each attack, its delay after the previous one and its
+hardness; its target depends on the workers that are up at that moment."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FAULTS = {"kill": 50, "stop": 35, "redis": 15}
 PAUSE_LEASES = (0.1, 0.6)
 """Range of the least pause between two attacks, in leases; the pause is drawn from it."""
 COMMITS = (0.0, 20.0)
-"""Range of the least number of commits between two attacks, drawn from it: workers that start
-slowly on a slow machine must make progress too."""
+"""Range of the least number of commits between two attacks, drawn from it: on a slow machine, where
+workers start slowly, they must make progress too."""
 QUORUM = 0.6
 """Share of the fleet that must be working before the next attack."""
 LOOK_SECONDS = 0.1
@@ -34,7 +34,7 @@ class Chaos:
         commits: tuple[float, float] = COMMITS,
         attacks: Sequence[type[Attack]] = ATTACKS,
     ) -> None:
-        """Create an attacker. `weights`: weight by an attack's name; `commits`: range of the least
+        """Create an attacker. `weights`: weight by attack name; `commits`: range of the least
         number of steps between two attacks; `attacks`: attacks to choose from."""
         self.injected: Counter[str] = Counter()
         self.unable: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""The proof: what must hold of every attacked deployment, whatever happened to it.
+"""The proof: rules that every attacked deployment must satisfy, whatever happened to it.
 
-Each rule is a function from evidence to violations. None of them asks the bus: the history that
-the server wrote, the records that are left and the store must agree with each other.
+Each rule is a function from evidence to violations. None asks the bus: the history that the server
+wrote, the remaining records and the store must agree with each other.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def check(evidence: Evidence) -> list[Violation]:
 
 
 def surrounding_events(evidence: Evidence, violation: Violation) -> list[Event]:
-    """Return the history of the run that a violation is about: its events, and the claims of the
-    deliveries that it committed. Without a run: the last events of all."""
+    """Return the history of the run that a violation concerns: its events, and the claims of the
+    deliveries that it committed. Without a run: the last events of all runs."""
     if not violation.subject:
         return evidence.history[-AROUND:]
     entries = {
@@ -49,7 +49,7 @@ def surrounding_events(evidence: Evidence, violation: Violation) -> list[Event]:
 
 
 def admitted_once(evidence: Evidence) -> Iterator[Violation]:
-    """Check that each run that the client saw accepted was admitted exactly once, and still
+    """Check that each run whose admission the client saw was admitted exactly once, and still
     exists."""
     admits = Counter(event.run_id for event in evidence.history if event.kind == "admit")
     for run_id in evidence.accepted:
@@ -60,8 +60,8 @@ def admitted_once(evidence: Evidence) -> Iterator[Violation]:
 
 
 def ended_once(evidence: Evidence) -> Iterator[Violation]:
-    """Check that every admitted run ended exactly once, as its record says, and with a regular end:
-    given enough attempts, no fault of a process is a reason to give a question up."""
+    """Check that every admitted run ended exactly once, as its record states, and with a regular
+    end: with enough attempts, no fault of a process is a reason to give up a question."""
     ends: dict[str, list[Event]] = defaultdict(list)
     for event in evidence.history:
         if event.kind == "end":
@@ -137,8 +137,8 @@ def _journal_matches(run_id: str, record: RunRecord, commits: list[Event]) -> It
 
 
 def routed_in_order(evidence: Evidence) -> Iterator[Violation]:
-    """Check that each step answers a hand-over of the steps before it, and that the workflow,
-    replayed from the journal, takes the same decisions to the same end."""
+    """Check that each step answers a hand-over of an earlier step, and that the workflow, replayed
+    from the journal, makes the same decisions and reaches the same end."""
 
     async def replay_all() -> list[Violation]:
         violations: list[Violation] = []
@@ -163,8 +163,8 @@ def _trajectory(record: RunRecord) -> Trajectory:
 
 def committed_by_owner(evidence: Evidence) -> Iterator[Violation]:
     """Check that no stale owner committed: the token of each commit is that of the delivery's last
-    claim before it, or a first delivery without a claim. A delivery is claimed with a rising count,
-    and never after its commit settled it."""
+    claim before it, or belongs to a first delivery without a claim. The count of a delivery's
+    claims rises, and no claim follows the commit that settled it."""
     owner: dict[tuple[str, str], tuple[str, int]] = {}
     settled: set[tuple[str, str]] = set()
     for event in evidence.history:
@@ -196,9 +196,9 @@ def committed_by_owner(evidence: Evidence) -> Iterator[Violation]:
 
 
 def ledger_adds_up(evidence: Evidence) -> Iterator[Violation]:
-    """Check the ledger of each run: the used entries are the calls of the journal, each once and to
-    the token; the run's counters are their sums; the store has every entry once, as used, discarded
-    or unknown."""
+    """Check the ledger of each run: its used entries are the calls of the journal, each once and
+    with the exact tokens; the run's counters are their sums; the store has every entry once, as
+    used, discarded or unknown."""
     rule = "ledger"
     expected: Counter[str] = Counter()
     for run_id, record in evidence.runs.items():
@@ -210,7 +210,7 @@ def ledger_adds_up(evidence: Evidence) -> Iterator[Violation]:
         for step in record.journal:
             for call in Step.model_validate_json(step).calls:
                 if call.id in calls:
-                    yield Violation(rule, f"call {call.id} stands in the journal twice", run_id)
+                    yield Violation(rule, f"call {call.id} is in the journal twice", run_id)
                 calls[call.id] = call
         for call_id, times in used.items():
             if times > 1:
@@ -249,7 +249,7 @@ def stored_once(evidence: Evidence) -> Iterator[Violation]:
     rows = Counter(stored.run_id for stored in evidence.stored)
     for run_id, record in evidence.runs.items():
         if rows[run_id] != (1 if record.state == "ended" else 0):
-            yield Violation(rule, f"stands {rows[run_id]} times in the store", run_id)
+            yield Violation(rule, f"is stored {rows[run_id]} times", run_id)
     for stored in evidence.stored:
         record = evidence.runs.get(stored.run_id)
         if record is None:
@@ -261,8 +261,8 @@ def stored_once(evidence: Evidence) -> Iterator[Violation]:
 
 
 def nothing_left(evidence: Evidence) -> Iterator[Violation]:
-    """Check that a deployment at rest holds no message, retry, run or dead letter, and no name of a
-    dead consumer."""
+    """Check that an idle deployment contains no message, retry, run or dead letter, and no name of
+    a dead consumer."""
     rule = "nothing left"
     for key, state in evidence.streams.items():
         if state.length or state.pending:
@@ -270,7 +270,7 @@ def nothing_left(evidence: Evidence) -> Iterator[Violation]:
                 rule, f"{key} holds {state.length} messages, {state.pending} of them pending"
             )
         if state.consumers:
-            yield Violation(rule, f"{key} has consumers after all drained: {state.consumers}")
+            yield Violation(rule, f"{key} has consumers after the drain: {state.consumers}")
     for key, waiting in evidence.delayed.items():
         if waiting:
             yield Violation(rule, f"{waiting} retries wait in {key}")

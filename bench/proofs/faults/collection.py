@@ -1,4 +1,4 @@
-"""Gathering the evidence from the bus and the store."""
+"""Collects the evidence from the bus and the store."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def _without_ttl(bus: Bus, keys: list[bytes]) -> list[str]:
 
 
 async def stream_states(bus: Bus, keys: list[str]) -> dict[str, StreamState]:
-    """Return lengths, pending entries and consumer names; missing streams are left out."""
+    """Return lengths, pending entries and consumer names; missing streams are omitted."""
     states: dict[str, StreamState] = {}
     for key in keys:
         if not await bus.redis.exists(key):
@@ -81,7 +81,7 @@ async def gather(
     live_workers: list[str],
     work: Sequence[str] = WORK_STREAMS,
 ) -> Evidence:
-    """Gather all evidence, after the workers have drained."""
+    """Collect all evidence, after the workers have drained."""
     history: list[Event] = []
     delayed: dict[str, int] = {}
     for shard in bus.keys.all_shards():

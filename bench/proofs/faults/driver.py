@@ -1,5 +1,5 @@
-"""One attack on processes of the bench's own, from start to evidence: admit, inject faults,
-follow, come to rest, drain, collect."""
+"""One attack on the bench's own processes, from start to evidence: admit, inject faults, follow,
+come to rest, drain, collect."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from loopline.workers.isolated_python import OWN_PYTHON
 from loopline.workers.scripted_api import ScriptedServer
 
 COMMITS = (0.0, 60.0)
-"""Range of the least number of commits between two attacks, drawn from it: 2,000 runs see some 200
+"""Range of the least number of commits between two attacks, drawn from it: 2,000 runs get about 200
 attacks, even if a slow machine recovers slowly from each."""
 FOLLOW_SECONDS = 30.0
-"""Seconds that followers have after the last run has ended."""
+"""Seconds that followers get after the last run has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Driver:
 
     @asynccontextmanager
     async def _scene(self) -> AsyncGenerator[tuple[Scene, ScriptedServer]]:
-        """Yield everything that is attacked, with the means for attacks that exist on this
+        """Yield everything that is attacked, with the means for the attacks that work on this
         machine."""
         settings, missing = self._settings, dict[str, str]()
         async with AsyncExitStack() as stack:
@@ -177,7 +177,7 @@ class Driver:
 
 
 def _is_far(slot: Slot) -> bool:
-    """Whether it is in the namespace, from which the endpoint can't be reached."""
+    """Whether it is in the namespace, from which the endpoint is unreachable."""
     return slot.kind != "gpu" and slot.index % 3 == 2
 
 

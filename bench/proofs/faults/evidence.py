@@ -1,7 +1,7 @@
 """Evidence that an attacked deployment leaves behind, in the form that the checker reads.
 
-Evidence is plain data and can be written to a file: a violation can be looked at again later,
-and the checker is tested by planting violations in evidence of a good day.
+Evidence is plain data and can be written to a file: a violation can be examined again later, and
+the checker is tested by planting violations in evidence of a correct deployment.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Event(_Data):
 
 
 class RunRecord(_Data):
-    """A run as the bus holds it in the end."""
+    """The bus's final state of a run."""
 
     state: str
     outcome: str
@@ -103,7 +103,7 @@ class Evidence(_Data):
     stored_calls: list[str]
     """`run_id call_id fate` of every row of the stored ledger."""
     streams: dict[str, StreamState]
-    """Work streams, trajectories and ledger by key, after the workers had drained."""
+    """Work streams, trajectories and ledger by key, after the workers have drained."""
     delayed: dict[str, int]
     active: list[str]
     dead_letters: list[Letter]
@@ -116,7 +116,7 @@ class Evidence(_Data):
     died: list[str] = []
     """Workers that ended without an injected fault, with their last output."""
     expected: dict[str, str] = {}
-    """Right answer by run, where it is known."""
+    """Right answer by run, if it is known."""
     followed: list[Followed] = []
     billed: dict[str, int] = {}
     """Number of complete answers of the endpoint by call, from its books."""

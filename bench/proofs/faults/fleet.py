@@ -1,4 +1,4 @@
-"""The attacked processes: slots that hold a worker each, restarted when it dies."""
+"""The attacked processes: slots with one worker each, restarted when it dies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from loopline.workers.settings import (
 _ORDER = ("planner", "gpu", "slm", "tool", "recorder", "planner", "gpu", "slm")
 DRAIN_SECONDS = 60.0
 STORE = "store"
-"""Folder of the recorder's store, in that of the attack."""
+"""Folder of the recorder's store, inside that of the attack."""
 CONCURRENCY = 32
 LATENCY_SECONDS, TOKENS_PER_SECOND = 0.1, 400.0
 
@@ -47,12 +47,12 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """Name of the worker that is in it now; never used again."""
+        """Name of the worker that is currently in it; never used again."""
         return f"{self.kind}{self.index}.{self.incarnation}"
 
 
 def launch_plain(_: Slot) -> Sequence[str]:
-    """Return the command of a worker that no attack prepares."""
+    """Return the command of a worker that no attack modifies."""
     return WORKER
 
 
@@ -66,9 +66,8 @@ class Fleet:
         settings_of: Callable[[Slot], WorkerSettings],
         launch: Callable[[Slot], Sequence[str]] = launch_plain,
     ) -> None:
-        """Create a slot for each of `kinds`; `settings_of` returns the settings of the worker in a
-        slot, and `launch` its command, up to the file of its settings. Recorders are called
-        `recorder`."""
+        """Create a slot for each of `kinds`; `settings_of` returns the settings of a slot's worker,
+        and `launch` its command, up to the settings file. Recorders are called `recorder`."""
         self.slots = [Slot(index, kind) for index, kind in enumerate(kinds)]
         self._folder = folder
         self._settings_of = settings_of
@@ -81,27 +80,27 @@ class Fleet:
         slot.process = start_worker(self._settings_of(slot), self._folder, self._launch(slot))
 
     def kill(self, slot: Slot) -> None:
-        """Kill a worker by SIGKILL; the slot is empty until `start`."""
+        """Kill a worker with SIGKILL; the slot is empty until `start`."""
         if slot.process is not None:
             slot.process.kill()
             slot.process.wait()
             slot.process = None
 
     def stop(self, slot: Slot) -> None:
-        """Pause a worker by SIGSTOP: alive, holding its leases, doing nothing."""
+        """Pause a worker with SIGSTOP: it is alive and keeps its leases, but does nothing."""
         if slot.process is not None:
             os.kill(slot.process.pid, signal.SIGSTOP)
             slot.stopped = True
 
     def resume(self, slot: Slot) -> None:
-        """Resume a worker by SIGCONT."""
+        """Resume a worker with SIGCONT."""
         slot.stopped = False
         if slot.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(slot.process.pid, signal.SIGCONT)
 
     def revive(self) -> list[str]:
-        """Restart every worker that died without an attack; return these, with their last
+        """Restart every worker that died without an attack; return their names, with their last
         output."""
         died: list[str] = []
         for slot in self.slots:
@@ -113,7 +112,7 @@ class Fleet:
         return died
 
     async def drain(self) -> None:
-        """Send SIGTERM to all, the recorder last. Raises `BenchError` if one does not end."""
+        """Send SIGTERM to all, to the recorder last. Raises `BenchError` if one does not exit."""
         recorders = [slot for slot in self.slots if slot.kind == "recorder"]
         others = [slot for slot in self.slots if slot.kind != "recorder"]
         for group in (others, recorders):
@@ -138,8 +137,8 @@ class Fleet:
 
     @contextlib.asynccontextmanager
     async def running_on(self, server: RedisProcess) -> AsyncGenerator[None]:
-        """Run the server and all workers until the end of the block, and kill those that are left
-        then."""
+        """Run the server and all workers until the end of the block, then kill the remaining
+        ones."""
         await asyncio.to_thread(server.start)
         try:
             for slot in self.slots:
@@ -185,8 +184,8 @@ def delegate_fleet(
 
 
 def models_of(seed: int, endpoint: str) -> dict[str, ModelSettings]:
-    """Return models: the big one behind a scripted endpoint that keeps books, the small one in the
-    worker. Both take long enough to be interrupted and make some errors (so that the expert is
+    """Return models: the large one behind a scripted endpoint that keeps books, the small one in
+    the worker. Both are slow enough to be interrupted and make some errors (so that the expert is
     asked)."""
     llm = {
         "engine": "openai",
@@ -212,7 +211,8 @@ def models_of(seed: int, endpoint: str) -> dict[str, ModelSettings]:
 
 
 def endpoint_options(seed: int) -> ServerOptions:
-    """Options of the endpoint: it returns errors, and cuts some answers off while it sends them."""
+    """Options of the endpoint: it returns errors, and breaks some answers off while sending
+    them."""
     faults = FaultPlan(seed=seed, server_error=0.01, truncated_stream=0.005)
     return ServerOptions(
         latency_seconds=LATENCY_SECONDS, tokens_per_second=TOKENS_PER_SECOND, faults=faults

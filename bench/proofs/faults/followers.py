@@ -1,4 +1,4 @@
-"""Clients that read along while models write, and lose their connection again and again."""
+"""Clients that read along while models generate, and lose their connection again and again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from loopline.bench.proofs.faults.evidence import Followed
 from loopline.bus import Bus, tasks
 
 CUT_AFTER = (1, 30)
-"""Range of the entries that a follower reads before it disconnects and comes back with the last id
-that it saw."""
+"""Range of the number of entries that a follower reads before it disconnects and returns with the
+last id that it saw."""
 
 
 class Followers:
@@ -29,13 +29,13 @@ class Followers:
         self._tasks[run_id] = asyncio.create_task(self._read(run_id), name=f"follow-{run_id}")
 
     async def done(self, seconds: float) -> list[Followed]:
-        """Return what each follower has seen, once all runs have ended; followers that still wait
-        then are cancelled."""
+        """Return the events that each follower has seen, once all runs have ended; followers that
+        still wait then are cancelled."""
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=seconds)
         for run_id, task in self._tasks.items():
             if not task.done():
-                self._seen[run_id].faults.append("its follower was never told of the end")
+                self._seen[run_id].faults.append("its follower never saw the end")
             elif error := task.exception():
                 self._seen[run_id].faults.append(f"its follower died: {error!r}")
         await tasks.end(self._tasks.values())
@@ -69,7 +69,7 @@ def _record_event(record: Followed, event: dict[str, str], places: dict[str, int
     if event["type"] == "restart":
         places[call], record.texts[call] = 0, ""
     if at != places[call]:
-        record.faults.append(f"call {call}: token {at} came where {places[call]} was due")
+        record.faults.append(f"call {call}: token {at} came instead of {places[call]}")
     places[call] = at + len(event["ids"].strip("[]").split(",")) * (event["ids"] != "[]")
     record.texts[call] = record.texts.get(call, "") + event["text"]
 

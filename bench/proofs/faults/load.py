@@ -51,12 +51,12 @@ class RunLoad:
         self, bus: Bus, client: Client, followers: Followers, look: Callable[[], Awaitable[None]]
     ) -> None:
         """Admit all through `client`, and return when the last one has ended; `look` is called
-        again and again meanwhile."""
+        repeatedly meanwhile."""
         watching = asyncio.create_task(self._watch(bus, look))
         admitting = asyncio.create_task(self._admit(client, followers))
         ended = asyncio.create_task(self._wait_until_ended(admitting))
         try:
-            # A watcher that fails is an error of the bench, and waiting would not help.
+            # A failing watcher is an error of the bench, and waiting would not help.
             await asyncio.wait(
                 {watching, ended}, timeout=self.limit, return_when=asyncio.FIRST_COMPLETED
             )
@@ -94,7 +94,7 @@ class RunLoad:
                 followers.follow(run_id)
 
     async def _submit(self, client: Client, prompt: str, *, stream: bool) -> str:
-        # The answer has to be alone, to be compared with the right one.
+        # The answer must stand alone to be compared with the right one.
         boxed: JsonObject = {"prompts": "mathematics"}
         run = client.new_run(prompt, options=boxed, stream=stream, seed=self._seed)
         budget = run.budget.model_copy(update={"seconds": self._run_seconds})
@@ -129,7 +129,7 @@ class RunLoad:
 
 
 def question(source: random.Random) -> tuple[str, str]:
-    """Return arithmetic that the scripted planner hands over, some of it in several parts, and its
+    """Return arithmetic that the scripted planner delegates, some of it in several parts, and its
     result."""
     numbers = [source.randint(2, 60) for _ in range(source.randint(2, 4))]
     signs = [source.choice("+-*") for _ in numbers[1:]]

@@ -21,7 +21,7 @@ _LOOKS_PER_SCAN = 8
 
 
 class Monitor:
-    """State at the last look, and totals since the attack began."""
+    """State at the last check, and totals since the attack began."""
 
     def __init__(self, fleet: Fleet, work: Sequence[str]) -> None:
         """Create a monitor; `work`: names of the streams that the fleet serves."""
@@ -39,7 +39,8 @@ class Monitor:
         self._looks = 0
 
     async def look(self, bus: Bus) -> None:
-        """Look once, and restart workers that ended. While Redis is away no worker is ready."""
+        """Check once, and restart workers that have died. While Redis is down, no worker is
+        ready."""
         try:
             self.ready = frozenset(
                 worker.name for worker in await live_workers(bus) if worker.state == "ready"
@@ -60,9 +61,8 @@ class Monitor:
                 self._history_read = f"({page[-1][0].decode()}"
 
     async def wait_until_idle(self, bus: Bus) -> list[str]:
-        """Wait until nothing is left to do and dead consumers are forgotten; return the consumers'
-        names then. Gives up after `REST_SECONDS`: the checker reports what was left.
-        """
+        """Wait until no work is left and dead consumers are forgotten; return the remaining
+        consumers' names. Gives up after `REST_SECONDS`: the checker reports what was left."""
         until = time.monotonic() + REST_SECONDS
         # Readers of a log are not named after their worker, so that they are only counted.
         recorders = sum(slot.kind == "recorder" for slot in self._fleet.slots)

@@ -1,5 +1,5 @@
-"""Rules about what others saw of an attacked deployment: the watcher of its processes, callers,
-followers, and the endpoint that was paid."""
+"""Rules about an attacked deployment as others saw it: the watcher of its processes, callers,
+followers, and the paid endpoint."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from loopline.bench.proofs.outcome import Violation
 
 
 def nobody_died(evidence: Evidence) -> Iterator[Violation]:
-    """Check that no worker ended because of what happened to others: a connection, a server, a
-    peer."""
+    """Check that no worker died because of a fault elsewhere: in a connection, a server, a peer."""
     for message in evidence.died:
-        yield Violation("nobody died", f"a worker ended by itself: {message}")
+        yield Violation("nobody died", f"a worker exited by itself: {message}")
 
 
 def answers_right(evidence: Evidence) -> Iterator[Violation]:
-    """Check that every question whose answer is known was answered with it."""
+    """Check that every question with a known answer got that answer."""
     for run_id, expected in evidence.expected.items():
         record = evidence.runs.get(run_id)
         if record is not None and record.outcome == Outcome.ANSWERED and record.answer != expected:
@@ -28,7 +27,7 @@ def answers_right(evidence: Evidence) -> Iterator[Violation]:
 
 
 def streams_whole(evidence: Evidence) -> Iterator[Violation]:
-    """Check that each follower of a run, which came back after each lost connection, has read each
+    """Check that each follower of a run, which returned after each lost connection, has read each
     call's text without a gap or a repeat."""
     rule = "streams whole"
     for followed in evidence.followed:
@@ -42,7 +41,7 @@ def streams_whole(evidence: Evidence) -> Iterator[Violation]:
                 read = followed.texts.get(call.id, "")
                 if "#" not in call.id and read != call.text:
                     yield Violation(
-                        rule, f"call {call.id}: read {read!r}, said {call.text!r}", followed.run_id
+                        rule, f"call {call.id}: read {read!r}, not {call.text!r}", followed.run_id
                     )
 
 

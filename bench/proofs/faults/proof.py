@@ -1,4 +1,4 @@
-"""`bench faults`: attack, check."""
+"""`bench faults`: attack, and check."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from loopline.bench.proofs.harness import Options, Progress, Proof, Seed, random
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 
 DEFAULT_SHARE, SUPERVISED_SHARE = 20, 40
-"""Divisors of the number of runs: one in 20 is repeated under default settings, one in 40 in a
-deployment that a supervisor keeps."""
+"""Divisors of the number of runs: one in 20 is repeated with default settings, one in 40 in a
+deployment under a supervisor."""
 MOST_OF_FURTHER = 200
 
 
 class FaultsOptions(Options):
     """Runs `delegate` while its workers, Redis, their connections, disk and clocks are attacked.
 
-    Its big model is behind an endpoint that keeps books. Then a checker reads the whole history and
-    every record, and proves that every run ended once and with the right answer, every step was
+    Its large model is behind an endpoint that keeps books. Then a checker reads the whole history
+    and every record, and proves that every run ended once and with the right answer, every step was
     committed once and in order by the owner of its lease, ledger and endpoint agree, every follower
     read its stream without a gap or a repeat, no worker died by itself, and nothing is left over. A
-    violation is shown with the history around it. What can't be done on this machine is named, with
-    the reason.
+    violation is shown with the history around it. Attacks that are impossible on this machine are
+    listed, with the reason.
     """
 
     runs: int = Field(default=2000, ge=1, le=1_000_000)
@@ -51,12 +51,12 @@ class FaultsOptions(Options):
     rate: float = Field(default=20.0, ge=0.1)
     """Runs admitted per second."""
     appendfsync: Literal["always", "everysec"] = "always"
-    """Syncing of the append-only file; by everysec a slow disk may lose."""
+    """Syncing of the append-only file; with everysec a slow disk may lose data."""
     settings: Literal["fast", "default"] = "fast"
-    """fast: short leases, so that much happens, and after them a twentieth of the runs with default
-    settings; default: all of them with these."""
+    """fast: short leases, so that much happens, then a twentieth of the runs with default settings;
+    default: all runs with default settings."""
     attacks: str | None = None
-    """Attacks, comma-separated; all without it: kill, stop (SIGSTOP), redis (restart), reset,
+    """Attacks, comma-separated; all by default: kill, stop (SIGSTOP), redis (restart), reset,
     half_close, tear, delay, partition, refuse (a proxy), link (a network namespace), memory
     (maxmemory), disk (full), clock (jumps), supervisor (of `runtime up`). link and disk need
     root."""
@@ -68,7 +68,7 @@ Run = Callable[[Path, Callable[[str], None]], Attack]
 
 
 def check_options(options: FaultsOptions) -> None:
-    """Raises `UsageError` for options that make no sense, and for a folder that is not empty."""
+    """Raises `UsageError` for contradictory options, and for a folder that is not empty."""
     stages_of(options)
     if options.evidence is not None:
         # Leftovers of an earlier attack would be counted with this one's.
@@ -76,7 +76,7 @@ def check_options(options: FaultsOptions) -> None:
 
 
 def run(options: FaultsOptions, progress: Progress) -> Outcome:
-    """Attack one deployment after the other, and check each history. Raises `BenchError`."""
+    """Attack one deployment after another, and check each history. Raises `BenchError`."""
     # The client outlasts every outage; reporting each would bury the report.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     outcome = Outcome(
@@ -102,7 +102,7 @@ def run(options: FaultsOptions, progress: Progress) -> Outcome:
             outcome.violate(violations)
             outcome.measurements += measurements(name, done)
             outcome.notes += [
-                f"{name}: not done: {attack}: {why}" for attack, why in done.unable.items()
+                f"{name}: skipped: {attack}: {why}" for attack, why in done.unable.items()
             ]
             if options.evidence:
                 (folder / "evidence.json").write_text(done.evidence.model_dump_json(indent=1))
@@ -113,8 +113,8 @@ def run(options: FaultsOptions, progress: Progress) -> Outcome:
 
 
 def stages_of(options: FaultsOptions) -> dict[str, Run]:
-    """Return the stages of the attack by name, in order. Raises `UsageError` for options that make
-    no sense."""
+    """Return the stages of the attack by name, in order. Raises `UsageError` for contradictory
+    options."""
     times = FAST if options.settings == FAST.name else DEFAULT
     weights, supervisor = _weights(options.attacks)
     first = AttackSettings(
@@ -150,9 +150,9 @@ def _weights(names: str | None) -> tuple[Mapping[str, int], bool]:
     choices = [*WEIGHTS, supervised.NAME]
     for name in attack_names:
         if name not in choices:
-            raise UsageError(f"--attacks {name!r}: there is {', '.join(choices)}")
+            raise UsageError(f"--attacks {name!r}: choose from {', '.join(choices)}")
     if not attack_names:
-        raise UsageError(f"--attacks names none of {', '.join(choices)}")
+        raise UsageError(f"--attacks lists none of {', '.join(choices)}")
     return {
         name: WEIGHTS[name] for name in attack_names if name in WEIGHTS
     }, supervised.NAME in attack_names
@@ -197,8 +197,8 @@ def counts_of(attack: Attack) -> dict[str, float]:
 
 
 def _minutes(options: FaultsOptions) -> float:
-    """Expected minutes: deployments start and come to rest; runs come at a steady rate, or as fast
-    as they end."""
+    """Expected minutes: deployments start and come to rest; runs arrive at a steady rate, or as
+    fast as they finish."""
     seconds = 0.0
     for stage in stages_of(options):
         runs = {

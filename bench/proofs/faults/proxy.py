@@ -1,17 +1,18 @@
 """A TCP proxy in front of a Redis that breaks connections as networks, balancers and failovers do.
 
-Clients are given `url`; the server is told nothing. What can be done to them:
+Clients connect to `url`; the server knows nothing of the proxy. It can do the following:
 
 - `reset`: RST, as from a firewall that has forgotten a connection, or a peer that was powered off;
-- `half_close`: the server's side ends (FIN), ours is still read;
-- `tear`: of the next replies only a part arrives, or nothing (its command was carried out all the
-  same), then the connection ends;
-- `delay`: every reply comes later;
-- `partition` and `heal`: no byte passes and nobody is told; what was sent meanwhile arrives later;
+- `half_close`: the server's side closes (FIN), the client's side is still read;
+- `tear`: only a part of the next replies arrives, or nothing (although the command was executed),
+  then the connection closes;
+- `delay`: every reply arrives later;
+- `partition` and `heal`: no byte passes and neither side is notified; bytes that are sent meanwhile
+  arrive later;
 - `refuse` and `admit`: new connections are refused;
 - `set_target`: new connections lead to another server, as after a failover behind one address.
 
-It lives on the event loop of its caller.
+It runs on the event loop of its caller.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ _RESET = struct.pack("ii", 1, 0)
 
 @dataclass(eq=False)
 class _Link:
-    """One client's connection and its way to the server."""
+    """One client's connection, and the proxy's connection to the server."""
 
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter | None = None
     idle: bool = True
-    """Whether the last byte was the server's: then nobody waits for a reply, as far as bytes
-    show."""
+    """Whether the last byte came from the server: then, judging by the bytes, no reply is
+    awaited."""
 
     def reset(self) -> None:
         sock: socket.socket = self.client.get_extra_info("socket")
@@ -71,7 +72,7 @@ class Proxy:
         self.accepted = 0
         """Number of connections so far."""
         self.torn = 0
-        """Number of replies that were cut so far."""
+        """Number of replies that were torn so far."""
         self._port = 0
         self._server: asyncio.Server | None = None
         self._links: set[_Link] = set()
@@ -113,15 +114,15 @@ class Proxy:
     # -- attacks ------------------------------------------------------------------------------
 
     def reset(self, *, idle_only: bool = False) -> int:
-        """Reset connections and return their number; with `idle_only`, only those on which nobody
-        waits for a reply: a pool keeps them, and notices when it uses one."""
+        """Reset connections and return their number; with `idle_only`, only those on which no reply
+        is awaited: a pool keeps them, and notices only when it uses one."""
         links = list(self._choose_links(idle_only))
         for link in links:
             link.reset()
         return len(links)
 
     def half_close(self, *, idle_only: bool = False) -> int:
-        """Half-close connections and return their number; what their clients write is still
+        """Half-close connections and return their number; bytes from their clients are still
         accepted."""
         links = [link for link in self._choose_links(idle_only) if not link.client.is_closing()]
         for link in links:
@@ -130,12 +131,12 @@ class Proxy:
         return len(links)
 
     def tear(self, replies: int = 1, *, share: float = 0.5) -> None:
-        """Cut that many replies from now on, on any connection: this share of each arrives (0 is
-        nothing), then its connection ends."""
+        """Tear this many of the next replies, on any connection: this share of each arrives (0 is
+        nothing), then its connection closes."""
         self._to_tear, self._kept = replies, share
 
     def delay(self, seconds: float) -> None:
-        """Delay every reply from now on by this many seconds; 0 ends it."""
+        """Delay every reply from now on by this many seconds; 0 turns the delay off."""
         self._delay = seconds
 
     def partition(self) -> None:
@@ -149,7 +150,7 @@ class Proxy:
         if self._server is not None:
             self._server.close()
             self._server = None
-            await asyncio.sleep(0)  # the loop closes the socket in its next round
+            await asyncio.sleep(0)  # the loop closes the socket in its next iteration
 
     async def admit(self) -> None:
         """Accept connections again. Raises OSError if another program has taken the port
@@ -159,7 +160,7 @@ class Proxy:
             self._port = self._server.sockets[0].getsockname()[1]
 
     def set_target(self, target: str) -> None:
-        """Connect clients to this server from now on. Open connections stay where they are."""
+        """Connect new clients to this server. Open connections are not affected."""
         where: dict[str, Any] = dict(parse_url(target))
         if where.get("connection_class") is SSLConnection:
             raise ValueError("the proxy cuts bytes, not TLS records: give it redis:// or unix://")
@@ -190,7 +191,7 @@ class Proxy:
             ]
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         except OSError:
-            link.reset()  # the server is away
+            link.reset()  # the server is down
         finally:
             await tasks.end(pumps)
             link.close()

@@ -1,7 +1,7 @@
-"""Means of the attacks: a disk that can be full, clocks that can be wrong, a machine far away.
+"""Means of the attacks: a disk that can be full, clocks that can be wrong, a remote machine.
 
-A disk and a machine of its own need root; where that is missing, the reason is returned instead.
-Only addresses, mounts and namespaces that were made here are touched, and they are gone in the end.
+The disk and the machine need root; without it, the reason is returned instead. Only addresses,
+mounts and namespaces that were created here are touched, and they are removed at the end.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 DISK_BYTES = 1 << 30
-"""Most bytes of memory that the disk may use: more than 2,000 runs append, rewrites included."""
+"""Most bytes of memory that the disk may use: more than 2,000 runs append, including rewrites."""
 COMMAND_SECONDS = 20.0
 _TRIES = 10
 
 
 class SmallDisk:
-    """A file system in memory, on a folder. To be full, it is shrunk to its content: no memory is
-    needed to fill it."""
+    """A file system in memory, mounted on a folder. To fill it, it is shrunk to its content, which
+    needs no memory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -38,7 +38,7 @@ class SmallDisk:
                 return
 
     def free(self) -> None:
-        """Give it room again."""
+        """Restore its full size."""
         why = self._resize(DISK_BYTES)
         if why:
             raise OSError(why)
@@ -49,13 +49,13 @@ class SmallDisk:
 
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Generator[SmallDisk | str]:
-    """Yield a disk on a new folder, or why there is none."""
+    """Yield a disk on a new folder, or the reason why there is none."""
     folder.mkdir(parents=True)
     why = _run_command(
         "mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "bench-faults", str(folder)
     )
     if why:
-        yield f"a disk of its own can't be mounted: {why}"
+        yield f"a separate disk can't be mounted: {why}"
         return
     try:
         yield SmallDisk(folder)
@@ -64,8 +64,8 @@ def small_disk(folder: Path) -> Generator[SmallDisk | str]:
 
 
 class Clocks:
-    """A clock's error for each slot of a fleet; `loopline.bench.proofs.faults.worker` reads it at
-    every look at the time."""
+    """A clock's error for each slot of a fleet; `loopline.bench.proofs.faults.worker` reads it each
+    time that it reads the clock."""
 
     def __init__(self, folder: Path, slots: int) -> None:
         self._files: list[mmap.mmap] = []
@@ -87,9 +87,9 @@ class FarMachine:
 
     def __init__(self, name: str, link: str, address: str) -> None:
         self.address = address
-        """Address of this end, where the far processes reach us."""
+        """Address of this end, where the remote processes reach us."""
         self.prefix = ("ip", "netns", "exec", name)
-        """Prefix of a command that is to run on the far machine."""
+        """Prefix of a command that runs on the remote machine."""
         self._link = link
 
     async def down(self) -> None:
@@ -101,10 +101,10 @@ class FarMachine:
 
 @contextlib.contextmanager
 def far_machine() -> Generator[FarMachine | str]:
-    """Yield a separate namespace, or why there is none."""
+    """Yield a separate namespace, or the reason why there is none."""
     mark = secrets.token_hex(3)
     name, here, there = f"bench-{mark}", f"bf{mark}a", f"bf{mark}b"
-    # A /30 of the range for benchmarks between networks (RFC 2544), which no network routes.
+    # A /30 from the range for benchmarks between networks (RFC 2544), which no network routes.
     block = secrets.randbelow(1 << 14) * 4
     near_address, far_address = (f"198.18.{block >> 8}.{(block & 255) + last}" for last in (1, 2))
     commands: Sequence[tuple[str, ...]] = (
@@ -118,7 +118,7 @@ def far_machine() -> Generator[FarMachine | str]:
     )
     why = _run_command("ip", "netns", "add", name)
     if why:
-        yield f"a network namespace can't be made: {why}"
+        yield f"a network namespace can't be created: {why}"
         return
     try:
         for command in commands:

@@ -28,7 +28,7 @@ class Times:
 
 FAST = Times("fast", run_seconds=6 * 3600.0)
 """Fast settings with short leases, so that much happens; no run may end by its deadline, nor a
-message as a dead letter: every question has to be answered."""
+message as a dead letter: every question must be answered."""
 DEFAULT = Times("default", run_seconds=600.0)
 """Default settings of a deployment, with its lease, deadline and number of attempts."""
 

@@ -1,5 +1,5 @@
-"""An attack on the real `runtime up`: its supervisor is killed with SIGKILL, which takes Redis and
-every worker with it, and is started again."""
+"""An attack on the real `runtime up`: its supervisor is killed with SIGKILL, which also kills Redis
+and every worker, and is restarted."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ ABOUT = "SIGKILL of the supervisor of `runtime up`; another one starts"
 RATE = 5.0
 RUN_SECONDS = 6 * 3600.0
 LIFE_COMMITS = (1.0, 40.0)
-"""Range of the steps that are committed in one life of the supervisor: a slow machine, on which
-workers start slowly, must make progress too."""
+"""Range of the steps that are committed in one life of the supervisor: on a slow machine, where
+workers start slowly, they must make progress too."""
 LIFE_SECONDS = (0.0, 2.0)
-"""Range of the seconds until it is killed after that."""
+"""Range of the seconds after that until it is killed."""
 START_SECONDS = DOWN_SECONDS = 300.0
 REST_SECONDS = 120.0
 _PAUSE = 0.1
@@ -72,8 +72,8 @@ class Deployment:
     def __init__(
         self, folder: Path, profile: str = PROFILE, variables: Mapping[str, str] | None = None
     ) -> None:
-        """Create a deployment. `profile`: the text of its file; `variables`: further ones of its
-        environment."""
+        """Create a deployment. `profile`: the text of its file; `variables`: additional environment
+        variables."""
         folder.mkdir(parents=True, exist_ok=True)
         self.state = StateDirectory(folder / "state")
         self.died: list[str] = []
@@ -90,7 +90,7 @@ class Deployment:
         while self.state.running() is None:
             ended = self._process.poll()
             if ended is not None or time.monotonic() > until:
-                how = f"is not up in {START_SECONDS:g} s" if ended is None else f"ended: {ended}"
+                how = f"is not up after {START_SECONDS:g} s" if ended is None else f"ended: {ended}"
                 raise BenchError(f"runtime up {how}; its log is {self._log}")
             await asyncio.sleep(_PAUSE)
 
@@ -105,14 +105,14 @@ class Deployment:
             )
 
     def settings(self) -> BusSettings:
-        """Settings that reach the deployment."""
+        """Settings with which to reach the deployment."""
         run = self.state.running()
         assert run is not None
         bus = load_resolved_file(self.state.resolved).bus
         return bus.model_copy(update={"redis_url": run.redis_url})
 
     def kill(self) -> None:
-        """Kill it by SIGKILL."""
+        """Kill it with SIGKILL."""
         if self._process is None:
             return
         if self._process.poll() is not None:
@@ -189,7 +189,7 @@ async def _inject(
 
 
 class _Work:
-    """Measures of the work that a deployment has done."""
+    """Measures the work that a deployment has done."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -214,8 +214,8 @@ async def _no_watchers() -> None:
 
 
 async def _wait_until_idle(bus: Bus) -> None:
-    """Wait until nothing is left to do and dead consumers are forgotten. Gives up after
-    `REST_SECONDS`: the checker reports what was left."""
+    """Wait until no work is left and dead consumers are forgotten. Gives up after `REST_SECONDS`:
+    the checker reports what was left."""
     until = time.monotonic() + REST_SECONDS
     while time.monotonic() < until:
         with contextlib.suppress(*OUTAGE):

@@ -1,8 +1,8 @@
 """`python -m loopline.bench.proofs.faults.worker CLOCK SETTINGS.json`: a worker with a shifted
 clock.
 
-CLOCK holds a double, by which the clock is ahead. It is read at every look at the time, so that a
-clock can jump under a worker that runs. What is measured by `time.monotonic` goes on as it is.
+CLOCK contains a double: the seconds by which the clock is ahead. It is read at every reading of the
+clock, so that the clock can jump under a running worker. `time.monotonic` is not affected.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def shift_clock(clock: Path) -> None:
-    """Shift this process's time of day from now on by the error that the file holds."""
+    """From now on, shift this process's time of day by the error in the file."""
     with clock.open("rb") as file:
         error = mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)
     right, right_ns, read = time.time, time.time_ns, struct.Struct("d").unpack_from

@@ -27,7 +27,7 @@ class Agreement:
     """Agreement over every token that follows another, in prompts and outputs."""
 
     same: int = 0
-    """Positions with the same likeliest token."""
+    """Positions with the same most likely token."""
     differences: list[float] = field(default_factory=list[float])
     """|llama.cpp - torch| in nats, for the token at each position."""
 
@@ -93,7 +93,7 @@ async def greedy(
     together: int,
     threads: int,
 ) -> tuple[int, int]:
-    """Compare what the engine itself writes in f32, batched: positions where torch wrote the same,
+    """Compare the engine's own batched answers in f32: positions with the same token as torch's,
     and all positions up to the first difference of each answer."""
     generate_requests = requests(prompts, seed)
     places = [

@@ -1,4 +1,4 @@
-"""`bench fidelity`: what is compared."""
+"""`bench fidelity`: the comparisons."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from loopline.workers.engines.local.model_files import local_folder
 from loopline.workers.engines.protocol import EngineError
 
 SHARES = (0.5, 0.9, 0.99, 1.0)
-"""Quantiles of the differences that are shown; the last one is the greatest difference."""
+"""Quantiles of the differences to show; the last one is the greatest difference."""
 
 NEAR = 1e-5
 """Difference in nats that counts as near. Float32 itself sometimes rounds by more; see
@@ -32,10 +32,10 @@ NEAR = 1e-5
 class FidelityOptions(FullOptions):
     """Token by token.
 
-    torch: greedy and sampled at temperature 1; alone, batched, behind beginnings that were
-    computed before, and with another adapter in each row. llama_cpp on the same weights as f32,
-    q8_0 and q4_k_m: how often its likeliest token is the same, and how far log-probabilities lie
-    apart. In float32 every sum rounds, in both alike; float64 shows what is left without that.
+    torch: greedy and sampled at temperature 1; alone, batched, after cached beginnings, and with
+    another adapter in each row. llama_cpp with the same weights as f32, q8_0 and q4_k_m: how often
+    its most likely token is the same, and how much log-probabilities differ. In float32 every sum
+    is rounded, in both alike; float64 shows the differences without that rounding.
     """
 
     model: str = "micro:llm"
@@ -45,7 +45,7 @@ class FidelityOptions(FullOptions):
     seed: int = 7
     """Seed of the prompts, the draws and the adapters."""
     together: int = Field(default=16, ge=2, le=256)
-    """Requests in flight where they are batched."""
+    """Requests in flight for the batched comparisons."""
     only: Engines = "both"
     """Engine of ours to measure."""
     dtype: Literal["float32", "float64"] = "float32"
@@ -55,7 +55,7 @@ class FidelityOptions(FullOptions):
 
 
 def check(options: FidelityOptions) -> None:
-    """Raises `UsageError` for what can't be compared here."""
+    """Raises `UsageError` for options that can't be compared here."""
     if options.dtype == "float64" and options.only != "torch":
         raise UsageError("--dtype float64: llama_cpp has no such weights; add --only torch")
     require_engines(options.only)
@@ -68,11 +68,11 @@ def check(options: FidelityOptions) -> None:
 
 
 def run(options: FidelityOptions, progress: Progress) -> Outcome:
-    """Compare every way of asking with a plain forward pass."""
+    """Compare each way of asking with a plain forward pass."""
     outcome = Outcome(
         about=f"{options.model}, {options.prompts} random prompts. |difference of "
-        "log-probabilities| in nats, token by token, to a plain forward pass in "
-        f"{options.dtype} where a row names nothing else."
+        "log-probabilities| in nats, token by token, from a plain forward pass in "
+        f"{options.dtype} unless a row states otherwise."
     )
     progress.outcome = lambda: outcome
     with tempfile.TemporaryDirectory(prefix="bench-fidelity-") as scratch:
@@ -158,7 +158,7 @@ def differences(group: str, subject: str, values: Sequence[float]) -> list[Measu
 
 
 def share_near(values: Sequence[float]) -> float:
-    """Return the share of tokens that differ by no more than `NEAR`."""
+    """Return the share of tokens that differ by at most `NEAR`."""
     return sum(value <= NEAR for value in values) / len(values)
 
 

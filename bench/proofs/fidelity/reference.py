@@ -1,4 +1,4 @@
-"""Reference of a trainer: a plain forward pass over the whole sequence, without any cache."""
+"""Reference of a trainer: a plain forward pass over the whole sequence, without a cache."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ADAPTED = ("q_proj", "v_proj", "down_proj")
 
 
 class Reference:
-    """A model of transformers in float32, or in float64 to measure the rounding of that, or in
-    bfloat16 as it is served on a GPU."""
+    """A transformers model in float32, in float64 to measure the rounding of float32, or in
+    bfloat16 as served on a GPU."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Reference:
     def logprobs(
         self, prompt: Sequence[int], output: Sequence[int], adapter: Path | None = None
     ) -> torch.Tensor:
-        """Return natural log-probabilities [output] of the output tokens, in float32 at least."""
+        """Return natural log-probabilities [output] of the output tokens, at least in float32."""
         logits = self.logits([*prompt, *output], adapter)[len(prompt) - 1 : -1]
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         output_ids = torch.tensor(output, device=logits.device)
@@ -84,7 +84,7 @@ def _lora_hook(a: torch.Tensor, b: torch.Tensor, scale: float) -> Callable[..., 
 
 
 def random_adapter(reference: Reference, folder: Path, seed: int) -> Path:
-    """Write a LoRA of random weights in PEFT's format, so strong that it changes most answers."""
+    """Write a LoRA with random weights in PEFT's format, strong enough to change most answers."""
     rng = torch.Generator().manual_seed(seed)
     tensors: dict[str, torch.Tensor] = {}
     for name, module in reference.model.named_modules():

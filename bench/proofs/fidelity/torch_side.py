@@ -1,4 +1,4 @@
-"""The torch engine's log-probabilities against those of a plain forward pass."""
+"""The torch engine's log-probabilities compared with those of a plain forward pass."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ async def compare(
     dtype: Dtype = "float32",
     plain: bool = False,
 ) -> tuple[dict[str, Differences], list[Completion]]:
-    """Return the differences by way of asking, and the completions of those that ran alone and
-    without an adapter. `plain`: the engine's log-probabilities come from a pass at a completion's
+    """Return the differences by way of asking, and the completions of the requests that ran alone
+    without an adapter. `plain`: the engine computes log-probabilities in a pass at a completion's
     end."""
     settings = ModelSettings(
         engine="torch", model=str(folder), dtype=dtype, device="cpu",
@@ -64,7 +64,7 @@ async def compare(
         ("batched", together, [None]),
         ("adapters in one batch", together, [None, *paths]),
     ):
-        # Started again each time, so that no cache remains from the way before.
+        # Restarted each time, so that no cache remains from the previous way.
         engine = build_engine(settings)
         await engine.start()
         try:
@@ -90,7 +90,7 @@ def rounding_differences(
     folder: Path, reference: Reference, completions: Sequence[Completion]
 ) -> tuple[Differences, Differences]:
     """Differences of the plain pass and of the engine from a pass in float64, on the same tokens:
-    in float32 neither can be nearer to the other than both are to the exact values."""
+    in float32 the two can't be closer to each other than both are to the exact values."""
     exact = Reference(folder, torch.float64)
     plain, engine = Differences(), Differences()
     for number, completion in enumerate(completions):

@@ -1,4 +1,4 @@
-"""Random prompts of mixed lengths, some of which begin alike."""
+"""Random prompts of mixed lengths, some with a common beginning."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ WORDS = (
 def requests(
     count: int, seed: int, adapters: Sequence[str | None] = (None,)
 ) -> list[GenerateRequest]:
-    """Return requests, every second one greedy, the rest sampled at temperature 1; the same for the
-    same seed. The adapters alternate."""
+    """Return requests, every second one greedy, the others sampled at temperature 1; the same for
+    the same seed. The adapters alternate."""
     rng = random.Random(seed)
     roles = [_text(rng, rng.randrange(20, 100)) for _ in range(ROLES)]
     generate_requests: list[GenerateRequest] = []

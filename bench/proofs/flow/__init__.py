@@ -1,1 +1,1 @@
-"""`bench flow`: workers on one rate limit, and tenants on one deployment."""
+"""`bench flow`: workers that share one rate limit, and tenants that share one deployment."""

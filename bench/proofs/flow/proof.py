@@ -1,4 +1,4 @@
-"""`bench flow`: how much of a rate limit workers use together, and what one tenant's load does to
+"""`bench flow`: how much of a rate limit workers use together, and how one tenant's load affects
 another."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loopline.testing import running_redis
 
 
 class FlowOptions(Options):
-    """Workers share a rate limit, and tenants share the runs at work."""
+    """Workers share a rate limit, and tenants share the active runs."""
 
     per_minute: int = Field(default=60, ge=60, le=100_000)
     """Calls that the endpoint allows in any 60 seconds."""
@@ -27,11 +27,11 @@ class FlowOptions(Options):
     runs: int = Field(default=10_000, ge=100, le=100_000)
     """Runs of the large tenant."""
     samples: int = Field(default=200, ge=20, le=10_000)
-    """Runs of the small tenant, alone and next to them."""
+    """Runs of the small tenant, alone and next to those of the large one."""
 
 
 def run(options: FlowOptions, progress: Progress) -> Outcome:
-    """Both, one after the other."""
+    """Run both measurements, one after the other."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     with tempfile.TemporaryDirectory(prefix="bench-flow-") as scratch:
         folder = Path(scratch)
@@ -63,13 +63,13 @@ def run(options: FlowOptions, progress: Progress) -> Outcome:
             measured("p99_ratio", shared.p99_ratio, better="lower", bar=2),
             measured("calls answered", limited.answers),
             measured("p99 alone", tenants.percentile(shared.alone, 0.99), unit="s"),
-            measured("p99 beside", tenants.percentile(shared.beside, 0.99), unit="s"),
+            measured("p99 together", tenants.percentile(shared.together, 0.99), unit="s"),
             measured("p50 alone", tenants.percentile(shared.alone, 0.5), unit="s"),
-            measured("p50 beside", tenants.percentile(shared.beside, 0.5), unit="s"),
+            measured("p50 together", tenants.percentile(shared.together, 0.5), unit="s"),
         ],
     )
     if not shared.waiting:
-        why = "the large tenant's runs were over: ask for more --runs"
+        why = "the large tenant's runs ended too early: give more --runs"
         outcome.violate([Violation("the large tenant waits all the time", why)])
     return outcome
 

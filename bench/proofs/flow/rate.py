@@ -1,4 +1,4 @@
-"""Eight workers that call one endpoint, which refuses every call beyond its limit."""
+"""Eight workers call one endpoint, which refuses every call beyond its limit."""
 
 from __future__ import annotations
 

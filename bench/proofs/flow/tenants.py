@@ -1,4 +1,4 @@
-"""A tenant with a few runs, alone and next to one with thousands that wait."""
+"""A tenant with a few runs, alone and next to one with thousands of waiting runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.settings import GpuWorkerSettings, RecorderSettings, RoleWorkerSettings
 
 WORKING = 16
-"""Most runs that work at the same time."""
+"""Most runs that are active at the same time."""
 LATENCY = 0.5
 """Seconds that a call takes."""
 ALONE: JsonObject = {"calculator": False}
@@ -31,13 +31,13 @@ class TenantResult:
     """Seconds of the small tenant's runs."""
 
     alone: list[float]
-    beside: list[float]
+    together: list[float]
     waiting: int
-    """Runs of the large tenant that still waited at the end."""
+    """Runs of the large tenant that were still waiting at the end."""
 
     @property
     def p99_ratio(self) -> float:
-        return percentile(self.beside, 0.99) / percentile(self.alone, 0.99)
+        return percentile(self.together, 0.99) / percentile(self.alone, 0.99)
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -59,17 +59,17 @@ async def play(
         RecorderSettings(bus=bus, name="recorder", store=folder / "store"),
     ]
     async with running_workers(workers, folder), Client.connect(bus) as client:
-        await _measure(client, samples // 4)  # everything has been used once
+        await _measure(client, samples // 4)  # first-time work is done
         say("the small tenant is measured alone…")
         alone = await _measure(client, samples)
         say(f"{runs:,} runs of the large one are admitted…")
         large = await _admit_many(client, runs)
         say("the small tenant is measured next to them…")
-        beside = await _measure(client, samples)
+        together = await _measure(client, samples)
         waiting = 0
         for run_id in large[-100:]:
             waiting += await client.bus.is_active(run_id)
-    return TenantResult(alone, beside, waiting)
+    return TenantResult(alone, together, waiting)
 
 
 async def _measure(client: Client, samples: int) -> list[float]:

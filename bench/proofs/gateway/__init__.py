@@ -1,2 +1,2 @@
-"""`bench gateway`: what a call through the gateway costs compared with a call of the endpoint
-itself, and with LiteLLM's proxy."""
+"""`bench gateway`: the cost of a call through the gateway, compared with a direct call of the
+endpoint and with LiteLLM's proxy."""

@@ -1,4 +1,4 @@
-"""A client that costs little: plain HTTP/1.1 on connections that stay open."""
+"""A client with little overhead: plain HTTP/1.1 on connections that stay open."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Target:
     )
 
     async def call(self, prompt: str, *, stream: bool = False) -> float:
-        """Send a call; return seconds until the whole answer, or until the first text of a stream,
-        which is read to its end. Raises `BenchError` for another status than 200."""
+        """Send a call; return the seconds until the whole answer, or until the first text of a
+        stream, which is then read to its end. Raises `BenchError` for any status other than 200."""
         began = time.perf_counter()
         reader, writer = await self._connection()
         writer.write(self._request(prompt, stream=stream))
@@ -51,7 +51,7 @@ class Target:
         return seconds if stream else time.perf_counter() - began
 
     async def open_stream(self, prompt: str) -> asyncio.StreamWriter:
-        """Open a stream, and return its writer once its head has come; the caller closes it."""
+        """Open a stream, and return its writer once its head has arrived; the caller closes it."""
         reader, writer = await self._connect()
         writer.write(self._request(prompt, stream=True))
         await reader.readuntil(b"\r\n\r\n")
@@ -93,8 +93,8 @@ async def _chunk(reader: asyncio.StreamReader) -> bytes:
 
 
 async def at_rate(target: Target, rate: float, seconds: float, *, stream: bool) -> list[float]:
-    """Return milliseconds of calls that begin at a steady rate, whether or not others have
-    ended."""
+    """Return milliseconds of calls that start at a steady rate, whether or not others have
+    finished."""
     began = time.perf_counter()
     calls: list[asyncio.Task[float]] = []
     for index in range(int(rate * seconds)):
@@ -106,7 +106,7 @@ async def at_rate(target: Target, rate: float, seconds: float, *, stream: bool) 
 
 
 async def saturated(target: Target, callers: int, seconds: float) -> float:
-    """Calls per second of this many callers, each of which asks again immediately."""
+    """Calls per second of this many callers, each of which sends its next call immediately."""
     until, answer_count = time.perf_counter() + seconds, 0
 
     async def caller(number: int) -> None:

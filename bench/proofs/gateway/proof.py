@@ -1,4 +1,4 @@
-"""`bench gateway`: what is measured, in which order, and the bars."""
+"""`bench gateway`: the measurements, their order, and the bars."""
 
 from __future__ import annotations
 
@@ -35,14 +35,13 @@ MIN_THROUGHPUT_RATIO = 4.0
 CALLERS = 32
 WARM_UP_CALLS = 50
 WINDOW_SECONDS = 1.0
-"""Stretch of time in which processor times are compared."""
+"""Length of a time window in which processor times are compared."""
 
 
 class GatewayOptions(Options):
-    """Calls of a scripted endpoint that answers at once: straight, through a gateway with a gpu
+    """Calls of a scripted endpoint that answers at once: directly, through a gateway with a gpu
     worker, a recorder and Redis, and through LiteLLM's proxy. Ours journals every call; LiteLLM
-    keeps nothing. All run on this machine, and so does the client.
-    """
+    keeps nothing. All run on this machine, and so does the client."""
 
     rate: float = Field(default=100.0, gt=0, le=10_000)
     """Calls per second of the latency measurements."""
@@ -51,14 +50,14 @@ class GatewayOptions(Options):
     repeats: int = Field(default=3, ge=1, le=100)
     """Interleaved repeats; the medians are reported."""
     open_streams: int = Field(default=300, ge=1, le=20_000)
-    """Streams that are held open to measure their memory."""
+    """Streams that stay open to measure their memory."""
     traced_seconds: int = Field(default=60, ge=0, le=3_600)
-    """Seconds in which a gateway with traces and one without take half of the calls each; 0 leaves
-    traces out."""
+    """Seconds in which gateways with and without traces take half of the calls each; 0 skips
+    traces."""
     only_ours: bool = False
     """Leave LiteLLM out."""
     only_traces: bool = False
-    """Measure what traces cost, and nothing else."""
+    """Measure only the cost of traces."""
 
 
 @dataclass
@@ -137,7 +136,7 @@ async def _compare(
     results: dict[str, Repeats],
     progress: Progress,
 ) -> None:
-    """Interleave the repeats, so that other load of the machine affects every server alike."""
+    """Interleave the repeats, so that other load on the machine affects every server alike."""
     for server in servers:
         results[server.target.name] = Repeats()
         for stream in (False, True):
@@ -159,7 +158,7 @@ async def _compare(
 
 
 async def _memory(server: Served, streams: int) -> float:
-    """Return kilobytes of the gateway for each stream that waits for its model."""
+    """Return kilobytes of the gateway per stream that waits for its model."""
     target = Target(OURS, server.target.url, server.target.key, SLOW)
     process = server.processes[0]
     before = process.memory_info().rss
@@ -203,7 +202,7 @@ def _table(results: dict[str, Repeats]) -> list[Measurement]:
 
 
 def _ratios(results: dict[str, Repeats]) -> list[Measurement]:
-    """Return the ratios of our gateway to the endpoint alone, and to LiteLLM."""
+    """Return the ratios of our gateway to the direct endpoint, and to LiteLLM."""
     direct, mine = results[DIRECT], results[OURS]
 
     def more(first: Sequence[list[float]], peer: Sequence[list[float]], share: float) -> Spread:

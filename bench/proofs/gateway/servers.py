@@ -36,13 +36,12 @@ from loopline.workers.settings import (
 DIRECT, OURS, LITELLM = "endpoint alone", "loopline", "litellm"
 MODEL, SLOW = "llm", "slm"
 SLOW_SECONDS = 120.0
-"""Seconds until the first token of the model whose streams are held open."""
+"""Seconds until the first token of the model whose streams stay open."""
 LITELLM_FOLDER = Path(sys.prefix) / "litellm"
-"""Environment made by `make .venv/litellm`: the proxy needs other versions of packages than we
-do."""
+"""Environment built by `make .venv/litellm`: the proxy needs other package versions than we do."""
 START_SECONDS = 400.0
-"""Seconds until a server must be ready: LiteLLM's proxy needs 18 s of CPU, which is minutes on a
-busy machine."""
+"""Seconds until a server must be ready: LiteLLM's proxy needs 18 s of CPU time, which takes minutes
+on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,8 @@ class Served:
 
 
 def _cpu_seconds(process: psutil.Process) -> float:
-    """CPU seconds of a process; where Linux counts them by nanoseconds, those, since ticks of 10 ms
-    are too coarse for a difference of a few per cent."""
+    """CPU seconds of a process, in nanoseconds if Linux counts them: ticks of 10 ms are too coarse
+    for a difference of a few per cent."""
     try:
         threads = Path(f"/proc/{process.pid}/task").iterdir()
         return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
@@ -85,7 +84,7 @@ def endpoint(latency: float) -> Generator[str]:
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
-            raise BenchError("the scripted endpoint ended; what it printed stands above")
+            raise BenchError("the scripted endpoint exited; its output is above")
         yield json.loads(line)["url"]
     finally:
         process.kill()
@@ -130,7 +129,7 @@ def gateway(
 
 
 def why_no_litellm() -> str:
-    """Reason why its row is left out; empty where it can be measured."""
+    """Reason why its row is omitted; empty if it can be measured."""
     if (LITELLM_FOLDER / "litellm").is_dir():
         return ""
     return "LiteLLM's proxy is not installed: make .venv/litellm"
@@ -181,5 +180,5 @@ def _wait_for_port(process: subprocess.Popen[bytes], port: int, log: Path) -> No
         except OSError:
             if process.poll() is not None or time.monotonic() > until:
                 last = log.read_text(errors="replace")[-500:]
-                raise BenchError(f"LiteLLM's proxy does not serve: {last}") from None
+                raise BenchError(f"LiteLLM's proxy did not start: {last}") from None
             time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""What traces cost at a gateway: two deployments, of which one traces, take the same calls at the
+"""The cost of traces at a gateway: two deployments, one with traces, take the same calls at the
 same time."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WARM_UP_SECONDS = 2.0
 
 
 class _Collector(BaseHTTPRequestHandler):
-    """Takes what comes."""
+    """Accepts everything."""
 
     protocol_version = "HTTP/1.1"
 
@@ -32,7 +32,7 @@ class _Collector(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing of each request."""
+        """Log no requests."""
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def collector() -> Generator[str]:
 
 @dataclass
 class Windows:
-    """Seconds of processor time in each stretch of time."""
+    """Seconds of processor time in each time window."""
 
     gateway: list[float] = field(default_factory=list[float])
     everything: list[float] = field(default_factory=list[float])
@@ -61,9 +61,9 @@ class Windows:
 async def side_by_side(
     plain: Served, traced: Served, rate: float, windows: int, seconds: float
 ) -> tuple[Windows, Windows]:
-    """Let both take calls at this rate at the same time, in `windows` windows of `seconds` each.
-    What a process does later for a call counts, too, and other load of the machine affects both
-    alike. Raises `BenchError`."""
+    """Send calls to both at this rate at the same time, in `windows` windows of `seconds` each. A
+    process's later work for a call counts, too, and other load on the machine affects both alike.
+    Raises `BenchError`."""
     servers = [(plain, Windows()), (traced, Windows())]
     calls = [
         asyncio.create_task(
@@ -85,7 +85,7 @@ async def side_by_side(
 
 
 def tracing_measurements(plain: Windows, traced: Windows) -> list[Measurement]:
-    """Return what traces add to processor time, with 95 % intervals over windows."""
+    """Return the processor time that traces add, with 95 % intervals over windows."""
     return [
         _added("tracing_percent", traced.gateway, plain.gateway, "% of the gateway's time", True),
         _added(

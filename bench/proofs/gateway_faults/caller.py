@@ -1,5 +1,5 @@
-"""Clients of an attacked gateway: they ask, lose their connection, and come back with the same
-`Idempotency-Key` and the id of the last event that they read. They record bytes only."""
+"""Clients of an attacked gateway: they send a request, lose their connection, and return with the
+same `Idempotency-Key` and the id of the last event that they read. They record only bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loopline.runtime.gateway.chat_stream import place_of
 SILENCE_SECONDS = 4.0
 """Seconds without a byte of a stream after which a client considers its gateway dead."""
 ANSWER_SECONDS = 10.0
-"""The same for a plain call, whose answer comes at once or not at all."""
+"""The same for a plain call, whose answer arrives at once or not at all."""
 CUT_SHARE = 0.2
 """Share of the connections that the client itself drops somewhere in the middle."""
 PAUSE_SECONDS = (0.05, 0.5)
@@ -38,13 +38,13 @@ class Receipt:
     stream: bool
     text: str = ""
     ids: list[str] = field(default_factory=list[str])
-    """Ids of the events, in the order of their arrival over all connections."""
+    """Ids of the events, in order of arrival over all connections."""
     runs: set[str] = field(default_factory=set[str])
-    """Completions that its answers claimed to belong to."""
+    """Ids of the completions in its answers."""
     connections: int = 0
     complete: bool = False
     refusal: str = ""
-    """Status or error that no repetition helps against."""
+    """Status or error that a retry cannot fix."""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class Receipt:
 
     @property
     def repeated(self) -> int:
-        """Events that came after one with the same or a later id."""
+        """Events that arrived after one with the same or a later id."""
         places = [place_of(event_id) for event_id in self.ids]
         return sum(after <= before for before, after in itertools.pairwise(places))
 
@@ -66,8 +66,8 @@ class Callers:
     """All clients of one attack, in one process."""
 
     def __init__(self, addresses: Sequence[str], key: str, seed: int, limit: int) -> None:
-        """Create clients. `addresses`: base URLs of the gateways; `limit`: calls in progress at the
-        same time."""
+        """Create clients. `addresses`: base URLs of the gateways; `limit`: number of calls in
+        progress at the same time."""
         self._addresses = addresses
         self._key = key
         self._random = random.Random(seed)
@@ -158,7 +158,7 @@ class Callers:
 
 
 async def _events(response: httpx.Response) -> AsyncGenerator[tuple[str, bytes]]:
-    """Yield (id, data) of each event that has come whole; the id is empty for one without."""
+    """Yield (id, data) of each complete event; the id is empty for an event without one."""
     buffer = b""
     async for part in response.aiter_bytes():
         *events, buffer = (buffer + part).split(b"\n\n")
@@ -172,8 +172,8 @@ async def _events(response: httpx.Response) -> AsyncGenerator[tuple[str, bytes]]
 
 
 def _refused(receipt: Receipt, status: int, body: bytes) -> None:
-    """Note an error that the caller can't change. An event without an id is an error that came
-    after the headers: its code tells whether to come again."""
+    """Record an error that the caller can't change. An event without an id is an error that arrived
+    after the headers: its code determines whether to retry."""
     try:
         code = orjson.loads(body)["error"]["code"]
     except (orjson.JSONDecodeError, KeyError, TypeError):

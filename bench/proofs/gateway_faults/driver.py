@@ -65,7 +65,7 @@ class Result:
     expected: Mapping[str, str]
     """Text of the answer by key."""
     answer_counts: Mapping[str, int]
-    """Number of answers that the endpoint has given, by hash of the question."""
+    """Number of answers that the endpoint has sent, by hash of the question."""
     injected: Counter[str]
     seconds: float
     asked_of_endpoint: int = 0
@@ -76,14 +76,14 @@ class AttackSettings:
     """Settings of an attack."""
 
     streams: int
-    """Number of streams, and of plain calls as well."""
+    """Number of streams, and also of plain calls."""
     seed: int
     weights: Mapping[str, int] = field(default_factory=lambda: WEIGHTS)
     appendfsync: Literal["always", "everysec"] = "always"
 
 
 def receipts_of(settings: AttackSettings) -> list[Receipt]:
-    """Return the calls, streams and plain ones mixed: no question is asked twice."""
+    """Return the calls, streams and plain calls mixed: each question is asked only once."""
     source = random.Random(settings.seed)
     streams = [True] * settings.streams + [False] * settings.streams
     source.shuffle(streams)
@@ -100,7 +100,7 @@ def receipts_of(settings: AttackSettings) -> list[Receipt]:
 
 
 def expected_text(receipt: Receipt) -> str:
-    """Text of the script for a call, on either engine."""
+    """Text of the script for a call, the same on both engines."""
     seed = reply_seed(SamplingParams(seed=receipt.seed), 0)
     return scripted_reply([Message(role="user", content=receipt.prompt)], seed=seed).text
 
@@ -196,7 +196,7 @@ async def _under_attack(
     watching = asyncio.create_task(watch())
     asking = asyncio.create_task(callers.ask_all(receipts, limit))
     try:
-        # A watcher that fails is an error of the bench, and waiting would not help.
+        # A failing watcher is an error of the bench, and waiting would not help.
         await asyncio.wait({watching, asking}, return_when=asyncio.FIRST_COMPLETED)
         (watching if watching.done() else asking).result()
     finally:
@@ -243,7 +243,7 @@ def _fleet(folder: Path, server: RedisProcess, endpoint: str, gateways: Sequence
                 models = models_of(endpoint)
                 return RoleWorkerSettings(
                     bus=bus, name=slot.name, roles=("chat",), concurrency=2 * CONCURRENCY,
-                    # Every second gateway calls the endpoint itself, as all do by default.
+                    # Every second gateway calls the endpoint itself, which is the default for all.
                     models={ENDPOINT: models[ENDPOINT]} if slot.index % 2 == 0 else {},
                 )  # fmt: skip
             case "gpu":

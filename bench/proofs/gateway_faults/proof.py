@@ -1,4 +1,4 @@
-"""`bench gateway-faults`: attack, compare."""
+"""`bench gateway-faults`: attack, and compare."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ BARS = ("gaps", "repeats", "double_calls", "journal_mismatches")
 class GatewayFaultsOptions(Options):
     """Kills (-9) and freezes gateways, gpu workers and Redis under streams and plain calls.
 
-    The clients come back with `Idempotency-Key` and `Last-Event-ID`, to any gateway. Compared are
-    the bytes that they read with the text of each answer, the books of the endpoint with what was
-    asked, and the journal and the store with both; then the rules of `bench faults` are checked.
+    The clients return with `Idempotency-Key` and `Last-Event-ID`, to any gateway. The bench
+    compares the bytes that they read with the text of each answer, the endpoint's books with the
+    requests, and the journal and the store with both; then it checks the rules of `bench faults`.
     """
 
     streams: int = Field(default=1000, ge=1, le=100_000)
-    """Streams, and as many plain calls."""
+    """Number of streams, and of plain calls."""
     seed: Seed = Field(default_factory=random_seed)
     """Seed of calls and faults; random without it."""
     appendfsync: Literal["always", "everysec"] = "always"
-    """Syncing of the append-only file; by everysec a slow disk may lose."""
+    """Syncing of the append-only file; with everysec a slow disk may lose data."""
     evidence: Path | None = None
     """New folder for the evidence and the logs; kept."""
 
@@ -102,14 +102,14 @@ def _read_wrongly(receipt: Receipt, expected: str) -> Iterator[Violation]:
         tries = receipt.connections
         yield Violation("gaps", f"{receipt.key} has no end after {tries} connections", run)
     elif receipt.repeated:
-        yield Violation("repeats", f"{receipt.key}: {receipt.repeated} events came again", run)
+        yield Violation("repeats", f"{receipt.key}: {receipt.repeated} events were repeated", run)
     elif receipt.text != expected:
         rule = "repeats" if len(receipt.text) > len(expected) else "gaps"
-        yield Violation(rule, f"{receipt.key}: read {receipt.text!r} in place of {expected!r}", run)
+        yield Violation(rule, f"{receipt.key}: read {receipt.text!r} instead of {expected!r}", run)
 
 
 def _journal(result: Result) -> Iterator[Violation]:
-    """Check that each key is one run, and that the store has that run once, with its answer and one
+    """Check that each key is one run, and that the store has this run once, with its answer and one
     call."""
     rule = "journal_mismatches"
     stored: dict[str, list[Trajectory]] = {}
@@ -121,7 +121,7 @@ def _journal(result: Result) -> Iterator[Violation]:
         runs = [name.removeprefix("chatcmpl-") for name in sorted(receipt.runs)]
         wanted.update(runs)
         if len(runs) != 1:
-            yield Violation(rule, f"{receipt.key} is {len(runs)} runs: {', '.join(runs)}")
+            yield Violation(rule, f"{receipt.key} started {len(runs)} runs: {', '.join(runs)}")
             continue
         rows = stored.get(runs[0], [])
         calls = [call for row in rows for step in row.steps for call in step.calls]
@@ -132,7 +132,7 @@ def _journal(result: Result) -> Iterator[Violation]:
             yield Violation(rule, f"{receipt.key}: the journal says {calls[0].text!r}", runs[0])
     admitted = {event.run_id for event in result.evidence.history if event.kind == "admit"}
     for run_id in sorted((admitted | stored.keys()) - wanted):
-        yield Violation(rule, "a run that no client was told of", run_id)
+        yield Violation(rule, "a run that no client knows", run_id)
 
 
 def _counts(result: Result) -> Iterator[Measurement]:
@@ -153,7 +153,7 @@ def _counts(result: Result) -> Iterator[Measurement]:
 
 
 def _minutes(options: GatewayFaultsOptions) -> float:
-    """Expected minutes: processes start and come to rest; two calls of each stream end at a steady
+    """Expected minutes: processes start and come to rest; two calls per stream finish at a steady
     rate."""
     return (60 + 2 * options.streams * 0.2) / 60
 

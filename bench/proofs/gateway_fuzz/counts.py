@@ -1,5 +1,5 @@
-"""Results of the requests, and their checkpoint: a million requests take long, and resume after
-Ctrl-C."""
+"""Results of the requests, and their checkpoint: a million requests take long, and can be resumed
+after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Counts:
     sent: int = 0
     seconds: float = 0.0
     grown: dict[str, int] = field(default_factory=dict[str, int])
-    """Most bytes that a process grew by after its warm-up, over all starts, by process."""
+    """Most bytes by which a process grew after its warm-up, over all starts, by process."""
 
     def add(self, target: str, request: FuzzRequest, answer: Answer) -> None:
         self.sent += 1
@@ -45,7 +45,7 @@ class Counts:
             self.violations.append(Violation("leaks", f"{answer.status}: {request}", target))
 
     def grew(self, grown: Mapping[str, int]) -> None:
-        """Note by how many bytes processes grew since the warm-up of this start."""
+        """Record the bytes by which processes grew since the warm-up of this start."""
         for process, bytes_ in grown.items():
             self.grown[process] = max(bytes_, self.grown.get(process, bytes_))
 
@@ -89,14 +89,12 @@ class Checkpoint(Record):
 
 
 def read_checkpoint(path: Path, seed: int | None) -> Checkpoint | None:
-    """Read the checkpoint, where one was written. Raises `UsageError` for a checkpoint of another
-    seed, or a damaged one."""
+    """Read the checkpoint, if there is one. Raises `UsageError` for a checkpoint of another seed,
+    or a damaged one."""
     try:
-        saved = find_record(path, Checkpoint, "remove it to begin again")
+        saved = find_record(path, Checkpoint, "remove it to start again")
     except TrainingError as error:
         raise UsageError(str(error)) from error
     if saved is not None and seed not in (None, saved.seed):
-        raise UsageError(
-            f"{path} is of --seed {saved.seed}: go on with that seed, or name another file"
-        )
+        raise UsageError(f"{path} has --seed {saved.seed}: use that seed, or give another file")
     return saved

@@ -1,4 +1,4 @@
-"""A gateway with its workers, and the same application within this process."""
+"""A gateway with its workers, and the same application in this process."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ RUN_SECONDS = 5.0
 RETENTION_SECONDS = 8.0
 """Seconds that ended runs are kept: a million of them would fill the memory."""
 SHORT_SECONDS = 1.0
-"""Seconds that the gateway waits for headers, bodies and next requests that do not come."""
+"""Seconds that the gateway waits for headers, bodies and next requests that do not arrive."""
 TEAM_ROLES = ("solo", "planner", "expert", "slm", "agent", "completion")
 
 
 @dataclass(frozen=True)
 class Running:
-    """Attacked deployment."""
+    """The attacked deployment."""
 
     app: ASGIApp
     bus: Bus

@@ -1,4 +1,4 @@
-"""Invalid bodies: a valid JSON value with some of it changed, and bytes that are not JSON."""
+"""Invalid bodies: a partly changed JSON value, and bytes that are not JSON."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ _MARK = "@@hostile-%d@@"
 
 
 class Mutator:
-    """Changes values by its random source."""
+    """Changes values with its random source."""
 
     def __init__(self, source: random.Random) -> None:
         self._random = source
         self._tokens: list[bytes] = []
 
     def body(self, value: dict[str, Any]) -> bytes:
-        """Return a body that begins as this value, with one to four changes. The value is changed,
+        """Return a body based on this value, with one to four changes. The value is changed,
         too."""
         self._tokens = []
         root: dict[str, Any] = {"body": value}
@@ -124,7 +124,7 @@ class Mutator:
         holder[name] = _copy(other[key])
 
     def _damaged(self, text: bytes) -> bytes:
-        """Return the body with some bytes changed, whatever the result is."""
+        """Return the body with some bytes changed, valid or not."""
         if not text:
             return text
         place = self._random.randrange(len(text))
@@ -148,8 +148,8 @@ def _copy(value: Any) -> Any:
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Return every (container, key or index) within a value, its containers first; not of long
-    lists."""
+    """Return every (container, key or index) in a value, containers first; long lists are
+    skipped."""
     places: list[tuple[Any, Any]] = []
     waiting: list[Any] = [value]
     while waiting and len(places) < 400:

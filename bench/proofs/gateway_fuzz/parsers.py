@@ -1,7 +1,6 @@
-"""`python -m loopline.bench.proofs.gateway_fuzz.parsers -runs=1000000`: atheris looks for input
-that breaks what reads the gateway's requests. Options are libFuzzer's; it ends with the input that
-broke something. Needs `pip install '.[fuzz]'`.
-"""
+"""`python -m loopline.bench.proofs.gateway_fuzz.parsers -runs=1000000`: atheris searches for input
+that breaks the parsers of the gateway's requests. Options are libFuzzer's; it stops at the first
+input that breaks a parser. Needs `pip install '.[fuzz]'`."""
 
 from __future__ import annotations
 
@@ -64,13 +63,13 @@ TEXTS: tuple[Callable[[str], object], ...] = (
 
 
 def one_input(data: bytes) -> None:
-    """Run the parsers. Raises for an input that breaks one: no other errors than its documented
-    ones may leave it."""
+    """Run the parsers. Raises for an input that breaks one: a parser may raise only its documented
+    errors."""
     kind, data = data[:1], data[1:]
     number = kind[0] % (len(BODIES) + len(TEXTS)) if kind else 0
     with suppress(ApiError):
         if number >= len(BODIES):
-            with suppress(ValueError):  # an invalid id of an event
+            with suppress(ValueError):  # an invalid event id
                 TEXTS[number - len(BODIES)](data.decode("latin-1"))
             return
         try:

@@ -31,8 +31,8 @@ from loopline.trainers.core.json_records import write_record
 
 AT_ONCE = 48
 WARM_UP_SHARE, MIN_WARM_UP = 0.2, 2_000
-"""Share of the requests (and least number) sent before the memory is first measured, since caches
-fill."""
+"""Share of the requests (and least number) sent before the memory is first measured, because caches
+fill up."""
 MAX_GROWTH_MB = 32.0
 _MB = 1e-6
 BATCH = 5_000
@@ -41,10 +41,10 @@ BATCH = 5_000
 
 class GatewayFuzzOptions(Options):
     """Sends valid, mutated and hostile requests of two callers: to the application in this process,
-    and some of them by the socket to a gateway's process, where bytes are wrong, too.
+    and some of them through the socket to a gateway's process, with invalid bytes, too.
 
-    No request may be answered 500, raise, hang, or give one caller what is another's, and at the
-    end neither process may hold more memory than after the first requests.
+    No request may be answered 500, raise, hang, or give one caller another's data, and at the end
+    neither process may use more memory than after the first requests.
     """
 
     requests: int = Field(default=100_000, ge=1_000, le=1_000_000_000)
@@ -52,14 +52,14 @@ class GatewayFuzzOptions(Options):
     seed: Annotated[int | None, Option(default="random, or the checkpoint's")] = None
     """Seed of the requests."""
     socket_share: float = Field(default=0.05, ge=0, le=1)
-    """Share of them that go to a gateway's process by its socket."""
+    """Share of them that go through the socket to a gateway's process."""
     checkpoint: Path | None = None
-    """File that keeps what came of each 5,000 requests; the same command goes on from it."""
+    """File with the results of each 5,000 requests; the same command resumes it."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Resident bytes; of this process without what its allocator has free for the next requests."""
+    """Resident bytes; for this process, without the free memory of its allocator."""
 
     application: int
     gateway: int
@@ -83,15 +83,15 @@ class Memory:
 
 
 def _trim() -> None:
-    """Give free memory back. After bodies of all sizes glibc has up to 30 MB of it in 25 MB of used
-    memory, now more, now less: that is not growth."""
+    """Return free memory to the system. After bodies of all sizes, glibc has up to 30 MB of free
+    memory in 25 MB of used memory, in varying amounts, which is not growth."""
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 @dataclass
 class Attack:
-    """Adds the answers to the counts."""
+    """Sends the requests, and adds the answers to the counts."""
 
     options: GatewayFuzzOptions
     seed: int
@@ -160,7 +160,7 @@ def run(options: GatewayFuzzOptions, progress: Progress) -> Outcome:
     progress.outcome = lambda: outcome
     progress.say(outcome.about)
     if saved:
-        progress.say(f"goes on behind {counts.sent:,} of them, which {path} has")
+        progress.say(f"continuing after {counts.sent:,} of them in {path}")
     after: Memory | None = None
     if counts.sent < options.requests:
         with tempfile.TemporaryDirectory(prefix="bench-gateway-fuzz-") as folder:

@@ -1,4 +1,5 @@
-"""The requests: valid ones of every route, with invalid bodies, headers, paths and queries."""
+"""The requests: valid ones for every route, and ones with invalid bodies, headers, paths and
+queries."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from loopline.bench.proofs.gateway_fuzz.mutation import TEXTS, Mutator
 
 JSON_BODY = dict[str, Any]
 VALID_SHARE, MUTATED_SHARE = 0.02, 0.7
-"""Shares of valid and of mutated requests; the rest have a valid body and something else wrong."""
+"""Shares of valid and of mutated requests; the rest have a valid body and another error."""
 MAX_KNOWN = 500
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW", "get")
 
@@ -136,7 +137,7 @@ _HEADER_VALUES = (
 
 @dataclass
 class Known:
-    """Runs that a key's answers have named."""
+    """Runs that answers to a key have listed."""
 
     runs: list[str] = field(default_factory=list[str])
 
@@ -158,9 +159,9 @@ class FuzzRequest:
     """Headers in Latin-1."""
     body: bytes
     caller: int
-    """Caller whose key the request has, if it has a valid one."""
+    """Caller whose key the request has, if the key is valid."""
     foreign: str | None = None
-    """Run of another caller that its path names."""
+    """Run of another caller in its path."""
 
     def __str__(self) -> str:
         headers = "; ".join(f"{name}: {value[:60]!r}" for name, value in self.headers
@@ -188,7 +189,8 @@ class Requests:
         run_id = source.choice(runs) if runs and source.random() < 0.8 else source.choice(TEXTS)
         named = path.replace("@run", run_id).replace("@chat", f"chatcmpl-{run_id}")
         named = named.replace("@response", f"resp_{run_id}").replace("@text", source.choice(TEXTS))
-        # A reward for a run that has left the bus is accepted; it reaches its account's runs alone.
+        # A reward for a run that has left the bus is accepted; it can only reach runs of its own
+        # account.
         guarded = run_id in runs and run_id in named and not named.endswith("/feedback")
         foreign = run_id if guarded and owner != caller else None
         headers = [("authorization", f"Bearer {self._keys[caller]}"),
@@ -206,7 +208,7 @@ class Requests:
         return FuzzRequest(method, quote(named, safe="/") + query, headers, body, caller, foreign)
 
     def _filled(self, value: Any, run_id: str) -> Any:
-        """Replace the marks in a value by the run's id."""
+        """Replace the marks in a value with the run's id."""
         if isinstance(value, dict):
             return {key: self._filled(inner, run_id) for key, inner in value.items()}
         if isinstance(value, list):

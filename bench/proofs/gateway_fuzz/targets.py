@@ -1,4 +1,4 @@
-"""The targets of requests: the application in this process, and a gateway's process by its
+"""The targets of requests: the application in this process, and a gateway's process through its
 socket."""
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from starlette.types import ASGIApp
 from loopline.bench.proofs.gateway_fuzz.requests import FuzzRequest
 
 LIMIT_SECONDS = 30.0
-"""Seconds after which a request counts as hanging: every run of the bench ends well before."""
+"""Seconds after which a request counts as hanging: every run of the bench ends well before that."""
 CLOSED = 0
-"""Number in place of a status: the connection was closed without an answer."""
+"""Number that replaces a status: the connection was closed without an answer."""
 _RUN = re.compile(rb"^x-loopline-run: *([0-9a-f-]{36})\r?$", re.MULTILINE | re.IGNORECASE)
 _STATUS = re.compile(rb"^HTTP/1\.1 ([2-9]\d\d)", re.MULTILINE)
-"""Status of the answer, without `100 Continue`, which comes before it."""
+"""Status of the answer, without a preceding `100 Continue`."""
 _KEPT = 65_536
 
 
@@ -47,7 +47,7 @@ class InProcess:
     """The application itself, without a server around it."""
 
     def __init__(self, app: ASGIApp, source: random.Random, leaving: float = 0.02) -> None:
-        """Create a target; `leaving`: share of clients that leave before they have their answer."""
+        """Create a target; `leaving`: share of clients that leave before their answer arrives."""
         self._app = app
         self._random = source
         self._leaving = leaving
@@ -100,7 +100,7 @@ class InProcess:
 
 
 class Socket:
-    """A gateway's process. Some requests are bytes that no client would send."""
+    """A gateway's process. Some requests contain bytes that no client would send."""
 
     def __init__(self, url: str, source: random.Random) -> None:
         where = urlsplit(url)

@@ -43,7 +43,7 @@ _SWITCH = """\
 {{- '<think>\\n\\n</think>\\n\\n' -}}
 {%- endif -%}
 """
-"""Part of Qwen3's chat template: an answer without thinking begins after an empty thought."""
+"""Part of Qwen3's chat template: an answer without thinking starts after an empty thought."""
 TOKENIZER = "micro:slm"
 
 
@@ -57,7 +57,7 @@ class Written:
 
 
 def write_model(folder: Path, layers: int, vocabulary: int, seed: int) -> Written:
-    """Write the model to a new folder, in bfloat16; drawn on the GPU where there is one."""
+    """Write the model to a new folder, in bfloat16; drawn on the GPU if there is one."""
     import torch
     from transformers import AutoModelForCausalLM, Qwen3Config
     from transformers.utils import logging

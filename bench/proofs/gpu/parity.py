@@ -19,9 +19,9 @@ class Parity:
     engine_to_exact: list[float] = field(default_factory=list[float])
     """Differences from transformers in float32."""
     transformers_to_exact: list[float] = field(default_factory=list[float])
-    """Rounding of bfloat16 itself: nothing that computes in it comes closer than about this."""
+    """Rounding of bfloat16 itself: no computation in bfloat16 gets much closer than this."""
     adapter: list[float] = field(default_factory=list[float])
-    """Differences of answers by adapters from transformers with the same adapter."""
+    """Differences of answers with adapters from transformers with the same adapter."""
     no_adapter: list[float] = field(default_factory=list[float])
     """Differences of the same answers from transformers without an adapter."""
 
@@ -32,13 +32,13 @@ def compare(
     adapted: Sequence[Completion],
     adapters: Mapping[str, Path],
 ) -> Parity:
-    """Compare answers of the base, and of adapters by the names that they are served under."""
+    """Compare answers of the base, and of adapters by the names under which they are served."""
     import torch
 
     from loopline.bench.proofs.fidelity.reference import Reference
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    # The trained model from before is in a reference cycle with its adapters.
+    # The previous trained model is in a reference cycle with its adapters.
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

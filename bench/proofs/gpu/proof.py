@@ -1,4 +1,4 @@
-"""`bench gpu`: in which order, and what must agree with what."""
+"""`bench gpu`: the order of its parts, and the figures that must agree."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from loopline.workers.installation import install_hint
 LAYERS, VOCABULARY = 28, 151_936
 """Layers and vocabulary of Qwen3-1.7B."""
 COMPARED = 16
-"""Completions of each kind that transformers also reads."""
+"""Completions of each kind that transformers also computes."""
 ROUNDING = 2.0
-"""Most that the engine may be off, as a multiple of how far transformers in bfloat16 is from exact
-log-probabilities: the engine adds up in another order, row by row in a batch."""
+"""Largest allowed error of the engine, as a multiple of the distance between transformers in
+bfloat16 and exact log-probabilities: the engine sums in another order, row by row in a batch."""
 SAMPLES_LEFT = 95.0
 """Least share of effective samples in a first step, in per cent: trainer and engine then differ
 only by rounding."""
@@ -55,12 +55,13 @@ only by rounding."""
 
 class GpuOptions(FullOptions):
     """It has Qwen3-1.7B's configuration and random weights, in bfloat16: serve, sample, train an
-    adapter for each of two roles by AT-GRPO, swap them in, serve. By default it is cut so that a
-    CPU goes through it; --full takes the whole model, which needs a GPU.
+    adapter for each of two roles with AT-GRPO, swap them in, serve. By default the model is reduced
+    so that a CPU can run it; --full uses the whole model, which needs a GPU.
 
     Prints tokens per second and peak memory of the engine and of the trainer. Fails unless the
     engine's log-probabilities are transformers' own, the trainer's are the engine's, each role is
-    answered by its new adapter, and requests in flight end with the one that they began with.
+    answered by its new adapter, and requests in flight finish with the adapter that they started
+    with.
     """
 
     layers: int = Field(default=2, ge=1, le=28)
@@ -80,9 +81,9 @@ class GpuOptions(FullOptions):
     rank: int = Field(default=16, ge=1)
     """Rank of the adapters."""
     micro_batch_tokens: int = Field(default=4_096, ge=64)
-    """Tokens that go through the model at once: its memory."""
+    """Tokens that go through the model at once; they determine the memory."""
     threads: int = Field(default=1, ge=1)
-    """CPU threads, where there is no GPU."""
+    """CPU threads, if there is no GPU."""
     seed: int = 1
     """Seed of weights, prompts and rewards."""
 
@@ -181,17 +182,17 @@ class Loop:
 
 
 def check(options: GpuOptions) -> None:
-    """Raises `UsageError` for what is missing here."""
+    """Raises `UsageError` for missing requirements."""
     if find_spec("peft") is None:
         raise UsageError(f"peft is not installed; {install_hint('train')}")
 
 
 def run(options: GpuOptions, progress: Progress) -> Outcome:
-    """Take the model through the whole loop."""
+    """Run the model through the whole loop."""
     gpu = torch.cuda.is_available()
     whole = (options.layers, options.vocabulary) == (LAYERS, VOCABULARY)
     if gpu and not whole:
-        progress.say("a cut of the model; --full takes the whole one through this GPU")
+        progress.say("a small part of the model; --full runs the whole one on this GPU")
     with (
         tempfile.TemporaryDirectory(prefix="bench-gpu-") as scratch,
         # The trainer has a separate process and memory, as next to a deployment.
@@ -201,7 +202,7 @@ def run(options: GpuOptions, progress: Progress) -> Outcome:
             loop = asyncio.run(run_loop(options, Path(scratch), trainer, progress))
         except BrokenProcessPool as error:
             raise BenchError(
-                "the trainer's process was killed, for want of memory most likely: give a smaller "
+                "the trainer's process was killed, probably for lack of memory: give a smaller "
                 "--micro-batch-tokens, fewer --groups or fewer --layers"
             ) from error
     return outcome_of(options, loop)
@@ -280,7 +281,7 @@ def _name(device: torch.device, threads: int) -> str:
 
 
 def _sample_answers(answers: Answers) -> list[Completion]:
-    """Return the first completion of each request, both roles among them."""
+    """Return the first completion of each request, covering both roles."""
     return [completions[0] for completions in answers.completions[:COMPARED]]
 
 

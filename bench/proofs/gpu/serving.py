@@ -25,7 +25,7 @@ FIRST, LAST = 1, 2
 
 @dataclass(frozen=True)
 class Workload:
-    """Workload; everything follows from these fields."""
+    """Workload; these fields determine everything."""
 
     groups: int
     candidates: int
@@ -87,13 +87,13 @@ class Swapped:
     seconds: float
     """Seconds to load all versions while the requests continue."""
     in_flight: frozenset[int]
-    """Versions with which requests in progress ended."""
+    """Versions with which requests in progress finished."""
     answers: Answers
-    """Answers to requests that came afterwards."""
+    """Answers to later requests."""
 
     @property
     def served(self) -> frozenset[tuple[str | None, int]]:
-        """Adapters that answered them, with their versions."""
+        """Adapters that answered these requests, with their versions."""
         every = [completion for group in self.answers.completions for completion in group]
         return frozenset((completion.adapter, completion.adapter_version) for completion in every)
 
@@ -113,15 +113,15 @@ async def warm_up(engine: Engine, work: Workload) -> None:
 
 
 async def swap(engine: Engine, work: Workload, first: Path, last: Path) -> Swapped:
-    """Serve each role by the adapter in `first`, replace it by the one in `last` while requests are
-    in progress, and ask again."""
+    """Serve each role with the adapter in `first`, replace it with the one in `last` while requests
+    are in progress, and ask again."""
     for role in ROLES:
         await engine.load_adapter(role, str(first / role), FIRST)
     going = [
         asyncio.create_task(_answer(engine, item))
         for item in work.requests("in-flight", adapters=True)[: len(ROLES)]
     ]
-    await asyncio.sleep(0)  # the engine has them from here on
+    await asyncio.sleep(0)  # the engine has the requests from here on
     began = time.perf_counter()
     for role in ROLES:
         await engine.load_adapter(role, str(last / role), LAST)

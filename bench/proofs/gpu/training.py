@@ -13,7 +13,7 @@ from loopline.trainers.grpo.groups import Group
 from loopline.trainers.grpo.report import PolicyStep
 
 LEARNING_RATE = 3e-3
-"""Rate at which one step differs measurably from none in bfloat16; the model is not meant to learn
+"""Rate at which one step makes a measurable difference in bfloat16; the model is not meant to learn
 here."""
 
 
@@ -60,7 +60,7 @@ class Trained:
 
 
 def train(work: Training) -> Trained:
-    """Take the steps and write the policies. Raises `BenchError` where memory runs out."""
+    """Make the steps and write the policies. Raises `BenchError` if memory runs out."""
     import torch
 
     from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb

@@ -1,8 +1,8 @@
-"""The proof: what must hold of every attacked loop, whatever happened to its workers and to it.
+"""The proof: rules that every attacked loop must satisfy, whatever happened to it and its workers.
 
-The groups are made again from the store, which the recorder wrote and the trainer never read, and
-compared with what the trainer wrote down. What must hold of every deployment is
-`loopline.bench.proofs.faults`'.
+The groups are rebuilt from the store, which the recorder wrote and the trainer never read, and
+compared with the trainer's records. The rules for every deployment are in
+`loopline.bench.proofs.faults`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check(evidence: LoopEvidence, scratch: Path) -> list[Violation]:
 
 def played_as_planned(evidence: LoopEvidence) -> Iterator[Violation]:
     """Check that every run of the plans was recorded and sealed, in its round, once; and that no
-    other was."""
+    other run was."""
     rule = "played as planned"
     planned = Counter((wave.round, run.id) for wave in evidence.waves for run in wave.runs)
     sealed = Counter((entry.round, run) for entry in evidence.sealed for run in entry.runs)
@@ -69,8 +69,8 @@ def sealed_once(evidence: LoopEvidence) -> Iterator[Violation]:
 
 
 def sampled_by_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
-    """Check that each group was sampled by a single version, the one that its record names, and
-    that it was not older than the bound in the round that learned from it."""
+    """Check that each group was sampled by a single version, the one in its record, and that this
+    version was not older than the bound in the round that learned from the group."""
     rule = "of one version"
     sampled = dict(_candidates(evidence))
     came_of = _rounds(evidence)
@@ -96,7 +96,7 @@ def sampled_by_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
                     rule,
                     f"round {sealed_round.round} learned from group {group.id[:12]} of "
                     f"{group.policy} "
-                    f"{group.version}, which came of round {number}",
+                    f"{group.version}, which came from round {number}",
                 )
 
 
@@ -115,7 +115,7 @@ def published_once(evidence: LoopEvidence) -> Iterator[Violation]:
 
 
 def rounds_once(evidence: LoopEvidence) -> Iterator[Violation]:
-    """Check that the report has each round once, with as many groups as were sealed."""
+    """Check that the report has each round once, with the number of groups that were sealed."""
     from loopline.trainers.grpo.loop.report import read_loop_report
 
     report = read_loop_report(evidence.book.output)
@@ -130,8 +130,8 @@ def rounds_once(evidence: LoopEvidence) -> Iterator[Violation]:
 
 
 def trained_as_recorded(evidence: LoopEvidence, scratch: Path) -> Iterator[Violation]:
-    """Check that an undisturbed training, from the store and the records of what was learned, gives
-    the same weights, bit for bit."""
+    """Check that an undisturbed training, from the store and the records of the learned groups,
+    produces the same weights, bit for bit."""
     import torch
     from safetensors.torch import load_file
 
@@ -190,7 +190,7 @@ def _candidates(evidence: LoopEvidence) -> Iterator[tuple[str, tuple[PolicyRef, 
 
 
 def _rounds(evidence: LoopEvidence) -> dict[tuple[str, int], int]:
-    """Return the round that produced a version, by (policy, version), as the bus knows it by its
+    """Return the round that produced a version, by (policy, version); the bus identifies it by its
     folder."""
     rounds = {
         str((folder / "shared").resolve()): number for number, folder in enumerate(evidence.folders)

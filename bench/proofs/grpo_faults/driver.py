@@ -57,13 +57,13 @@ class KeptAdapters:
         self._folder = folder
 
     def take(self, output: Path) -> None:
-        """Copy what the loop in `output` has published since."""
+        """Copy the policies that the loop in `output` has published since the last call."""
         for source in sorted(output.glob("published/*/[0-9]*")):
             target = self._folder / source.name
             if target.exists():
                 continue
             # It was replaced or deleted during the copy: the next call copies it, or `of` reports
-            # that there is no copy.
+            # the missing copy.
             with (
                 contextlib.suppress(FileNotFoundError, shutil.Error),
                 atomic_folder(target) as partial,
@@ -76,8 +76,8 @@ class KeptAdapters:
         folder = self._folder / f"{number:04d}"
         if not folder.exists():
             raise BenchError(
-                f"{folder}: what round {number} published was gone before it was copied; remove "
-                f"{self._folder.parent}, then run the same command again"
+                f"{folder}: the adapters of round {number} were gone before they were copied; "
+                f"remove {self._folder.parent}, then run the same command again"
             )
         return folder
 
@@ -92,28 +92,28 @@ GROUPS_PER_PUZZLE = 3.5
 """Groups of a puzzle: two agents, two turns; some puzzles are solved in the first."""
 K = 4
 TRAINER_COMMITS = (1.0, 120.0)
-"""Range of the number of steps that are committed in one life of the trainer: a slow machine, on
-which it starts slowly, must make progress too."""
+"""Range of the number of steps that are committed in one life of the trainer: on a slow machine,
+where it starts slowly, it must make progress too."""
 TRAINER_SECONDS = (0.0, 8.0)
-"""Range of the seconds after these commits until it is killed, so that the kill can interrupt any
-of its work."""
+"""Range of the seconds from these commits until it is killed, so that the kill can interrupt any of
+its work."""
 SECONDS_PER_GROUP = 3.0
-"""Seconds for each group on the slowest machine that the limit allows for."""
+"""Seconds per group on the slowest machine that the limit allows for."""
 LEAST_SECONDS = 600.0
 KEEP_SECONDS = 0.1
-"""Seconds between two looks for published adapters."""
+"""Seconds between two checks for published adapters."""
 ONLY_KILLS = {"kill": 100}
 """Faults that leave Redis alone and pause no process."""
 
 
 @dataclass(frozen=True)
 class LoopWork:
-    """Work of a loop."""
+    """The work of a loop."""
 
     base: Path
     rounds: int
     groups: int
-    """Approximate number of groups that it seals; it sets how long the driver waits."""
+    """Approximate number of groups that it seals; it determines how long the driver waits."""
     arguments: tuple[str, ...]
     """Arguments of `train grpo loop`, in addition to its folder, its base and its rounds."""
 
@@ -150,7 +150,7 @@ class LoopAttack:
 
 
 class _TrainerLifetime:
-    """Lifetimes of a trainer: each one ends some steps and some seconds after it began."""
+    """Lifetimes of a trainer: each ends some steps and some seconds after its start."""
 
     def __init__(self, seed: int, trainer: Trainer, commits: Callable[[], int]) -> None:
         self.killed = 0
@@ -164,7 +164,7 @@ class _TrainerLifetime:
         self._dies: float | None = None
 
     def inject(self) -> None:
-        """Kill it, and start it again, if its time is over."""
+        """Kill it and restart it, if its time is over."""
         if self._dies is None and self._commits() >= self._until:
             self._dies = time.monotonic() + self._seconds
         if self._dies is not None and time.monotonic() >= self._dies and self._trainer.kill():
@@ -187,8 +187,8 @@ class LoopDriver:
         adapters: KeptAdapters | None = None,
     ) -> None:
         """Create a driver. `seed` of the plan of faults; `faults`: weights by kind; None injects no
-        fault, not into the trainer either. What every round publishes is copied to `adapters`.
-        `progress` receives the number of sealed rounds, and the same in words."""
+        faults, not even into the trainer. Everything that a round publishes is copied to
+        `adapters`. `progress` receives the number of sealed rounds, and the same in words."""
         self._folder, self._work, self._seed = folder, work, seed
         self._faults, self._progress, self._adapters = faults, progress, adapters
         self._output = folder / "loop"
@@ -198,7 +198,7 @@ class LoopDriver:
             plain_logprobs=False, base_until_published=SERVED,
         )  # fmt: skip
         profile = write_profile(folder / "profile.toml", bus_settings(self._server.url), model)
-        # Those of the profile: workers and trainer must agree on them.
+        # The settings of the profile, because workers and trainer must agree on them.
         self._settings = load(str(profile), environ={}).bus
         self._fleet = player_fleet(self._settings, folder, model)
         self._monitor = Monitor(self._fleet, WORK)
@@ -273,8 +273,8 @@ class LoopDriver:
         return lifetime.killed
 
     async def _copy_adapters(self) -> None:
-        """Copy adapters in a separate task: a look at the bus may take as long as an outage, and by
-        then a published adapter may be superseded and deleted."""
+        """Copy adapters in a separate task: a check of the bus may take as long as an outage, and
+        by then a published adapter may be superseded and deleted."""
         while self._adapters is not None:
             self._adapters.take(self._output)
             await asyncio.sleep(KEEP_SECONDS)
@@ -307,13 +307,13 @@ class LoopDriver:
 
 
 def work_of(base: Path, *, groups: int, seed: int, puzzles: int, staleness: int) -> LoopWork:
-    """Return rounds of small grids until about that many groups are sealed, by a base that says
-    random legal moves. Raises `UsageError` for more rounds than versions are kept of a policy, by
-    which the checker distinguishes them."""
+    """Return rounds of small grids until about that many groups are sealed, with a base that makes
+    random legal moves. Raises `UsageError` for more rounds than the number of versions kept of a
+    policy, by which the checker distinguishes them."""
     rounds = ceil(groups / (puzzles * GROUPS_PER_PUZZLE))
     if rounds >= MAX_VERSIONS:
         raise UsageError(
-            f"--groups {groups:,} of --puzzles {puzzles} are {rounds:,} rounds, and the bus keeps "
+            f"--groups {groups:,} of --puzzles {puzzles} are {rounds:,} rounds, but the bus keeps "
             f"{MAX_VERSIONS} versions of a policy: give --puzzles "
             f"{ceil(groups / ((MAX_VERSIONS - 1) * GROUPS_PER_PUZZLE))} or more"
         )
@@ -351,8 +351,8 @@ def write_profile(
     model: ModelSettings,
     others: Mapping[str, ModelSettings] | None = None,
 ) -> Path:
-    """Write the profile by which a trainer finds the deployment: `petting`, on this bus, with this
-    model and pools of `others`."""
+    """Write the profile with which a trainer finds the deployment: `petting`, on this bus, with
+    this model and pools of `others`."""
     table = bus.model_dump(mode="json", exclude_unset=True)
     lines = ['extends = "petting"', "[bus]", *_toml(table)]
     for pool, pool_settings in {POOL: model, **(others or {})}.items():
@@ -365,5 +365,5 @@ def write_profile(
 
 
 def _toml(values: dict[str, object]) -> list[str]:
-    # A TOML value of these kinds is written as in JSON.
+    # A TOML value of these types has the same form as in JSON.
     return [f"{name} = {json.dumps(value)}" for name, value in values.items()]

@@ -1,6 +1,6 @@
-"""A model that says random legal moves, without having learned anything: random weights over an
-alphabet of single characters and whole answers. Its rewards vary from candidate to candidate, which
-is all that a loop needs to proceed."""
+"""A model that makes random legal moves, without having learned anything: random weights over an
+alphabet of single characters and whole answers. Its rewards vary between candidates, which is all
+that a loop needs to proceed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHARED = 0.5
 """Length of the component that all embeddings share; their individual parts have about a fifth of
 it."""
 FARTHER = 2.2
-"""Times that length, of answers."""
+"""Factor by which this component is longer in answers."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def write_base(
 
 
 def store_float32(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
-    """Write the weights into a model folder. Not in half precision: adapters are stored in the
+    """Write the weights into a model folder, but not in half precision: adapters are stored in the
     precision of their base, and workers must serve exactly the weights that were trained."""
     import torch
     from safetensors.torch import save_file
@@ -76,7 +76,7 @@ def store_float32(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
 
 
 def _bias_towards_answers(model: Any, tokenizer: Tokenizer, answers: Sequence[str]) -> None:
-    """Make answers, and the end after them, likelier than characters: all embeddings, which are
+    """Make answers, and the end after them, more likely than characters: all embeddings, which are
     also the output layer, share a direction, and those of answers reach farther along it."""
     import torch
 

@@ -1,4 +1,4 @@
-"""`bench grpo-faults`: attack, check."""
+"""`bench grpo-faults`: attack, and check."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 
 
 class GrpoFaultsOptions(Options):
-    """It runs in a process of its own, with rollouts on five worker processes, while workers are
+    """It runs in a separate process, with rollouts on five worker processes, while workers are
     killed, stopped past their leases and continued, Redis is killed and restarted, and the trainer
-    itself is killed and started again.
+    itself is killed and restarted.
 
-    Then a checker reads the whole history, the store and what the loop wrote down, and trains again
-    from the store: every planned run was admitted and recorded once, every group that was sampled
-    was sealed once, of one version, no older than --staleness allows; every version was published
-    once; and the last one has the same weights, bit for bit.
+    Then a checker reads the whole history, the store and the loop's records, and trains again from
+    the store: every planned run was admitted and recorded once; every sampled group was sealed
+    once, of one version, no older than --staleness allows; every version was published once; and
+    the last one has the same weights, bit for bit.
     """
 
     groups: int = Field(default=1000, ge=8, le=100_000)
-    """Groups to collect, about."""
+    """Approximate number of groups to collect."""
     seed: Seed = Field(default_factory=random_seed)
     """Seed of the faults; random without it."""
     puzzles: int = Field(default=24, ge=2, le=1_000)
     """Puzzles of a round."""
     staleness: int = Field(default=0, ge=0, le=8)
-    """Rounds that samples may be old."""
+    """Most rounds by which samples may be old."""
     only_kills: bool = False
     """No SIGSTOP, no restart of Redis: only SIGKILL of workers and trainer."""
     evidence: Path | None = None

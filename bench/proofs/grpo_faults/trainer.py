@@ -1,5 +1,5 @@
-"""The trainer of an attacked loop: `train grpo loop` in a process of its own, started again with
-the same command whenever it is killed."""
+"""The trainer of an attacked loop: `train grpo loop` in a separate process, restarted with the same
+command whenever it is killed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LAST_LINES = 5
 
 
 class Trainer:
-    """One loop, however many processes it takes."""
+    """One loop, over any number of processes."""
 
     def __init__(self, arguments: Sequence[str], folder: Path, profile: Path) -> None:
-        """Create a trainer; `arguments` of `train grpo loop`; its output goes to
+        """Create a trainer; `arguments` are those of `train grpo loop`; its output goes to
         `folder/trainer.log`."""
         self._command = [*OWN_PYTHON, "-m", "loopline.trainers.cli", "grpo", "loop", *arguments]
         self._log = folder / "trainer.log"
@@ -43,7 +43,7 @@ class Trainer:
             )
 
     def kill(self) -> bool:
-        """Kill it by SIGKILL; return False if it had ended by itself."""
+        """Kill it with SIGKILL; return False if it had already exited."""
         if self._process is None or self._process.poll() is not None:
             return False
         self._process.kill()
@@ -51,12 +51,12 @@ class Trainer:
         return True
 
     def finished(self) -> bool:
-        """Whether the loop is finished. Raises `BenchError`, with its last output, if it gave up,
-        or if somebody else has killed it."""
+        """Whether the loop is finished. Raises `BenchError`, with its last output, if it gave up or
+        was killed from outside."""
         code = None if self._process is None else self._process.poll()
         if code is None:
             return False
         if code == 0:
             return True
         last = self._log.read_text(errors="replace").strip().splitlines()[-_LAST_LINES:]
-        raise BenchError(f"the trainer ended with code {code}: {' / '.join(last)}")
+        raise BenchError(f"the trainer exited with code {code}: {' / '.join(last)}")

@@ -1,4 +1,4 @@
-"""`bench grpo-speed`: what is measured, in which order."""
+"""`bench grpo-speed`: the measurements, and their order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BUS, IN_PROCESS = "through the bus", "in-process"
 SHARED, PLAIN, TRL = "train grpo", "train grpo --no-share-prefixes", "trl's GRPOTrainer"
 TRL_BEST = "trl's GRPOTrainer at its best"
 Rates = dict[str, list[float]]
-"""Tokens per second of each repeat, by what was measured."""
+"""Tokens per second of each repeat, by the measured subject."""
 
 
 class GrpoSpeedOptions(Options):
@@ -38,10 +38,10 @@ class GrpoSpeedOptions(Options):
 
     Rollouts: sampled tokens per second of a gpu worker, a worker per role, a recorder and Redis,
     each a process, against one process without a bus; Plan-Path puzzles, the same seeds, the engine
-    on one thread. Steps: tokens per second of one update by the same groups, in fp32 on one thread,
-    with prefixes shared (as trainings do) and without; each trainer after two steps that are not
-    measured. trl is measured with as many tokens at once as ours, and with as many as it is fastest
-    with.
+    on one thread. Steps: tokens per second of one update with the same groups, in fp32 on one
+    thread, with shared prefixes (as in trainings) and without; each trainer first makes two
+    unmeasured steps. trl is measured with as many tokens at once as ours, and with its fastest
+    number.
     """
 
     model: str = "micro:llm"
@@ -51,7 +51,7 @@ class GrpoSpeedOptions(Options):
     candidates: int = Field(default=8, ge=2, le=64)
     """Samples of a state (K)."""
     max_tokens: int = Field(default=32, ge=1, le=4_096)
-    """Tokens of a completion, at most."""
+    """Most tokens of a completion."""
     groups: int = Field(default=4, ge=1, le=10_000)
     """Groups of a step."""
     prompt: int = Field(default=192, ge=2)
@@ -61,7 +61,7 @@ class GrpoSpeedOptions(Options):
     repeats: int = Field(default=4, ge=1, le=100)
     """Interleaved repeats; the medians are reported."""
     only: Literal["both", "rollouts", "steps"] = "both"
-    """Half to measure."""
+    """The half to measure."""
     trl: bool = True
     """Measure trl's GRPOTrainer too."""
     seed: int = 1
@@ -73,7 +73,7 @@ class GrpoSpeedOptions(Options):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """Ways to play rollouts that are measured."""
+        """The measured ways to play rollouts."""
         return () if self.only == "steps" else (BUS, IN_PROCESS)
 
     @property
@@ -85,7 +85,7 @@ class GrpoSpeedOptions(Options):
 
 
 def check(options: GrpoSpeedOptions) -> None:
-    """Raises `UsageError` for what can't be measured here."""
+    """Raises `UsageError` for options that can't be measured here."""
     try:
         base_folder(options.model)
     except TrainingError as error:
@@ -151,8 +151,8 @@ class _Counter:
         self._begun = 0
 
     def tried(self, what: str, run: Callable[[], float]) -> float:
-        """Try a measurement that only serves a choice; return its tokens per second."""
-        self._progress.say(f"a try: {what}… ", end="")
+        """Try a measurement that only helps to choose a setting; return its tokens per second."""
+        self._progress.say(f"trial: {what}… ", end="")
         rate = run()
         self._progress.say(f"{rate:,.0f} tokens/s")
         return rate
@@ -170,7 +170,7 @@ class _Counter:
 def _rollouts(options: GrpoSpeedOptions, counter: _Counter, rates: Rates) -> None:
     measures = {BUS: _measure_bus, IN_PROCESS: _measure_in_process}
     for repeat in range(options.repeats):
-        # Alternating, each from a start: neither is measured on a warmer machine.
+        # Alternating, each from a fresh start: neither is measured on a warmer machine.
         for way in options.ways:
             run = partial(measures[way], options.rollouts, repeat)
             rates[way].append(counter.measured(f"rollouts {way}", repeat, run))
@@ -241,7 +241,7 @@ def _work(options: GrpoSpeedOptions) -> StepWork:
 
 
 def _minutes(options: GrpoSpeedOptions) -> float:
-    """Expected minutes with the micro-LLM: a start of processes for each measurement, then its
+    """Expected minutes with the micro-LLM: processes start for each measurement, then generate its
     tokens."""
     rollout = 12 + options.runs * options.candidates * options.max_tokens * 0.004
     step = 10 + options.steps * options.groups * options.candidates * 0.1

@@ -1,5 +1,5 @@
-"""Rollouts of `pair` on Plan-Path: through the bus, as a deployment plays them, and in this process
-on the same engine."""
+"""Rollouts of `pair` on Plan-Path: through the bus, as in a deployment, and in this process on the
+same engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SECONDS = 600.0
 CONCURRENCY = 64
 """Concurrent runs, both ways."""
 WARM_RUNS = 4
-"""Most runs before the measured ones: memory is allocated and kernels are chosen in them."""
+"""Most runs before the measured ones, in which memory is allocated and kernels are chosen."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Rollouts:
 
     @property
     def served(self) -> ModelSettings:
-        """Settings of the model: one thread, and log-probabilities that a trainer needs."""
+        """Settings of the model: one thread, and the log-probabilities that a trainer needs."""
         return ModelSettings(
             engine="torch", model=self.model, device="cpu", max_tokens=self.max_tokens,
             constrain_tools=False, plain_logprobs=True,
@@ -68,11 +68,11 @@ class Rollouts:
 
     @property
     def warm_up(self) -> Rollouts:
-        """Rollouts that are played first, and not measured."""
+        """Rollouts that are played first, without being measured."""
         return replace(self, runs=min(self.runs, WARM_RUNS))
 
     def run(self, task: Task, number: int) -> Run:
-        """Return a run that is the same both ways, except for its id."""
+        """Return a run that is the same in both ways, except for its id."""
         now = time.time()
         options: JsonObject = {
             "candidates": self.candidates, "max_tokens": self.max_tokens, "instructions": False,
@@ -95,7 +95,7 @@ class Rollouts:
 
 @dataclass(frozen=True)
 class Played:
-    """Result of one repeat, one way."""
+    """Result of one repeat in one way."""
 
     tokens: int
     """Number of sampled tokens."""
@@ -126,7 +126,7 @@ async def _play_in_process(player: EngineRunner, work: Rollouts, repeat: int) ->
 
 
 async def play_on_bus(work: Rollouts, repeats: Sequence[int], folder: Path) -> list[Played]:
-    """Play each repeat on processes as they are deployed, after a warm-up."""
+    """Play each repeat on processes as in a deployment, after a warm-up."""
     async with _deploy(work, folder) as client:
         await _play_on_bus(client, work.warm_up, -1)
         return [await _play_on_bus(client, work, repeat) for repeat in repeats]
@@ -136,8 +136,8 @@ async def play_on_bus(work: Rollouts, repeats: Sequence[int], folder: Path) -> l
 async def _deploy(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
     # Persistent as in `runtime up`.
     with running_redis(folder / "redis", persistence="everysec", listen="tcp") as server:
-        # Ctrl-C during the server's start is raised here: in the start of a subprocess, which would
-        # be waited for next, asyncio would never return from it.
+        # Ctrl-C during the server's start is raised here. If it were raised during the start of a
+        # subprocess, which is the next wait, asyncio would never return from it.
         await asyncio.sleep(0)
         bus = BusSettings(redis_url=server.url)
         worker_settings = [
@@ -172,7 +172,7 @@ async def _play_on_bus(client: Client, work: Rollouts, repeat: int) -> Played:
 
 
 def _played_result(trajectories: Sequence[Trajectory], seconds: float) -> Played:
-    """Check a run. Raises `BenchError` for one that did not come to a regular end."""
+    """Check a run. Raises `BenchError` if it has no regular end."""
     for trajectory in trajectories:
         if trajectory.outcome in BROKEN:
             raise BenchError(

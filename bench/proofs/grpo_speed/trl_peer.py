@@ -1,5 +1,5 @@
-"""trl's GRPOTrainer on the same groups: its own training loop, which receives the samples that it
-would have generated."""
+"""trl's GRPOTrainer on the same groups: its own training loop, which receives the samples instead
+of generating them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = (PIECE_TOKENS // 4, PIECE_TOKENS // 2, PIECE_TOKENS, 2 * PIECE_TOKENS)
-"""Tokens at once, padding included, among which trl's best is searched."""
+"""Tokens at once, including padding, among which trl's best is searched."""
 
 
 def measure(work: StepWork, at_most: int = PIECE_TOKENS) -> float:
-    """Return seconds of a step, with whole groups of at most this many tokens at once."""
+    """Return the seconds of a step, with whole groups of at most this many tokens at once."""
     import torch
     from transformers import PrinterCallback
 
     from loopline.trainers.core.memory import keep_freed_memory
     from loopline.trainers.core.network import load_base
 
-    # Ours asks the allocator for this; without it the peer would be measured with another one.
+    # Ours sets this option of the allocator; without it, the peer would run with another allocator.
     keep_freed_memory()
-    # Extras that an installation may lack, so that no type checker knows them.
+    # An installation may lack these extras, so type checkers don't know them.
     datasets: Any = import_module("datasets")
     trl: Any = import_module("trl")
     datasets.utils.disable_progress_bars()
@@ -42,13 +42,13 @@ def measure(work: StepWork, at_most: int = PIECE_TOKENS) -> float:
     loaded = load_base(work.model)
     rows = work.groups * work.candidates
     longest = work.longest_prompt + work.longest_completion
-    # Whole groups that fit, and divide the step.
+    # Whole groups that fit, in a number that divides the step.
     fitting = max(1, at_most // (longest * work.candidates))
     at_once = max(size for size in range(1, fitting + 1) if work.groups % size == 0)
     samples = padded_samples(work)
 
     class HandedSamples(trl.GRPOTrainer):
-        """Trainer that is given its samples: everything but the generation."""
+        """The trainer without generation: it receives its samples."""
 
         def _generate_and_score_completions(self, inputs: Any) -> dict[str, torch.Tensor]:
             return dict(samples)
@@ -95,8 +95,8 @@ def measure(work: StepWork, at_most: int = PIECE_TOKENS) -> float:
 
 
 def padded_samples(work: StepWork) -> dict[str, torch.Tensor]:
-    """Return the samples padded as the trainer pads them, to the longest of the step: prompts on
-    the left, completions on the right. Shapes: (groups · candidates, longest)."""
+    """Return the samples padded as in the trainer, to the longest of the step: prompts on the left,
+    completions on the right. Shapes: (groups · candidates, longest)."""
     import torch
 
     from loopline.trainers.grpo.advantages import ADVANTAGES

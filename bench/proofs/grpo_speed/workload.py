@@ -1,4 +1,4 @@
-"""The groups that every trainer of `bench grpo-speed` learns from, and the clock of its steps."""
+"""The groups from which every trainer of `bench grpo-speed` learns, and the clock of its steps."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from functools import cached_property
 from typing import Any
 
 WARM = 2
-"""Steps before the measured ones: memory is allocated and kernels are chosen in them."""
+"""Steps before the measured ones, in which memory is allocated and kernels are chosen."""
 PIECE_TOKENS = 4_096
 """Tokens that go through the model at once in every trainer: `train grpo`'s own default."""
 CLIP = 1.0
 LEARNING_RATE = 1e-6
 SHORTEST = 0.5
-"""Shortest length as a share of the longest: prompts and completions have all lengths between."""
+"""Shortest length as a share of the longest: prompts and completions have all lengths between
+them."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Sampled:
 
 @dataclass(frozen=True)
 class StepWork:
-    """Steps by one batch of groups; everything follows from these fields."""
+    """Steps with one batch of groups; these fields determine everything."""
 
     model: str
     groups: int
@@ -45,7 +46,7 @@ class StepWork:
 
     @cached_property
     def batch(self) -> tuple[Sampled, ...]:
-        """Groups with random ids and rewards: the time of a step depends on neither."""
+        """Groups with random ids and rewards: a step's time depends on neither."""
         rng = random.Random(self.seed)
 
         def ids(longest: int) -> tuple[int, ...]:
@@ -73,7 +74,7 @@ class StepWork:
 
     @property
     def tokens(self) -> int:
-        """Tokens of all samples of a step, each with its prompt; padding is not counted."""
+        """Tokens of all samples of a step, each with its prompt, without padding."""
         return sum(
             len(group.prompt) + len(completion)
             for group in self.batch
@@ -82,8 +83,8 @@ class StepWork:
 
 
 class StepClock:
-    """Notes the time whenever an optimizer has made a step: torch's own hook for every trainer, so
-    that all work between its steps counts."""
+    """Records the time whenever an optimizer has made a step. Every trainer gets the same torch
+    hook, so that all work between its steps counts."""
 
     def __init__(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook

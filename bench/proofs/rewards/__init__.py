@@ -1,1 +1,1 @@
-"""Posted rewards are counted once, though processes that send and record them are killed."""
+"""Posted rewards are counted once, although the processes that send and record them are killed."""

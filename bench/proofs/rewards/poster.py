@@ -1,5 +1,5 @@
-"""A program that posts the same rewards as its twins: started again after a kill, it begins at its
-beginning, since it knows of nothing that it sent.
+"""A program that posts the same rewards as its twins. After a kill it starts from the beginning,
+since it does not know what it has sent.
 
 Run as `python -m loopline.bench.proofs.rewards.poster SETTINGS COUNT FIRST`, with the settings of
 the bus as JSON. It posts `COUNT` rewards, reward `FIRST` first, and prints how many it has posted.
@@ -15,7 +15,7 @@ from loopline.bus import BusSettings
 from loopline.runtime.client.client import Client
 
 TOGETHER = 50
-"""Posts at the same time."""
+"""Number of concurrent posts."""
 PER_RUN = 100
 """Rewards of one run."""
 

@@ -1,5 +1,5 @@
 """`bench rewards`: three programs post the same rewards; each of them and the recorder are killed
-again and again, and at the end each reward stands in the store once."""
+again and again, and at the end the store must have each reward once."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _LOOK_SECONDS = 0.05
 
 
 class RewardsOptions(Options):
-    """Every reward is sent three times and more, and must be counted once."""
+    """Every reward is sent at least three times, and must be counted once."""
 
     rewards: int = Field(default=10_000, ge=POSTERS, le=1_000_000)
-    """Different rewards."""
+    """Number of different rewards."""
     kills: int = Field(default=5, ge=0, le=1_000)
-    """Kills of each program that posts; with each the recorder is killed, too."""
+    """Kills of each program that posts; each time the recorder is killed, too."""
     seed: int = Field(default_factory=random_seed, ge=0)
-    """Seed of the moments of the kills."""
+    """Seed of the times of the kills."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Counted:
     wrong: int
     """Rewards that are missing, or differ from what was posted."""
     sent: int
-    """Posts that were answered, the repeated ones included."""
+    """Posts that were answered, including repeated ones."""
     kills: int
 
 
@@ -75,7 +75,7 @@ async def play(
                 for place in range(POSTERS)
             )
         )
-        say("all have posted; the recorder writes what is left…")
+        say("all rewards are posted; the recorder writes the rest…")
         await _drained(settings)
     finally:
         recorder.end()
@@ -141,7 +141,7 @@ async def _post(
         sent += posted
         code = await process.wait()
         if last_one and code != 0:
-            raise BenchError(f"a program that posts rewards ended with {code}")
+            raise BenchError(f"a program that posts rewards exited with code {code}")
     return sent, options.kills
 
 
@@ -164,7 +164,7 @@ def _rows(store: Path) -> int:
 
 
 def run(options: RewardsOptions, progress: Progress) -> Outcome:
-    """Raises `BenchError` as `play` does."""
+    """Raises `BenchError` like `play`."""
     with tempfile.TemporaryDirectory(prefix="bench-rewards-") as scratch:
         folder = Path(scratch)
         with running_redis(folder / "redis", listen="tcp") as server:

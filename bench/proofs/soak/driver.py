@@ -1,5 +1,5 @@
 """Runs a soak: sends the requests, carries out the plan for them and for the adapters, and checks
-what is left."""
+the final state."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ LINE_SECONDS = 5.0
 """Seconds between two lines of progress."""
 
 TOKENS_IN_FLIGHT = {"llama_cpp": 8, "torch": 4096}
-"""Limit of tokens in flight, so scarce that requests wait for memory and llama_cpp sets rows back:
-it has at least the cells of one context, torch counts the longest row for each."""
+"""Limit of tokens in flight, so low that requests wait for memory and llama_cpp preempts rows:
+llama_cpp has at least the cells of one context, and torch counts the longest row for each."""
 
 SMALLEST_CONTEXT = 512
 """Smallest context that fits the usual prompts and their answers, even if every letter is a
@@ -102,7 +102,7 @@ class SoakResult:
 
 
 class Soak:
-    """One soak. `result` may be read at any time, also after an interruption."""
+    """One soak. `result` may be read at any time, even after an interruption."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Soak:
         self._serving: dict[str, int] = {}
         """Version that new requests get, by adapter."""
         self._weights: dict[int, int] = {}
-        """Set of weights by version, of all that ever served."""
+        """Set of weights by version, for all versions that ever served."""
         self._versions = count(1)
         self._locks = {name: asyncio.Lock() for name in ADAPTERS}
         self._operating: set[asyncio.Task[None]] = set()
@@ -182,7 +182,7 @@ class Soak:
             self._line()
 
     async def _send_requests(self, engine: LocalEngine[Any], room: Room) -> None:
-        """Sends one request after the other."""
+        """Send one request after another."""
         share = min(1.0, REPEATS / REPEATABLE / self._requests)
         for index in self._numbers:
             record = Seen(plan_request(index, self._seed, room, share), room.max_context)
@@ -219,7 +219,7 @@ class Soak:
             await asyncio.gather(reading, *ending, return_exceptions=True)
 
     async def _read(self, engine: LocalEngine[Any], request: GenerateRequest, record: Seen) -> None:
-        """Note the events of a request until its end, or until it is to be closed."""
+        """Record the events of a request until its end, or until its planned close."""
         # The engine takes the version in the iterator's first step; nothing runs in between.
         record.version = self._serving.get(request.adapter or "")
         try:
@@ -264,7 +264,7 @@ class Soak:
     # The adapters.
 
     async def _operate(self, engine: LocalEngine[Any], operation: Operation) -> None:
-        """Carry out operations, one after the other for each adapter."""
+        """Carry out operations, one after another for each adapter."""
         name = operation.adapter
         async with self._locks[name]:
             match operation.kind:
@@ -288,7 +288,7 @@ class Soak:
         self._serving[name] = version
 
     async def _check_refused(self, engine: LocalEngine[Any], name: str) -> None:
-        """Check that a damaged adapter is refused, and that the version before continues to
+        """Check that a damaged adapter is refused, and that the previous version continues to
         serve."""
         try:
             await engine.load_adapter(name, str(self._prepared.damaged), next(self._versions))
@@ -315,7 +315,7 @@ class Soak:
     # The end.
 
     async def _check_idle(self, engine: LocalEngine[Any]) -> None:
-        """Check what is left when all requests have ended and all adapters are unloaded."""
+        """Check the state when all requests have ended and all adapters are unloaded."""
         findings = self.result
         for name in list(self._serving):
             await self._unload(engine, name)
@@ -334,7 +334,7 @@ class Soak:
 
     async def _repeat(self) -> None:
         """Repeat some requests, one at a time, on an engine that has never served another."""
-        self._progress(f"asking {len(self._kept)} requests again in quiet")
+        self._progress(f"repeating {len(self._kept)} requests in quiet")
         engine = await self._start_engine()
         try:
             for weights in (None, *range(SETS)):
@@ -367,13 +367,13 @@ class Soak:
 
 
 async def measure_room(engine: LocalEngine[Any]) -> Room:
-    """Measure how long prompts are for this model. Raises `UsageError` if its context is too
+    """Measure the length of prompts for this model. Raises `UsageError` if its context is too
     small."""
     context = engine.capabilities.max_context
     if context is None or context < SMALLEST_CONTEXT:
         raise UsageError(
             f"--model: its context of {context} tokens is too small for the prompts of the soak; "
-            f"take one of at least {SMALLEST_CONTEXT}"
+            f"use one of at least {SMALLEST_CONTEXT}"
         )
     lengths: list[int] = []
     for words in (10, 30):
@@ -389,7 +389,7 @@ async def measure_room(engine: LocalEngine[Any]) -> Room:
 
 
 async def _call_later(seconds: float, end: Callable[[], object]) -> None:
-    """Call `end` at that time, and await its result if possible."""
+    """Call `end` after this many seconds, and await its result if possible."""
     await asyncio.sleep(seconds)
     result = end()
     if asyncio.iscoroutine(result):
@@ -406,7 +406,7 @@ def _totals_since(before: EngineTotals, now: EngineTotals) -> EngineTotals:
 
 
 def _count_objects() -> Counter[str]:
-    """Count the objects in this process by each kind that belongs to a request."""
+    """Count the objects in this process of each type that belongs to requests."""
     gc.collect()
     kinds = (Job, Row, Ticket, AdapterVersion)
     return Counter(type(item).__name__ for item in gc.get_objects() if type(item) in kinds)

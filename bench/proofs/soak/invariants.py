@@ -1,5 +1,5 @@
-"""Invariants of every soak. Each one is a function from observations to violations; none of them
-asks the engine how a request went."""
+"""Invariants of every soak. Each is a function from observations to violations; none asks the
+engine how a request went."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from loopline.bench.proofs.soak.workload import SCHEMA, Planned
 from loopline.workers.engines.protocol import AnswerEvent, Completion, Delta, EngineTotals
 
 GRACE = 10.0
-"""Seconds after its cancellation or its deadline in which a request must have ended, however busy
-the machine is."""
+"""Seconds after its cancellation or its deadline within which a request must end, even on a busy
+machine."""
 
 SAME = 1e-3
-"""Most by which log-probabilities of the same ids differ between batches of other shapes (float32).
-Two tokens whose logits are nearer to each other are almost tied."""
+"""Largest difference of log-probabilities of the same ids between batches of other shapes
+(float32). Two tokens with a smaller difference of logits are almost tied."""
 
 AT_REST = 8
-"""Objects of a kind that a thread at rest may still have in its variables."""
+"""Objects of a kind that an idle thread may still have in its variables."""
 
 Logprob = Callable[[Sequence[int]], Awaitable[float]]
 """Returns the log-probability of the last id, given the ids before it."""
@@ -35,7 +35,7 @@ class Seen:
     planned: Planned
     max_context: int
     version: int | None = None
-    """Version of its adapter when it was sent; None if none served."""
+    """Version of its adapter when it was sent; None if the adapter was not served."""
     events: list[AnswerEvent] = field(default_factory=list[AnswerEvent])
     ending: str = ""
     """Ending: `done` (its iterator ended), `closed`, `dropped`, `unanswered`, or an error's
@@ -43,7 +43,7 @@ class Seen:
     message: str = ""
     """Message of the error."""
     late: float = 0.0
-    """Seconds from the moment at which it had to end early to its end."""
+    """Seconds from the planned early end to its actual end."""
 
     @property
     def completions(self) -> list[Completion]:
@@ -51,7 +51,7 @@ class Seen:
 
     @property
     def whole(self) -> bool:
-        """Whether the engine answered it to the end, even if nobody listened any longer."""
+        """Whether the engine answered it completely, even if nobody was still listening."""
         return len(self.completions) >= self.planned.sampling.n
 
     @property
@@ -92,7 +92,7 @@ def allowed_endings(record: Seen) -> set[str]:
     if planned.deadline is not None and planned.deadline <= 0:
         return {"deadline"} | (early & {"dropped"})
     if planned.adapter is not None and record.version is None:
-        # Refused before it could be waited for, cancelled or closed.
+        # Refused before it could be awaited, cancelled or closed.
         return {"unknown_adapter"} | (early & {"dropped", "deadline"})
     if planned.schema not in (None, SCHEMA):
         return {"bad_request"} | (early - {"closed"})
@@ -102,7 +102,7 @@ def allowed_endings(record: Seen) -> set[str]:
 
 
 def ended_as_planned(record: Seen) -> Iterator[str]:
-    """Check that every request ends, by its completions or by one error of a kind that its plan
+    """Check that every request ends, with its completions or with one error of a kind that its plan
     allows."""
     allowed = allowed_endings(record)
     if record.ending not in allowed:
@@ -116,8 +116,8 @@ def ended_in_time(record: Seen) -> Iterator[str]:
 
 
 def answered_once(record: Seen) -> Iterator[str]:
-    """Check that there is one completion for each index, never two; all of them, if the iterator
-    ended by itself; and that nothing follows a completion of the same index."""
+    """Check that there is at most one completion for each index, one for every index if the
+    iterator ended by itself, and no event after the completion of the same index."""
     indices = Counter(completion.index for completion in record.completions)
     expected = set(range(record.planned.sampling.n))
     for index, times in sorted(indices.items()):
@@ -134,7 +134,7 @@ def answered_once(record: Seen) -> Iterator[str]:
 
 
 def right_version(record: Seen) -> Iterator[str]:
-    """Check that the adapter answered in the version that served when the request was sent."""
+    """Check that the answer came from the adapter version that served when the request was sent."""
     expected = record.planned.adapter, record.version or 0
     for completion in record.completions:
         if (completion.adapter, completion.adapter_version) != expected:
@@ -146,8 +146,8 @@ def right_version(record: Seen) -> Iterator[str]:
 
 
 def stream_is_the_answer(record: Seen) -> Iterator[str]:
-    """Check that the pieces of a stream, joined, are the completion, without a gap or a repeat, and
-    that none are sent if nobody asked for them."""
+    """Check that the joined pieces of a stream equal the completion, without a gap or a repeat, and
+    that none are sent without being requested."""
     for completion in record.completions:
         pieces = [
             event
@@ -156,7 +156,7 @@ def stream_is_the_answer(record: Seen) -> Iterator[str]:
         ]
         if not record.planned.stream:
             if pieces:
-                yield f"{len(pieces)} pieces of completion {completion.index} came unasked"
+                yield f"{len(pieces)} pieces of completion {completion.index} came unrequested"
         elif (
             "".join(piece.text for piece in pieces) != completion.text
             or sum((piece.ids for piece in pieces), ()) != completion.output_ids
@@ -165,8 +165,8 @@ def stream_is_the_answer(record: Seen) -> Iterator[str]:
 
 
 def counted_right(record: Seen) -> Iterator[str]:
-    """Check that the usage counts the returned ids, and that these are no more than requested or
-    than fit."""
+    """Check that the usage counts the returned ids, and that they exceed neither the requested
+    number nor the context."""
     limit = record.planned.sampling.max_tokens
     for completion in record.completions:
         prompt = len(completion.prompt_ids) if completion.index == 0 else 0
@@ -175,8 +175,8 @@ def counted_right(record: Seen) -> Iterator[str]:
             len(completion.output_ids),
         ):
             yield (
-                f"usage of completion {completion.index} is {completion.usage}, its ids say "
-                "otherwise"
+                f"usage of completion {completion.index} is {completion.usage}, which does not "
+                "match its ids"
             )
         if len(completion.logprobs) != len(completion.output_ids):
             yield (
@@ -192,7 +192,7 @@ def counted_right(record: Seen) -> Iterator[str]:
 
 
 def follows_the_schema(record: Seen) -> Iterator[str]:
-    """Check that an answer which ends regularly under a schema is an instance of it."""
+    """Check that an answer that ends normally under a schema is an instance of it."""
     if record.planned.schema is None:
         return
     for completion in record.completions:
@@ -227,11 +227,11 @@ class Sums:
 
     endings: Counter[str] = field(default_factory=Counter[str])
     answers: int = 0
-    """Answers that were completed, whether or not somebody listened."""
+    """Completed answers, whether or not anyone was listening."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     discarded_tokens: int = 0
-    """Tokens seen of requests that were not answered to the end."""
+    """Tokens seen in requests that were not answered completely."""
 
     def add(self, record: Seen) -> None:
         self.endings[record.ending] += 1
@@ -252,7 +252,7 @@ def every_request_ended(sums: Sums, sent: int) -> Iterator[Violation]:
 
 def totals_add_up(sums: Sums, totals: EngineTotals) -> Iterator[Violation]:
     """Check that the engine's own count is the sum of the usages that it reported, and that it
-    discarded at least what was seen of unfinished requests."""
+    discarded at least the tokens seen in unfinished requests."""
     for name, request_total, engines in (
         ("requests answered", sums.answers, totals.calls),
         ("prompt tokens", sums.prompt_tokens, totals.prompt_tokens),
@@ -273,8 +273,8 @@ def totals_add_up(sums: Sums, totals: EngineTotals) -> Iterator[Violation]:
 def nothing_left(
     in_work: Mapping[str, int], tasks: Sequence[str], objects: Mapping[str, int]
 ) -> Iterator[Violation]:
-    """Check that an engine at rest has nothing in progress, no task in the event loop, and no
-    objects of requests or of replaced adapters. `objects`: how many exist beyond those in use."""
+    """Check that an idle engine has nothing in progress, no task in the event loop, and no objects
+    of requests or of replaced adapters. `objects`: the number beyond those in use."""
     for name, count in in_work.items():
         if count:
             yield Violation("nothing left", f"{count} {name} at rest")
@@ -287,7 +287,7 @@ def nothing_left(
 
 def memory_is_flat(samples: Sequence[int], requests: int) -> Iterator[Violation]:
     """Check that resident memory grows by no more than `memory.GROWTH` over the second half. A
-    short run gives no verdict."""
+    short run has no verdict."""
     growth_rate = memory.growth(samples)
     if (
         requests >= memory.FEWEST_REQUESTS
@@ -304,19 +304,19 @@ def memory_is_flat(samples: Sequence[int], requests: int) -> Iterator[Violation]
 
 @dataclass
 class Comparison:
-    """An answer, and the same from an idle engine."""
+    """Comparison of an answer with the same answer from an idle engine."""
 
     tied: bool = False
     """Whether they diverge where two tokens were almost tied."""
     difference: float = 0.0
-    """Greatest difference of the log-probabilities of the ids that both have."""
+    """Greatest difference of the log-probabilities of their common ids."""
     problem: str = ""
     """Description of the problem."""
 
 
 async def compare(answer: Completion, quiet: Completion, logprob: Logprob) -> Comparison:
-    """Check that greedy answers to the same request are the same ids with the same
-    log-probabilities up to a place where two tokens were nearly tied. `logprob` asks the idle
+    """Check that greedy answers to the same request have the same ids with the same
+    log-probabilities, up to a position where two tokens were nearly tied. `logprob` asks the idle
     engine."""
     if answer.prompt_ids != quiet.prompt_ids:
         return Comparison(problem="other prompt ids than in quiet")

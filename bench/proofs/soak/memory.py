@@ -1,4 +1,4 @@
-"""Resident memory over the time of a soak."""
+"""Resident memory over the course of a soak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bench soak`: attack an engine, and check what it did."""
+"""`bench soak`: attack an engine, and check its behaviour."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from loopline.bench.proofs.soak.weights import prepare
 
 
 class SoakOptions(Options):
-    """Close some, let the deadlines of some pass, and swap, unload and damage adapters meanwhile.
+    """Close some requests, let the deadlines of others pass, and swap, unload and damage adapters
+    meanwhile.
 
     Every request must end once, in a way that its plan allows, with the adapter's version that
-    served when it was sent; counts must add up; answers must be those of a quiet engine; at rest
-    nothing may be left, and memory must not have grown.
+    served when it was sent; counts must add up; answers must be those of an idle engine; afterwards
+    nothing may be left over, and memory must not have grown.
     """
 
     engine: Literal["llama_cpp", "torch"] = "llama_cpp"
@@ -40,7 +41,7 @@ class SoakOptions(Options):
 
 
 def run(options: SoakOptions, progress: Progress) -> Outcome:
-    """Attack, check. Raises `BenchError` for a model that can't be served."""
+    """Attack, and check. Raises `BenchError` for a model that can't be served."""
     progress.say(
         f"seed {options.seed}: {options.requests:,} requests to {options.engine} with "
         f"{options.model}, {options.concurrency} in flight"
@@ -83,7 +84,7 @@ def outcome_of(options: SoakOptions, result: SoakResult) -> Outcome:
             "rss_third_quarter_mb": round(third / 1e6, 1),
             "rss_last_quarter_mb": round(last / 1e6, 1),
         },
-        notes=[] if result.rested else ["broken off: what is left at rest was not looked at"],
+        notes=[] if result.rested else ["stopped early: leftovers at rest were not checked"],
     )
 
 

@@ -1,5 +1,5 @@
-"""The model and the adapters of `bench soak`: LoRAs with random weights, each of which changes
-what the model says."""
+"""The model and the adapters of `bench soak`: LoRAs with random weights, each of which changes the
+model's answers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SETS = 6
 them."""
 
 RANK = 32
-"""Rank of the adapters, large enough that a version that is not freed shows in the memory: tenths
-of a megabyte for the micro models."""
+"""Rank of the adapters, large enough that a leaked version shows in the memory: tenths of a
+megabyte for the micro models."""
 
 SPREAD = 0.17
 """Standard deviation of the weights."""
@@ -34,8 +34,8 @@ LAYERS = ("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj")
 
 @dataclass(frozen=True)
 class Prepared:
-    """Folders of `model` and `adapters` in the engine's form; `damaged` looks like an adapter, but
-    was cut off."""
+    """Folders of `model` and `adapters` in the engine's format; `damaged` looks like an adapter,
+    but is truncated."""
 
     model: str
     adapters: list[Path]
@@ -43,7 +43,7 @@ class Prepared:
 
 
 def prepare(engine: str, model: str, scratch: Path) -> Prepared:
-    """Make everything in `scratch`. Raises `BenchError`."""
+    """Create everything in `scratch`. Raises `BenchError`."""
     if engine not in ("llama_cpp", "torch"):
         raise UsageError(f"--engine {engine!r}: choose llama_cpp or torch")
     if engine == "llama_cpp" and find_spec("llama_cpp") is None:

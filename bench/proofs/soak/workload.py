@@ -1,5 +1,4 @@
-"""Requests of `bench soak`, and what it does to the adapters meanwhile; everything follows from one
-seed."""
+"""Requests of `bench soak`, and its operations on the adapters; one seed determines everything."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ IMPOSSIBLE: JsonObject = {"type": "no such type"}
 """Schema that cannot be compiled."""
 
 LONGEST_WAIT = 0.4
-"""Most seconds until a request is cancelled, dropped or out of time; a request takes about as
+"""Most seconds until a request is cancelled, dropped or timed out; a request takes about as
 long."""
 
 MAX_TOKENS = 40
@@ -39,7 +38,7 @@ class Room:
     per_word: int
 
     def words(self, tokens: int) -> int:
-        """Number of words that make a prompt of that many tokens, or a few less."""
+        """Number of words for a prompt of that many tokens, or a few less."""
         return max(1, (tokens - self.overhead) // self.per_word)
 
 
@@ -58,9 +57,9 @@ class Planned:
     schema: JsonObject | None
     adapter: str | None
     deadline: float | None = None
-    """Seconds until its deadline; negative for one that is already late."""
+    """Seconds until its deadline; negative for a deadline that has already passed."""
     cancel_after: float | None = None
-    """Seconds after which the engine is told to cancel it."""
+    """Seconds after which the engine is asked to cancel it."""
     drop_after: float | None = None
     """Seconds after which the task that reads its events is cancelled."""
     close_after: int | None = None
@@ -87,13 +86,13 @@ class Planned:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation on an adapter while requests are in flight: its next version is loaded (also
-    where none is), it is unloaded, or a damaged file is to be loaded as its next version."""
+    """An operation on an adapter while requests are in flight: load its next version (even if none
+    is loaded), unload it, or try to load a damaged file as its next version."""
 
     kind: Literal["load", "unload", "load damaged"]
     adapter: str
     weights: int = 0
-    """Index of the set of weights that the next version has."""
+    """Index of the set of weights for the next version."""
 
 
 def plan_request(index: int, seed: int, room: Room, repeat_share: float) -> Planned:
@@ -127,7 +126,7 @@ def plan_request(index: int, seed: int, room: Room, repeat_share: float) -> Plan
 
 def operations(index: int, seed: int, weights: int) -> list[Operation]:
     """Operations on the adapters after request `index` was sent. An unloaded adapter returns a few
-    requests later. `weights`: how many sets of them there are."""
+    requests later. `weights`: the number of sets of weights."""
     return [
         *_operations_begun_at(index, seed, weights),
         *(
@@ -156,8 +155,8 @@ def _operations_begun_at(index: int, seed: int, weights: int) -> list[Operation]
 
 
 def _wait(rng: random.Random) -> float:
-    """Return seconds: half of them of every order of magnitude, while a request is queued or read;
-    half anywhere, most of these while it is being written."""
+    """Return seconds: half of them uniform over the orders of magnitude, while a request is queued
+    or read; half uniform over the range, mostly while it is being generated."""
     return LONGEST_WAIT * rng.choice((10 ** rng.uniform(-3, 0), rng.random()))
 
 
@@ -165,7 +164,7 @@ def _text(rng: random.Random, size: Size, room: Room) -> str:
     if size == "too long":
         return WORD * room.words(int(room.max_context * rng.uniform(1.1, 2.0)))
     if size == "near the end":
-        # The last words differ, so that none is completely in the cache.
+        # The last words differ, so that no prompt is completely in the cache.
         reserve = rng.randint(2, MAX_TOKENS) + 8 * room.per_word
         return WORD * (room.words(room.max_context - reserve)) + f" {rng.randrange(10)} 7"
     question = f"What is {rng.randrange(100)} * {rng.randrange(10)} + {rng.randrange(100)}?"

@@ -1,5 +1,5 @@
 """`bench store`: a store of many runs, one small file per batch, is compacted. Before and after
-that a run is shown and everything is read as a training reads it."""
+that, a run is shown and everything is read as in a training."""
 
 from __future__ import annotations
 
@@ -38,43 +38,44 @@ from loopline.workers.store.samples import FOLDER
 SHOW_MS = 200.0
 STEPS_PER_SECOND = 100_000.0
 PAGE_MS = 300.0
-"""Limit for the median page of the list, once a process has seen the files."""
+"""Limit for the median page of the list, after the first access of a process to the files."""
 PAGE_LINES, PAGES = 50, 7
 Reader = Callable[[Path, str | None, list[Skipped]], Iterator[AnyRun]]
 BYTES_OF_RUN = 6_000
-"""Bytes of a run on the disk; a compaction needs room for one more file."""
+"""Bytes of a run on disk; a compaction needs room for one more file."""
 
 
 class StoreOptions(Options):
     """Writes a store of recorded runs in one small file per batch, shows runs by their ids, lists
-    them as the dashboard does and reads them as trainings do, compacts the store, and does the
-    same again.
+    them like the dashboard and reads them like a training, compacts the store, and does the same
+    again.
 
-    One million runs need 6 GB of disk, and a quarter of an hour."""
+    One million runs need 6 GB of disk, and a quarter of an hour.
+    """
 
     runs: int = Field(default=20_000, ge=100, le=100_000_000)
     """Recorded runs of 2 to 6 steps, with about 150 tokens each."""
     batch: int = Field(default=50, ge=1, le=100_000)
     """Runs in a file before the compaction."""
     shows: int = Field(default=200, ge=1)
-    """Runs that are looked up after the compaction; before it a twentieth of them."""
+    """Runs to look up after the compaction; before it, one twentieth of them."""
     reads: int = Field(default=1_000_000, ge=1)
-    """Runs that are read, at most; as whole records a tenth of them. The ids of all are looked
-    through first, for runs that were recorded again."""
+    """Most runs that are read; as whole records, one tenth of them. First, all ids are checked for
+    runs that were recorded again."""
     folder: Path | None = None
-    """Folder for the store, which is removed again; by default a temporary one."""
+    """Folder for the store, which is removed afterwards; by default a temporary one."""
     seed: Annotated[int, Option(default="random")] = Field(default_factory=random_seed)
     """Seed of the runs, and of the choice of those that are shown."""
 
 
 def run(options: StoreOptions, progress: Progress) -> Outcome:
-    """Raises `BenchError` where the disk has no room."""
+    """Raises `BenchError` if the disk has no room."""
     folder = options.folder or Path(tempfile.gettempdir())
     needed = options.runs * BYTES_OF_RUN + 2**30
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise BenchError(
-            f"{folder} has {free / 1e9:.1f} GB free, and {options.runs:,} runs need "
+            f"{folder} has {free / 1e9:.1f} GB free, but {options.runs:,} runs need "
             f"{needed / 1e9:.1f}: give a --folder on another disk, or fewer --runs"
         )
     with tempfile.TemporaryDirectory(prefix="bench-store-", dir=folder) as scratch:
@@ -131,7 +132,7 @@ def _look(
         busy.append(1000 * (time.process_time() - cpu))
         times.append(1000 * (time.perf_counter() - began))
         if trajectory is None or trajectory.run.id != run:
-            outcome.violate([Violation("shown", "the store does not show it", run)])
+            outcome.violate([Violation("shown", "the store does not contain it", run)])
     command = [_command_ms(store, run) for run in ids[:5]]
     progress.say(f"shown {when}: {quantile(times, 0.5):.1f} ms at the median")
 
@@ -162,7 +163,7 @@ def _look(
     ]
     for name, iterate, bar, reads in (
         ("reader_steps_per_s", iterate_samples, STEPS_PER_SECOND, options.reads),
-        ("reader that makes every token", _with_tokens, None, options.reads),
+        ("reader that builds every token", _with_tokens, None, options.reads),
         ("reader of whole records", iterate_trajectories, None, options.reads // 10 or 1),
     ):
         read, wall, cpu = _read(store, iterate, reads, outcome)
@@ -176,9 +177,9 @@ def _look(
 
 
 def _list_ms(store: Path, ids: Sequence[str]) -> dict[str, float]:
-    """Pages of the dashboard's list of runs: the first one of a process, which reads the bounds of
-    all files; later ones from places in the middle; and by words that no question has. Raises
-    `UserError` for a store that can't be read."""
+    """Time pages of the dashboard's list of runs: the first page of a process, which reads the
+    bounds of all files; later pages from places in the middle; and a search for words that no
+    question has. Raises `UserError` for a store that can't be read."""
     runs = recorded_runs(store)
 
     async def none_listed(wanted: Sequence[str]) -> list[bool]:
@@ -198,7 +199,7 @@ def _list_ms(store: Path, ids: Sequence[str]) -> dict[str, float]:
 
 
 def _with_tokens(store: Path, workflow: str | None, skipped: list[Skipped]) -> Iterator[AnyRun]:
-    """Samples and their tokens, as a training that learns from every completion reads them."""
+    """Samples and their tokens, as read by a training that learns from every completion."""
     for run in iterate_samples(store, workflow, skipped):
         for step in run.steps:
             for call in step.calls:
@@ -207,8 +208,8 @@ def _with_tokens(store: Path, workflow: str | None, skipped: list[Skipped]) -> I
 
 
 def _read(store: Path, iterate: Reader, runs: int, outcome: Outcome) -> tuple[int, float, float]:
-    """Read the steps of this many runs, whose rows are checked against their hashes; return
-    seconds, and seconds of all processor cores together."""
+    """Read the steps of this many runs, whose rows are checked against their hashes; return the
+    number of steps, seconds, and seconds of all processor cores together."""
     skipped: list[Skipped] = []
     began, cpu = time.perf_counter(), time.process_time()
     with pause_collection():
@@ -227,7 +228,7 @@ def _command_ms(store: Path, run: str) -> float:
         [*command, "--store", str(store)], capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise BenchError(f"`runtime runs show {run}` ended with {done.returncode}: {done.stderr}")
+        raise BenchError(f"`runtime runs show {run}` exited with {done.returncode}: {done.stderr}")
     return 1000 * (time.perf_counter() - began)
 
 

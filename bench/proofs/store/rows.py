@@ -1,8 +1,8 @@
 """A store of many recorded runs, written without recording them one by one.
 
-The runs are of `delegate`: 2 to 6 steps of one call each, which reads about 130 tokens and writes
-about 20, as the micro models do on GSM8K. The texts come from a few templates, the tokens of every
-call from a pool so large that a run isn't compressed by its neighbours.
+The runs belong to `delegate`: 2 to 6 steps of one call each, which reads about 130 tokens and
+writes about 20, as the micro models do on GSM8K. The texts come from a few templates, the tokens of
+every call from a pool so large that a run does not compress with its neighbours.
 """
 
 # pyarrow has no type stubs.
@@ -37,7 +37,7 @@ from loopline.workers.recorder import TRAJECTORY_SCHEMA
 from loopline.workers.store.files import FileName, Place
 
 BEGAN_MS = 1_790_000_000_000
-"""Unix milliseconds at which the first run began."""
+"""Start of the first run, in Unix milliseconds."""
 BETWEEN_MS = 40
 """Milliseconds between two runs."""
 TEMPLATES = 60
@@ -50,12 +50,12 @@ _IDS, _OUT, _LOGPROBS = (987654321,), (876543210,), (-0.765432101,)
 @dataclass(frozen=True)
 class _Template:
     parts: tuple[str, ...]
-    """Record cut at the tokens of a call."""
+    """A record, split at the tokens of a call."""
     trajectory: Trajectory
 
 
 def write_runs(table: Path, runs: int, seed: int, batch: int) -> int:
-    """Write this many runs as a recorder does, a file for each batch; return their steps."""
+    """Write this many runs like a recorder, one file per batch; return their steps."""
     table.mkdir(parents=True)
     rng = random.Random(seed)
     templates = [_template(rng) for _ in range(TEMPLATES)]
@@ -144,7 +144,7 @@ def _template(rng: random.Random) -> _Template:
     )
     parts = trajectory.model_dump_json().split(_marked())
     if len(parts) != len(steps) + 1:
-        raise AssertionError("a record has its tokens in another order than the calls say")
+        raise AssertionError("a record's tokens are in another order than its calls")
     return _Template(tuple(parts), trajectory)
 
 
@@ -176,7 +176,7 @@ def _step(turn: int, problem: str, rng: random.Random) -> Step:
 
 
 def _marked() -> str:
-    """Return the fields of the tokens in the form of a record."""
+    """Return the token fields in the format of a record."""
     return f'"prompt_ids":[{_IDS[0]}],"output_ids":[{_OUT[0]}],"logprobs":[{_LOGPROBS[0]!r}]'
 
 

@@ -1,1 +1,1 @@
-"""`bench training`: supervised training as `train glpft` does it, against trl's SFTTrainer."""
+"""`bench training`: supervised training as in `train glpft`, against trl's SFTTrainer."""

@@ -1,4 +1,4 @@
-"""`train glpft`'s own loop, as the command runs it."""
+"""`train glpft`'s own loop, run like the command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loopline.bench.proofs.training.workload import (
     Workload,
 )
 
-ABOUT = "train glpft: rows of like lengths together, padded"
+ABOUT = "train glpft: rows of similar lengths together, padded"
 _NEVER = 1_000_000_000
 
 
@@ -35,7 +35,7 @@ def measure(workload: Workload) -> Measured:
 
     torch.set_num_threads(workload.threads)
     rows = workload.rows()
-    # With a base, so that the optimizer is AdamW, as trl's is.
+    # With a base, so that the optimizer is AdamW, like trl's.
     settings = GlpftSettings(
         data_sha256="", base=str(workload.model), batch=workload.batch,
         micro_batch_tokens=PIECE_TOKENS, clip=CLIP, validation=0.0, threads=workload.threads,

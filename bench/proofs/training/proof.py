@@ -1,4 +1,4 @@
-"""`bench training`: what is measured, in which order, and the ratios that matter."""
+"""`bench training`: the measurements, their order, and the ratios that matter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TrainingOptions(Options):
     size: str = "micro-0.8m"
     """Model size: micro-0.2m, micro-0.8m or micro-2m."""
     samples: int = Field(default=400, ge=8, le=100_000)
-    """Instructions of the simulator; the rows are their planner's."""
+    """Instructions of the simulator; the rows are those of their planner."""
     batch: int = Field(default=48, ge=1)
     """Rows per step."""
     steps: int = Field(default=16, ge=1)
@@ -65,8 +65,8 @@ class Runs:
     """Trainers that pack."""
 
     def measurements(self) -> list[Measurement]:
-        """Return every trainer's figures, and ratios of ours to the fastest other that packs, and
-        to the fastest that does not."""
+        """Return every trainer's figures, and ratios of ours to the fastest other trainer that
+        packs, and to the fastest that does not."""
         figures = [
             figure for name, runs in self.repeats.items() if runs for figure in _trainer(name, runs)
         ]
@@ -77,7 +77,7 @@ class Runs:
         return figures
 
     def fastest(self) -> dict[str, str]:
-        """Fastest other trainer that each ratio compares with, by ratio."""
+        """The fastest other trainer with which each ratio compares, by ratio."""
         trainers = {
             "sft_vs_trl_packed": self._fastest(packed=True),
             "sft_vs_trl": self._fastest(packed=False),
@@ -103,7 +103,7 @@ def _rate(runs: list[Measured]) -> Spread:
 
 
 def _trainer(name: str, runs: list[Measured]) -> list[Measurement]:
-    """Return real tokens per second (padding is not a token), and what the last repeat read."""
+    """Return real tokens per second (without padding), and the counts of the last repeat."""
     last = runs[-1]
     add = partial(measured, subject=name, group=TRAINERS)
     memory = spread([run.peak_memory_mb for run in runs])
@@ -117,7 +117,7 @@ def _trainer(name: str, runs: list[Measured]) -> list[Measurement]:
 
 
 def check(options: TrainingOptions) -> None:
-    """Raises `UsageError` for what can't be measured here."""
+    """Raises `UsageError` for options that can't be measured here."""
     try:
         size(options.size)
     except TrainingError as error:
@@ -131,7 +131,7 @@ def run(options: TrainingOptions, progress: Progress) -> Outcome:
     runs = Runs(packed=tuple(name for name, form in trl_peer.FORMS.items() if form.packing))
     with (
         tempfile.TemporaryDirectory(prefix="bench-training-") as scratch,
-        # Peak memory is the process's, too.
+        # Peak memory is per process, too.
         isolated_worker() as alone,
     ):
         workload = Workload(
@@ -178,8 +178,8 @@ def _measure(
 
 
 def _minutes(options: TrainingOptions) -> float:
-    """Expected minutes: a process per repeat of each trainer, and its steps: two more warm it
-    up."""
+    """Expected minutes: a process per repeat of each trainer, and its steps, including two for
+    warm-up."""
     trainers = 1 if options.only == OURS else 1 + len(trl_peer.FORMS)
     scale = {"micro-0.2m": 0.4, "micro-2m": 2.2}.get(options.size, 1.0)
     steps = scale * options.batch / 48 * (options.steps + 2) * 1.5

@@ -1,6 +1,6 @@
-"""trl's SFTTrainer on the same rows, in the forms that it has on a CPU.
+"""trl's SFTTrainer on the same rows, in all forms that work on a CPU.
 
-Without flash attention, which needs a GPU, `sdpa` is the only attention that can be trained: trl's
+Without flash attention, which needs a GPU, `sdpa` is the only trainable attention: trl's
 block-diagonal packing then computes a mask over the whole sequence.
 """
 
@@ -23,7 +23,7 @@ from loopline.bench.proofs.training.workload import (
 
 @dataclass(frozen=True)
 class Form:
-    """One way to make batches of rows."""
+    """One way to form batches of rows."""
 
     about: str
     packing: str | None = None
@@ -31,7 +31,7 @@ class Form:
 
 
 FORMS = {
-    "trl": Form("SFTTrainer without packing, rows of like lengths together"),
+    "trl": Form("SFTTrainer without packing, rows of similar lengths together"),
     "trl packed bfd": Form(
         "SFTTrainer, packing bfd: rows of one sequence do not see each other", packing="bfd"
     ),
@@ -42,7 +42,8 @@ FORMS = {
 
 
 def measure(workload: Workload, form: Form) -> Measured:
-    """Train from the workload's model for as many steps of about as many real tokens as ours."""
+    """Train from the workload's model, for the same number of steps with about as many real tokens
+    as ours."""
     import torch
     from transformers import PrinterCallback
 
@@ -51,10 +52,10 @@ def measure(workload: Workload, form: Form) -> Measured:
     from loopline.trainers.glpft.settings import PUBLISHED
     from loopline.trainers.glpft.stage_training import AUTOCAST_FROM
 
-    # Ours asks the allocator for this; without it the peer would be measured with another one.
+    # Ours sets this option of the allocator; without it, the peer would run with another allocator.
     keep_freed_memory()
 
-    # Extras that an installation may lack, so that no type checker knows them.
+    # An installation may lack these extras, so type checkers don't know them.
     datasets: Any = import_module("datasets")
     trl: Any = import_module("trl")
     datasets.utils.disable_progress_bars()
@@ -62,10 +63,10 @@ def measure(workload: Workload, form: Form) -> Measured:
     rows, schedule = workload.rows(), PUBLISHED["planner"]
     loaded = load_base(str(workload.model))
     tokens_per_step = workload.batch * sum(len(row.ids) for row in rows) / len(rows)
-    # The shortest sequence that cuts no row off.
+    # The shortest sequence length that truncates no row.
     longest = max(len(row.ids) for row in rows)
     sequences = float(workload.batch) if form.packing is None else tokens_per_step / longest
-    # To `bfd` the sequences of a forward pass are one, with a mask as large as its square.
+    # `bfd` treats the sequences of a forward pass as one, with a mask of its squared length.
     at_once = 1 if form.packing == "bfd" else round(PIECE_TOKENS / tokens_per_step * sequences)
     at_once = max(1, min(at_once, round(sequences)))
     with tempfile.TemporaryDirectory(dir=workload.folder) as scratch:

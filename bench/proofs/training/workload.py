@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from loopline.trainers.data.token_rows import TokenRow
 
 WARM = 2
-"""Steps before the measured ones: memory is allocated and kernels are chosen in them."""
+"""Steps before the measured ones, in which memory is allocated and kernels are chosen."""
 PIECE_TOKENS = 4_096
-"""Tokens that go through the model at once: `train glpft`'s own default, which every form of trl's
-gets too, by its batch size and its steps of gradient accumulation."""
+"""Tokens that go through the model at once: `train glpft`'s own default. Every form of trl's gets
+the same, through its batch size and its gradient accumulation steps."""
 CLIP = 1.0
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One training; a process of its own reads everything from `folder`."""
+    """One training; a separate process reads everything from `folder`."""
 
     folder: Path
     size: str
@@ -96,7 +96,7 @@ class Measured:
 
 @dataclass
 class _Mark:
-    """Totals at the end of a step since the beginning."""
+    """Totals from the beginning to the end of a step."""
 
     at: float
     tokens: int
@@ -106,8 +106,9 @@ class _Mark:
 
 @dataclass
 class Clock:
-    """Counts the tokens that go through a model, and notes the time whenever an optimizer has made
-    a step: the same hooks of torch for every trainer, so that all work between its steps counts."""
+    """Counts the tokens that go through a model, and records the time whenever an optimizer has
+    made a step. Every trainer gets the same torch hooks, so that all work between its steps
+    counts."""
 
     marks: list[_Mark] = field(default_factory=list[_Mark])
     tokens: int = 0
@@ -123,8 +124,8 @@ class Clock:
         register_optimizer_step_post_hook(self._record_step)
 
     def measured(self, peak_memory_mb: float, padding: int | None = None) -> Measured:
-        """Return the measures without the first steps; `padding` is the number of padding tokens
-        where no attention mask shows them."""
+        """Return the measurements without the first steps; `padding` is the number of padding
+        tokens if no attention mask shows them."""
         begin, end = self.marks[WARM - 1], self.marks[-1]
         tokens = end.tokens - begin.tokens
         if padding is None:

@@ -1,4 +1,4 @@
-"""A deployment whose workers are of one version, then of another."""
+"""A deployment whose workers run one version, then another."""
 
 from __future__ import annotations
 
@@ -76,14 +76,15 @@ class Fleet:
         await wait_until_ready(settings, [process for _, process in added], self.folder)
 
     async def stop(self, count: int | None = None) -> None:
-        """Stop the oldest workers, or all; roles first, whose steps need the others."""
+        """Stop the oldest workers, or all; roles first, because their steps need the other
+        workers."""
         leaving, self.running = self.running[:count], self.running[len(self.running[:count]) :]
         for _, process in leaving:
             await asyncio.to_thread(end_workers, [process])
 
 
 async def run_side(version: Version, job: Job, state: Path) -> tuple[dict[str, str], list[str]]:
-    """Run a program of that version; return what it has admitted, and its troubles. Raises
+    """Run a program of that version; return what it admitted, and its problems. Raises
     `BenchError`."""
     process = await asyncio.create_subprocess_exec(
         *version.command("loopline.bench.proofs.upgrades.side"), job.model_dump_json(),
@@ -94,7 +95,7 @@ async def run_side(version: Version, job: Job, state: Path) -> tuple[dict[str, s
         out, err = await asyncio.wait_for(process.communicate(), SIDE_SECONDS)
     except TimeoutError:
         process.kill()
-        raise BenchError(f"the side of {version.name} took over {SIDE_SECONDS:g} s") from None
+        raise BenchError(f"the side of {version.name} took more than {SIDE_SECONDS:g} s") from None
     if process.returncode != 0:
         raise BenchError(f"the side of {version.name} failed: {err.decode()[-2000:]}")
     report = json.loads(out.splitlines()[-1])
@@ -113,8 +114,8 @@ async def wait_until_recorded(bus: BusSettings) -> None:
 
 
 async def wait_until_under_way(bus: BusSettings, runs: Sequence[str]) -> int:
-    """Wait until a third of the runs have a step or have ended; return how many are in flight
-    then."""
+    """Wait until a third of the runs have a step or have ended; return the number still in
+    flight."""
     async with Bus(bus) as looking:
         while True:
             states = [await looking.run_state(run_id) for run_id in runs]

@@ -25,7 +25,7 @@ class Version:
 
     name: str
     root: Path
-    """Folder that `loopline` is in."""
+    """Folder that contains `loopline`."""
 
     def command(self, module: str) -> Sequence[str]:
         """Command that runs a module of this version; arguments follow."""
@@ -36,9 +36,9 @@ def copy_of_this(folder: Path, name: str, change: Callable[[Path], None] | None 
     """Copy the program unchanged, or with a change, to `folder/NAME`."""
     root = folder / name
     package = root / "loopline"
-    # With its bytecode, which Python takes for every file that the change has not written: else
-    # the first processes of each version would all compile the whole package. Not with bytecode
-    # that another process is about to rename.
+    # Copied with its bytecode, which Python uses for every file that the change leaves alone:
+    # otherwise the first processes of each version would all compile the whole package. Bytecode
+    # that another process is about to rename is not copied.
     ignored = shutil.ignore_patterns("baselines", "*.pyc.*")
     shutil.copytree(Path(loopline.__file__).parent, package, ignore=ignored)
     if change is not None:
@@ -48,11 +48,10 @@ def copy_of_this(folder: Path, name: str, change: Callable[[Path], None] | None 
 
 
 def _replace(path: Path, old: str, new: str) -> None:
-    """Replace code. Raises `BenchError` where it is no longer in the form that the change
-    expects."""
+    """Replace code. Raises `BenchError` if it no longer has the form that the change expects."""
     text = path.read_text(encoding="utf-8")
     if text.count(old) != 1:
-        raise BenchError(f"{path.name} has {text.count(old)} times {old!r}: fix this change of it")
+        raise BenchError(f"{path.name} has {old!r} {text.count(old)} times: fix this change")
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 

@@ -1,5 +1,5 @@
-"""`bench upgrades`: while runs are in flight a deployment changes to another version and back, by
-one worker after the other and all at once; every run ends well and stays readable on both sides."""
+"""`bench upgrades`: while runs are in flight, a deployment changes to another version and back, one
+worker after another and all at once; every run must end well and stay readable on both sides."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ ROLLING_PAIRS = 2
 
 
 class UpgradesOptions(Options):
-    """The other version is a copy of this program with a word more in its prompts, with an optional
-    field in `Step`, or with version 2 of the payload `subtask`. A deployment changes to it and
-    back, each time with runs in flight."""
+    """The other version is a copy of this program with an additional word in its prompts, with an
+    optional field in `Step`, or with version 2 of the payload `subtask`. A deployment changes to it
+    and back, each time with runs in flight."""
 
     runs: int = Field(default=60, ge=2, le=5_000)
     """Runs in flight at each change of version."""
     changes: str = ",".join(CHANGES)
-    """What differs, separated by commas."""
+    """The differences of the other version, separated by commas."""
     forks: int = Field(default=3, ge=0, le=100)
-    """Runs that each side shows, replays and forks by command at the end."""
+    """Runs that each side shows, replays and forks with commands at the end."""
 
 
 def _require_changes(options: UpgradesOptions) -> None:
     """Raises `UsageError`."""
     for name in options.changes.split(","):
         if name not in CHANGES:
-            raise UsageError(f"--changes {name!r}: there is {', '.join(CHANGES)}")
+            raise UsageError(f"--changes {name!r}: choose from {', '.join(CHANGES)}")
 
 
 @dataclass(frozen=True)
 class Upgraded:
-    """Results of the runs of one way and change."""
+    """Results of the runs for one way and one change."""
 
     runs: int
     in_flight: int
     """Runs in flight when their version changed."""
     bad: list[str]
-    """Runs that ended otherwise, and dead letters."""
+    """Runs with any other end, and dead letters."""
     unreadable: list[str]
     """Runs and records that a side could not show, replay, fork or read."""
 
@@ -97,7 +97,7 @@ async def upgrade_and_back(
 
 async def _change(way: Way, fleet: Fleet, version: Version) -> None:
     """Change to workers of another version: in the rolling way a new worker is ready before an old
-    one leaves, in place all stop first."""
+    one leaves; in place, all stop first."""
     if way == "in place":
         await fleet.stop()
         await fleet.start(version, fleet.settings())
@@ -109,7 +109,7 @@ async def _change(way: Way, fleet: Fleet, version: Version) -> None:
 
 
 def run(options: UpgradesOptions, progress: Progress) -> Outcome:
-    """Raises what `upgrade_and_back` raises."""
+    """Raises the errors of `upgrade_and_back`."""
     measurements: list[Measurement] = []
     violations: list[Violation] = []
     ended = unreadable = in_flight = runs = 0

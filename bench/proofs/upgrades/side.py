@@ -1,4 +1,4 @@
-"""One side of an upgrade: admits runs, or looks at runs, with the program of its own version.
+"""One side of an upgrade: admits or examines runs, with the program of its own version.
 
 Run as `python -m loopline.bench.proofs.upgrades.side JOB`, with a `Job` as JSON; it ends with one
 line of JSON. The other version of the program has this module, too.
@@ -29,7 +29,7 @@ from loopline.runtime.terminal.dialogue import DialoguePrinter
 from loopline.trainers.data.store import read_trajectories
 
 OPTIONS = {"prompts": "mathematics"}
-"""Options of the runs: an answer is the number alone."""
+"""Options of the runs: an answer is only the number."""
 
 
 class Job(BaseModel):
@@ -41,9 +41,9 @@ class Job(BaseModel):
     look: tuple[str, ...] = ()
     """Runs to show, to replay and to find in the store."""
     store: Path | None = None
-    """Store that the runs are recorded in."""
+    """Store into which the runs are recorded."""
     fork: int = 0
-    """Number of these runs for which the commands of a terminal are typed, one of which forks."""
+    """Number of these runs on which the terminal's commands run; one of them is forked."""
 
 
 def question(number: int) -> str:
@@ -66,7 +66,8 @@ async def admit(job: Job) -> dict[str, str]:
 
 
 async def look(job: Job) -> list[str]:
-    """Return what this version can't show or replay of the runs, nor read of the store."""
+    """Return the parts of the runs that this version can't show or replay, and those of the store
+    that it can't read."""
     if not job.look or job.store is None:
         return []
     troubles: list[str] = []
@@ -88,12 +89,12 @@ async def look(job: Job) -> list[str]:
                 troubles.append(f"{run_id} is not in the store")
             # A newer recorder writes the defaults of fields that an older worker did not know.
             elif without_unknown_fields(recorded[run_id]) != without_unknown_fields(ended):
-                troubles.append(f"{run_id} is not in the store as it is on the bus")
+                troubles.append(f"{run_id} differs between the store and the bus")
     return troubles
 
 
 def type_commands(job: Job) -> list[str]:
-    """Return what `runtime runs show|replay|fork` can't do with the first of the runs."""
+    """Return the failures of `runtime runs show|replay|fork` on the first of the runs."""
     troubles: list[str] = []
     url = ["--redis-url", job.bus.redis_url]
     for run_id in job.look[: job.fork]:

@@ -1,1 +1,2 @@
-"""`bench validity`: how often tool calls and JSON answers are valid, constrained and not."""
+"""`bench validity`: how often tool calls and JSON answers are valid, with and without
+constraints."""

@@ -1,4 +1,4 @@
-"""`bench validity`: what is asked, in which order."""
+"""`bench validity`: the requests, and their order."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ from loopline.workers.engines.settings import ModelSettings
 
 
 class ValidityOptions(Options):
-    """Constrained and not.
+    """With and without constraints.
 
-    Held-out word problems are asked with the planner's tools, and then for an answer as a JSON
-    object: with the schema enforced, and in words alone. The same problems and seeds each time.
+    The requests are held-out word problems, first with the planner's tools, then for an answer as a
+    JSON object: with the schema enforced, and only described in words. The same problems and seeds
+    each time.
     """
 
     model: str = "micro:llm"
-    """micro:llm, micro:slm, or what a pool's `model` may be."""
+    """micro:llm, micro:slm, or any `model` of a pool."""
     engine: Literal["torch", "llama_cpp"] = "torch"
     """Engine to run."""
     samples: int = Field(default=200, ge=1, le=100_000)
-    """Word problems for each figure."""
+    """Word problems per figure."""
     temperatures: str = "0,0.7,1.0,1.5"
     """Sampling temperatures, comma-separated."""
     max_tokens: int = Field(default=256, ge=1)
-    """Tokens of a completion, at most."""
+    """Most tokens of a completion."""
     concurrency: int = Field(default=16, ge=1, le=256)
     """Requests in flight."""
     threads: int = Field(default=1, ge=1, le=256)
@@ -116,7 +117,7 @@ async def _measure(options: ValidityOptions, counted: list[Counts], progress: Pr
         await engine.start()
         try:
             for task in (ToolCalls(), JsonAnswer()):
-                # So that nothing is compiled or read for the first time while it is measured.
+                # So that nothing is compiled or read for the first time during the measurement.
                 warm = Counts(task.kind, 0.0, constrained)
                 await _ask(engine, task, options, problems[:1], warm)
                 for temperature in options.degrees:

@@ -1,4 +1,4 @@
-"""The two kinds of request, what counts as valid in each, and the counts."""
+"""The two kinds of request, the rules of validity for each, and the counts."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Counts:
     written: int = 0
     """Written calls or answers."""
     cut: int = 0
-    """Written calls or answers that max_tokens cut off before their end."""
+    """Written calls or answers that max_tokens truncated."""
     parsed: int = 0
-    """Written calls or answers that are JSON which a record can carry."""
+    """Written calls or answers that are JSON that a record can carry."""
     valid: int = 0
     """Written calls or answers that the schema accepts."""
     tokens: int = 0
@@ -70,7 +70,7 @@ class Task(Protocol):
     ) -> GenerateRequest: ...
 
     def count(self, completion: Completion, counts: Counts) -> None:
-        """Count what the completion wrote."""
+        """Count the calls or the answer in the completion."""
         ...
 
 
@@ -117,16 +117,16 @@ class ToolCalls:
 
 
 class Answer(BaseModel):
-    """Schema of a JSON answer. It is bounded, so that a model that is lost cannot write digits for
-    ever."""
+    """Schema of a JSON answer. It is bounded, so that a confused model cannot write digits
+    forever."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     answer: int = Field(ge=0, le=999_999_999)
 
 
 class JsonAnswer:
-    """A word problem whose prompt asks for the answer as a JSON object; constrained, the schema is
-    in the request too."""
+    """A word problem whose prompt asks for the answer as a JSON object; with a constraint, the
+    request also contains the schema."""
 
     kind = "json answer"
 

@@ -1,1 +1,2 @@
-"""Whether requests to vLLM servers get lost, or answered by other weights, when processes die."""
+"""Whether requests to vLLM servers get lost, or are answered by other weights, when processes
+die."""

@@ -1,4 +1,4 @@
-"""The servers and gpu workers of `bench vllm-faults`: real processes, killed and started again."""
+"""The servers and gpu workers of `bench vllm-faults`: real processes, killed and restarted."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ class Processes:
     kills: dict[str, int] = field(default_factory=lambda: {"server": 0, "worker": 0})
 
     async def start(self) -> None:
-        """Start the servers, then two workers that share them. Raises `BenchError` for one that
-        does not start."""
+        """Start the servers, then two workers that share them. Raises `BenchError` if one does not
+        start."""
         self.servers = [self._server(place) for place in range(len(self.ports))]
         for place in range(len(self.ports)):
             await self._wait_until_up(place)
         settings = [self._worker(place) for place in range(2)]
         self.workers = [start_worker(worker, self.folder) for worker in settings]
-        # A server on a busy CPU is slow with the first answers, by which they check it.
+        # A server on a busy CPU is slow with its first answers, which the workers use to check it.
         await wait_until_ready(settings, self.workers, self.folder, START_SECONDS)
 
     async def kill_server(self, place: int) -> None:
-        """Kill all processes of a server with SIGKILL; return when another answers at its
+        """Kill all processes of a server with SIGKILL; return when a new one answers at its
         address."""
         self.kills["server"] += 1
         await asyncio.to_thread(self._end_group, self.servers[place])

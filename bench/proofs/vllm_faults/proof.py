@@ -1,8 +1,8 @@
 """`bench vllm-faults`: requests under kill -9 of vLLM servers and gpu workers, while versions of an
 adapter follow one another.
 
-Every answer is held against its own claim: its tokens are scored by the torch engine under the
-weights that were published as the version which it names.
+Every answer is checked against the version that it states: the torch engine scores its tokens with
+the weights that were published as that version.
 """
 
 from __future__ import annotations
@@ -43,28 +43,27 @@ TIMEOUT = 600.0
 SAME = 1e-2
 """Nats per token: far below the effect of other weights, and above that of rounding."""
 TRIES = 30
-"""Tries of a request that fails with a temporary error; a step is retried in the same way."""
+"""Tries of a request that fails with a temporary error; steps are retried in the same way."""
 
 
 class VllmFaultsOptions(Options):
-    """Two gpu workers share the servers. It fails if a request gets no answer, or one whose tokens
-    are not of the version that it names.
-    """
+    """Two gpu workers share the servers. It fails if a request gets no answer, or an answer whose
+    tokens do not belong to the version that it states."""
 
     server: Literal["auto", "vllm", "double"] = "auto"
-    """Real vLLM servers, or their double in this project's tests; auto takes vLLM where it is."""
+    """Real vLLM servers, or their double in this project's tests; auto uses vLLM if installed."""
     servers: int = Field(default=2, ge=1, le=8)
     """Number of the pool's servers."""
     requests: int = Field(default=2000, ge=10, le=1_000_000)
     """Requests, half of them streamed."""
     versions: int = Field(default=50, ge=1, le=1000)
-    """Versions of the adapter that are published meanwhile."""
+    """Versions of the adapter that are published during the requests."""
     kills: int = Field(default=10, ge=0, le=1000)
-    """Processes that are killed meanwhile, servers and workers in turn."""
+    """Processes that are killed during the requests, servers and workers in turn."""
     concurrency: int = Field(default=16, ge=1, le=256)
     """Requests in flight."""
     seed: Seed = Field(default_factory=random_seed)
-    """Seed of the questions, and of which processes are killed."""
+    """Seed of the questions, and of the choice of killed processes."""
 
     @property
     def python(self) -> Path | None:
@@ -73,7 +72,7 @@ class VllmFaultsOptions(Options):
         if python.is_file() and self.server != "double":
             return python
         if self.server == "vllm":
-            raise UsageError(f"there is no vLLM at {python}; `make vllm`, or set {PYTHON_VARIABLE}")
+            raise UsageError(f"no vLLM at {python}; run `make vllm` or set {PYTHON_VARIABLE}")
         return None
 
 
@@ -89,7 +88,7 @@ class Books:
     """Temporary errors after which a request was sent again."""
     published: int = 0
     late: list[str] = field(default_factory=list[str])
-    """Answers that name a version which was never published."""
+    """Answers that state a version that was never published."""
 
 
 async def _play(
@@ -107,7 +106,7 @@ async def _play(
                 await asyncio.sleep(0.02)
 
         async def publish() -> None:
-            """Publish the versions in turn, each once its share of the requests was sent."""
+            """Publish the versions in turn, each after its share of the requests was sent."""
             for number, adapter in enumerate(adapters[1:], start=1):
                 share = number * options.requests / len(adapters)
                 await until(lambda share=share: books.sent >= share)
@@ -173,7 +172,7 @@ async def _ask(bus: Bus, inbox: Inbox, books: Books, number: int) -> None:
 
 
 async def _wrong_answers(model: Path, adapters: list[Path], answers: list[Call]) -> list[str]:
-    """Return the answers whose log-probabilities are not those of the version that they name."""
+    """Return the answers whose log-probabilities do not match the version that they state."""
     engine = TorchEngine(ModelSettings(engine="torch", model=str(model), threads=1))
     await engine.start()
     wrong: list[str] = []
@@ -263,7 +262,7 @@ def _free_port() -> int:
 
 
 def check(options: VllmFaultsOptions) -> None:
-    """Raises `UsageError` for what can't be measured here."""
+    """Raises `UsageError` for options that can't be measured here."""
     require(MODEL, "bf16")
     _ = options.python
 

@@ -1,6 +1,6 @@
 """`bench waits`: runs wait for signals, approvals and their time. Workers are killed while the runs
-begin to wait; then every process and Redis die, seven days pass by Redis' own clock, and all comes
-back: each run goes on once."""
+start to wait; then every process and Redis die, seven days pass on Redis' own clock, and everything
+restarts: each run must continue once."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ WORKERS = 2
 DAYS = 7
 KINDS = ("signal", "early signal", "expiry", "approval")
 TOLD_BY = 2
-"""This many senders send each run the same signal."""
+"""Number of senders that send each run the same signal."""
 LONGEST_SECONDS = 300.0
 LEAST_BYTES_BAR = 4_000
 _SAMPLE = 50
 
 
 class WaitsOptions(Options):
-    """A quarter of the runs each waits for a signal; to begin, with a signal that was sent before;
-    for its time; and for an approval."""
+    """One quarter of the runs each waits for a signal; for a signal that was sent before; for its
+    time; and for an approval."""
 
     runs: int = Field(default=1_000, ge=8, le=100_000)
     """Runs that wait at the same time."""
     kills: int = Field(default=6, ge=1, le=1_000)
-    """Kills of a worker while runs begin to wait, and as many while they go on."""
+    """Kills of a worker while runs start to wait, and again while they continue."""
     seed: Seed = Field(default_factory=random_seed, ge=0)
-    """Seed of the moments of the kills."""
+    """Seed of the times of the kills."""
 
 
 @dataclass
@@ -67,14 +67,14 @@ class Played:
     ended: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     """Run → its answer, and the steps of its journal."""
     trajectories: Counter[str] = field(default_factory=Counter[str])
-    """Number of times that each run's end was published."""
+    """How often each run's end was published."""
     bytes_per_wait: int = 0
     active_while_waiting: int = 0
     kills: int = 0
 
     @property
     def lost(self) -> list[str]:
-        """Runs that did not come to the end that their wait leads to."""
+        """Runs that did not reach the end that their wait leads to."""
         wanted = {
             "signal": "signalled",
             "early signal": "signalled",
@@ -99,7 +99,7 @@ class Played:
 
 
 class _Crew:
-    """The worker processes, and the next one after a kill."""
+    """The worker processes, and their replacements after kills."""
 
     def __init__(self, settings: BusSettings, folder: Path) -> None:
         self._settings = [
@@ -139,8 +139,8 @@ async def play(
     options: WaitsOptions,
     say: Callable[[str], None] = lambda text: None,
 ) -> Played:
-    """Admit, kill, let time pass, wake, count. `server` runs under `clock`. Raises `BenchError`
-    for a deployment that does not come to its end in time."""
+    """Admit, kill, let time pass, wake, count. `server` runs with `clock`. Raises `BenchError` for
+    a deployment that does not finish in time."""
     register()
     settings = BusSettings(
         redis_url=server.url, prefix="waits", lease_seconds=1, sweep_seconds=0.1,
@@ -170,7 +170,7 @@ async def play(
         async with Client.connect(settings) as client:
             await asyncio.gather(*(_tell(settings, played) for _ in range(TOLD_BY)))
             await killing
-            await _until(lambda: _all_ended(client, played), "all runs have gone on")
+            await _until(lambda: _all_ended(client, played), "all runs have continued")
             await _count(client, played)
     finally:
         crew.kill_all()
@@ -204,7 +204,7 @@ async def _kill_now_and_then(
     server: RedisProcess | None = None,
     clock: ShiftedClock | None = None,
 ) -> None:
-    """Workers, and in the middle of it the server."""
+    """Kill workers and, halfway through, the server."""
     for number in range(kills):
         await asyncio.sleep(rng.uniform(0.2, 0.8))
         await asyncio.to_thread(crew.kill_one, rng)
@@ -215,7 +215,8 @@ async def _kill_now_and_then(
 
 
 async def _tell(settings: BusSettings, played: Played) -> None:
-    """One of the senders: every signal by its id, every approval, until all were taken."""
+    """Act as one of the senders: send every signal with its id and every approval, until all are
+    accepted."""
     async with Client.connect(settings) as client:
         for run_id, kind in played.kinds.items():
             if kind.endswith("signal"):
@@ -229,7 +230,7 @@ async def _tell(settings: BusSettings, played: Played) -> None:
 
 
 async def _persistently(call: Callable[[], Awaitable[T]]) -> T:
-    """Again where Redis was away for too long: what is sent twice counts once. Raises the last
+    """Retry a call if Redis was down for too long: a repeated call counts once. Raises the last
     failure after LONGEST_SECONDS."""
     end = time.monotonic() + LONGEST_SECONDS
     while True:
@@ -259,11 +260,11 @@ async def _until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
             while not await holds():  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
     except TimeoutError:
-        raise BenchError(f"within {LONGEST_SECONDS:g} s not: {what}") from None
+        raise BenchError(f"not within {LONGEST_SECONDS:g} s: {what}") from None
 
 
 async def _bytes_per_wait(bus: Bus, played: Played) -> int:
-    """The most that a wait of a sample takes: its part of the run's hash and of the timers."""
+    """The most memory of a wait in a sample: its part of the run's hash and of the timers."""
     most = 0
     # An odd step: a sample of every kind.
     for run_id in list(played.kinds)[:: len(played.kinds) // _SAMPLE | 1]:
@@ -298,7 +299,7 @@ async def _count(client: Client, played: Played) -> None:
 
 
 def run(options: WaitsOptions, progress: Progress) -> Outcome:
-    """Play once, and compare the journals with what the runs waited for."""
+    """Run once, and compare the journals with the waits."""
     if not can_shift_clocks():
         raise BenchError("Redis' clock can't be moved here: this needs Linux and a C compiler (cc)")
     with tempfile.TemporaryDirectory(prefix="bench-waits-") as scratch:

@@ -1,5 +1,5 @@
-"""`python -m loopline.bench.proofs.waits.worker SETTINGS.json`: a role worker that knows the
-workflow of this proof, whose runs wait for what their options say."""
+"""`python -m loopline.bench.proofs.waits.worker SETTINGS.json`: a role worker with the workflow of
+this proof, whose options determine what a run waits for."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SIGNAL = "go"
 
 
 class Waiter:
-    """Role that takes its steps without a model. A run that needs an approval asks for it in its
-    first."""
+    """Role that makes its steps without a model. A run that needs an approval asks for it in its
+    first step."""
 
     name = ROLE
     version = 1

@@ -1,9 +1,9 @@
 -- Time, lives of keys and names of keys, for the scripts of one shard.
 
 local STREAM_LIFE = 604800000
--- How long a deployment may be away beyond the end of a wait, and its run still goes on.
+-- How long a deployment may be down after the end of a wait, so that its run still continues.
 local AWAY_LIFE = 90 * 86400000
--- What all processes agree on outlives every wait.
+-- The agreement of all processes outlives every wait.
 local AGREEMENT_LIFE = 400 * 86400000
 local INBOX_LIFE = 600000
 local LONGEST_RUN = 86400000
@@ -13,8 +13,8 @@ local function of_shard(kind)
   return string.match(KEYS[1], '^{[^}]*}:') .. kind
 end
 
--- The deployment's time: the server's plus the shift that corrects its jumps (bus/clock.py). Looked at
--- once: a script is one moment.
+-- The deployment's time: the server's plus the shift that corrects its jumps (bus/clock.py). Read
+-- once, because a script is one moment.
 local moment, agreed
 local function agreement()
   if not agreed then
@@ -32,8 +32,8 @@ local function now_ms()
   return moment
 end
 
--- Renew the life of a key that is written all the time, about once an hour: a look at it costs a third
--- of a renewal, which goes to the append-only file as well. Returns whether it was renewed.
+-- Renew the life of a constantly written key, about once an hour: a check costs a third of a
+-- renewal, which is also written to the append-only file. Returns whether the life was renewed.
 local RENEWED_FOR = 3600000
 local function renew(key, life)
   if redis.call('PTTL', key) > life - RENEWED_FOR then return false end
@@ -41,14 +41,14 @@ local function renew(key, life)
   return true
 end
 
--- A run that this very call has admitted. Nobody else has seen it, so the scripts that follow in the
--- same call need not look: its `state`, the time of its committed step (none), its `deadline`; `life`
+-- A run that this same call has admitted. No other client has seen it, so later scripts in the same
+-- call need not read it: its `state`, the time of its committed step (none), its `deadline`; `life`
 -- of its key, and the `request` that was asked for it in this call.
 local fresh_run, fresh
 
 -- Whether the caller's count of the time (ms) agrees. If not, one of the two is wrong (the server's
--- clock may have jumped), so nothing may be decided by the time. 5 s are more than a
--- command usually waits for a busy server, and less than any lease of a deployment in earnest.
+-- clock may have jumped), so nothing may be decided based on the time. 5 s are more than a command
+-- usually waits for a busy server, and less than any lease of a real deployment.
 local function witnessed(now, count)
   return math.abs(now - tonumber(count)) <= 5000
 end

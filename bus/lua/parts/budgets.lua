@@ -1,26 +1,26 @@
 -- include: base.lua
 -- Budgets: the run's own, and those of its scopes (bus/budgets.py). The run's hash lists its scopes
--- as JSON: {name, tokens, micro, ms, 1 if counted per day}…, with the limits that they bring along, 0
--- for none. Limits for every run are in the hash `budgets`, by name. A hash per scope counts what it
--- has spent (tokens, micro, ms) and what calls under way hold (held:tokens …). The run's own counts
--- are in its hash, with the prefix `spent:`.
+-- as JSON: {name, tokens, micro, ms, 1 if counted per day}…, with the limits that the run sets for
+-- them, 0 for none. Limits for every run are in the hash `budgets`, by name. One hash per scope
+-- counts its spending (tokens, micro, ms) and what calls in progress hold (held:tokens …). The
+-- run's own counts are in its hash, with the prefix `spent:`.
 local SPENT_LIFE = 3 * 86400000
 local KINDS = {'tokens', 'micro', 'ms'}
 
 local function today() return math.floor(now_ms() / 86400000) end
 
--- The scope `key:<account>` of a caller's key is stored under the account alone.
+-- The scope `key:<account>` of a caller's key is stored under only the account.
 local function spent_key(scope, day)
   return of_shard('spent') .. ':' .. (string.match(scope, '^key:(.*)$') or scope) .. ':' .. day
 end
 
--- Counts that hold once for all are kept as long as anything is: were they gone after a quiet week, the
--- whole limit could be spent once more, and again.
+-- Counts that are not reset daily are kept as long as anything is: if they expired after a quiet
+-- week, the whole limit could be spent again.
 local function counts_life(key)
   return string.sub(key, -4) == ':all' and AGREEMENT_LIFE or SPENT_LIFE
 end
 
--- The budgets that apply: {name, key of its counts, prefix of their names, {tokens, micro, ms}}…
+-- The applicable budgets: {name, key of its counts, prefix of their names, {tokens, micro, ms}}…
 -- `info`: the run's `limited`, `scopes`, `tokens_limit` and `micro_limit`.
 local budgets_exist
 local function budgets_of(run, day, info)
@@ -58,7 +58,7 @@ end
 
 local function run_budgets(run, day) return budgets_of(run, day, terms_of(run)) end
 
--- How much of a kind a budget has spent, and how much it holds.
+-- How much of a kind a budget has spent, and how much is held in it.
 local function counted(budget, n)
   local counts = redis.call('HMGET', budget[2], budget[3] .. KINDS[n], 'held:' .. KINDS[n])
   return tonumber(counts[1] or 0), tonumber(counts[2] or 0)
@@ -70,9 +70,9 @@ local function refusal(budget, n, spent, held, need)
   return {'budget', budget[1], KINDS[n], whole(budget[4][n]), whole(spent), whole(held), whole(need)}
 end
 
--- Hold the most that a call can cost, in every budget of its run or in none. `micro` is negative if
--- the price is unknown. Returns nothing, or a refusal: a final one if there is one, else one that is
--- due to other calls under way, and the key of the counts that they are in.
+-- Hold the maximum cost of a call in every budget of its run, or in none. `micro` is negative if
+-- the price is unknown. Returns nothing, or a refusal: a final one if there is one, else one that
+-- is due to other calls in progress, and the key of the counts that they are in.
 local function reserve(run, request, call, tokens, micro)
   local day = today()
   local budgets = run_budgets(run, day)
@@ -109,8 +109,8 @@ local function take_back(key, field, number)
   if number ~= '0' then redis.call('HINCRBY', key, field, '-' .. number) end
 end
 
--- Counts in which calls have left room: give_freed (parts/room.lua) gives it to others. In those that
--- are withheld the same call takes it again.
+-- Counts in which calls have freed room: give_freed (parts/room.lua) gives it to others. For
+-- withheld counts, the same call takes the room again.
 local freed, withheld = {}, {}
 
 -- Release what a call holds; returns the day that it is held for, if any.
@@ -147,8 +147,8 @@ local function settle_seconds(run, now, held)
   if not held[1] then return end
   redis.call('HDEL', run, 'held:ms')
   local ms, keys = string.match(held[1], '^(%d+)\n(.*)$')
-  -- What is not left of its time. That stands still, now or for a while, where the run waits: whatever
-  -- ends a wait moves the deadline.
+  -- The part of its time that is not left. The time stops, now or later, while the run waits:
+  -- whatever ends a wait moves the deadline.
   local took = ms - (held[3] or held[2] - now)
   took = math.max(0, math.min(tonumber(ms), took))
   for key in string.gmatch(keys, '[^\n]+') do

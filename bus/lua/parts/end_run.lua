@@ -7,10 +7,10 @@
 -- include: turns.lua
 -- end_run(k, run_id, outcome, answer, reason, opts)
 --   k = {run=, journal=, log=, usage=, active=, trajectories=, history=, ledger=}: keys of one
---   shard. `opts.inbox`: the caller's own inbox, which the caller tells itself.
---   Marks the run ended, publishes its whole trajectory, tells its client, and bounds the life of
---   everything that is left, its requests included. The caller has checked that the run is active.
---   `k.steps`: its journal, if the caller has it.
+--   shard. `opts.inbox`: the caller's own inbox; the caller notifies itself.
+--   Marks the run ended, publishes its whole trajectory, notifies its client, and limits the life
+--   of everything that is left, including its requests. The caller has checked that the run is
+--   active. `k.steps`: its journal, if the caller has it.
 --   The reason of a run that ends at its deadline includes its last error.
 -- Race closed: ending and publishing are one script, so there is no ended run without a
 -- trajectory and no trajectory of a run that still moves.
@@ -53,7 +53,7 @@ local function end_run(k, run_id, outcome, answer, reason, opts)
       end
     elseif kind == 'wait:' then
       redis.call('ZREM', of_shard('waits'), run_id .. '/' .. string.sub(field, 6))
-      -- A replay that wakes the run sets its timer again.
+      -- A replay that reactivates the run sets its timer again.
       if outcome ~= 'error' then redis.call('HDEL', k.run, field) end
     elseif field == 'left' or field == 'waits' then
       redis.call('HDEL', k.run, field)

@@ -1,9 +1,9 @@
 -- include: base.lua
--- Entries of a work stream: leases, deliveries that began, and how an entry leaves its stream.
+-- Entries of a work stream: leases, started deliveries, and how an entry leaves its stream.
 
 -- Whether this consumer, at this delivery count, still holds the entry. A flushed server has no
--- group, so nobody holds anything there. That must not be an error: a worker whose places all wait
--- for this answer would repeat the call for ever and never create the group again.
+-- group, so no consumer holds anything there. That must not be an error: a worker whose places all
+-- wait for this answer would repeat the call forever and never create the group again.
 local function holds(stream, group, id, consumer, count)
   local p = redis.pcall('XPENDING', stream, group, id, id, 1)
   if p.err then
@@ -13,9 +13,9 @@ local function holds(stream, group, id, consumer, count)
   return p[1] ~= nil and p[1][2] == consumer and p[1][4] == tonumber(count)
 end
 
--- Restart every lease of a stream with its holder, as if it had just been renewed. Done once for each
--- jump of the server's clock: the server measures the age of a lease by that clock, so a jump ends all
--- leases at once, or delays their end.
+-- Restart every lease of a stream for its holder, as if it had just been renewed. Done once for
+-- each jump of the server's clock: the server measures the age of a lease by that clock, so a jump
+-- expires all leases at once, or delays their expiry.
 local function rebase(stream, group)
   local shift = redis.call('HMGET', of_shard('deployment'), 'shift', stream)
   if (shift[1] or '0') == (shift[2] or '0') then return end
@@ -32,9 +32,9 @@ local function rebase(stream, group)
   end
 end
 
--- Reads the next entry of a work stream for a consumer of the process that publishes to it, which
--- saves a round trip. For Redis it is a delivery like any other, in the order of the stream: the
--- oldest waiting entry comes first. Returns the reply of XREADGROUP, or false if nothing was read.
+-- Read the next entry of a work stream for a consumer of the process that publishes to it, which
+-- saves a round trip. Redis treats it like any other delivery, in stream order: the oldest waiting
+-- entry comes first. Returns the reply of XREADGROUP, or false if nothing was read.
 local function read_next(stream, group, consumer)
   if consumer == '' then return false end
   local read = redis.pcall('XREADGROUP', 'GROUP', group, consumer, 'COUNT', 1, 'STREAMS', stream, '>')
@@ -42,14 +42,14 @@ local function read_next(stream, group, consumer)
   return read[1]
 end
 
--- Handlings that began and whose end is unknown: a hash per work stream, entry id -> their delivery
--- counts. An entry without a field was handled by its first delivery only, if at all, so the many
--- entries that are delivered once cost nothing. See begin.lua.
+-- Handlings that started and whose end is unknown: a hash per work stream, entry id -> their
+-- delivery counts. An entry without a field was handled only by its first delivery, if at all, so
+-- the many entries that are delivered once cost nothing. See begin.lua.
 local function begun_of(stream)
   return (string.gsub(stream, '}:work:', '}:begun:', 1))
 end
 
--- The delivery counts noted for an entry, except `without`.
+-- The delivery counts recorded for an entry, except `without`.
 local function unresolved(begun, id, without)
   local counts = {}
   for count in string.gmatch(redis.call('HGET', begun, id) or '1', '%d+') do
@@ -64,9 +64,9 @@ local function settle(stream, group, id)
   redis.call('HDEL', begun_of(stream), id)
 end
 
--- Settle a message whose run has ended. A replay of a dead letter can wake a run that ended in error:
--- the run keeps its other messages until then, or a join would wait for ever. Returns whether this
--- message was kept.
+-- Settle a message whose run has ended. Replaying a dead letter can reactivate a run that ended in
+-- error: the run keeps its other messages until then, or a join would wait forever. Returns whether
+-- this message was kept.
 local function abandon(stream, group, id, run)
   local kept = false
   if redis.call('HGET', run, 'outcome') == 'error' then

@@ -1,11 +1,11 @@
 -- include: base.lua
 -- include: budgets.lua
--- Ledger: calls that were paid for, and those that may have been.
+-- Ledger: calls that were paid for, and calls that may have been.
 
--- Count a ledger line in the run's account and budgets. A line of unknown usage counts with the most
--- that it can have cost, for good: a late answer to that call is not counted again, so the request,
--- whose fields are `noted` if they are given, must still have the call's mark. A call that nobody bills
--- does not count if its answer came too `late` to be used.
+-- Count a ledger line in the run's account and budgets. A line of unknown usage counts with its
+-- maximum cost, permanently: a late answer to that call is not counted again, so the request, whose
+-- fields are `noted` if they are passed, must still have the call's mark. An unbilled call does not
+-- count if its answer came too `late` to be used.
 local function spend(run, line, day, noted, late)
   local info = terms_of(run)
   local account = info[5] and info[5] ~= '' and info[5]
@@ -31,8 +31,9 @@ local function spend(run, line, day, noted, late)
   end
 end
 
--- A call that may be paid for is marked in its request before it is sent (mark.lua). The mark is the
--- ledger line for a call of unknown outcome, and is entered when nobody is left who knows more.
+-- A call that may cost money is marked in its request before it is sent (mark.lua). The mark is the
+-- ledger line for a call of unknown outcome, and is entered when no process is left that knows
+-- more.
 local function enter(k, line, day, noted, late)
   spend(k.run, line, day, noted, late)
   redis.call('RPUSH', k.usage, line)
@@ -42,8 +43,8 @@ local function enter(k, line, day, noted, late)
   redis.call('PEXPIRE', k.usage, life > 0 and life or STREAM_LIFE)
 end
 
--- Enter the marks of a request in the ledger, except those of the delivery `token`. A call to a model
--- of the deployment itself died with its worker: what it held is released.
+-- Enter the marks of a request in the ledger, except those of the delivery `token`. A call to one
+-- of the deployment's own models died with its worker: its hold is released.
 local function enter_marks(k, request, token)
   for _, field in ipairs(redis.call('HKEYS', request)) do
     local kind, call = string.match(field, '^(%l+):(.*)$')
@@ -57,7 +58,7 @@ local function enter_marks(k, request, token)
   end
 end
 
--- Requests without a mark or a hold of anybody, as this call has just seen.
+-- Requests without any mark or hold, as this call has just seen.
 local unmarked = {}
 
 local function enter_all_marks(k, noted, paid)

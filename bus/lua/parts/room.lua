@@ -2,11 +2,11 @@
 -- include: budgets.lua
 -- include: requests.lua
 -- Calls that wait until a budget has room for them (wait_for_room.lua). Their messages are in the
--- delayed sets of their streams. A sorted set per budget, `room:<its counts>`, has an entry for each,
--- by the time when it is tried again in any case: the lines time, tokens, micro-dollars, guard of its
--- step, run, request, work stream. No other message of that delayed set has that time. An entry whose
--- message has come back by itself stands for nothing.
--- Who ends a call gives the room that it leaves to those that wait, in their order.
+-- delayed sets of their streams. One sorted set per budget, `room:<its counts>`, has an entry for
+-- each, by the time of its unconditional retry: the lines time, tokens, micro-dollars, guard of its
+-- step, run, request, work stream. No other message of that delayed set has that time. An entry
+-- whose message has come back by itself has no meaning.
+-- The script that ends a call gives its room to the waiting calls, in their order.
 local MOST_LOOKED_AT = 64
 -- Longer than any of them waits.
 local ROOM_LIFE = 60000
@@ -15,9 +15,9 @@ local function room_of(counts)
   return of_shard('room') .. ':' .. string.match(counts, '}:(.*)$')
 end
 
--- Hold what a waiting call comes to at most, until its mark replaces that by a hold of its own. Returns
--- the counts of the budget that it waits for; nil if it is to be tried again now: there was room, it
--- can never fit, or nobody needs it.
+-- Hold the maximum cost of a waiting call, until its mark replaces this with its own hold. Returns
+-- the counts of the budget that it waits for; nil if it is to be tried again now: there was room,
+-- it can never fit, or it is no longer needed.
 local function promise(run, guard, request, tokens, micro)
   if redis.call('HEXISTS', request, 'hold:promise') == 1 then return nil end
   local known = redis.call('HMGET', run, 'state', 'step:' .. guard)
@@ -55,7 +55,7 @@ local function give_room(counts)
     local delayed = string.gsub(stream, '}:work:', '}:delayed:', 1)
     local waits = #redis.call('ZRANGE', delayed, due, due, 'BYSCORE', 'LIMIT', 0, 1) > 0
     local waits_for = waits and promise(run, guard, request, tonumber(tokens), tonumber(micro))
-    if waits_for == counts then return end  -- those behind it would take what it waits for
+    if waits_for == counts then return end  -- later ones would take what it waits for
     redis.call('ZREM', room, entry)
     if waits_for then
       add_waiting(waits_for, due, entry)
@@ -65,8 +65,8 @@ local function give_room(counts)
   end
 end
 
--- Called when all that calls have come to is counted: earlier, there would seem to be more room.
--- `withheld_too`: the call that was to take its room again is refused.
+-- Called once everything that calls have used is counted: earlier, there would seem to be more
+-- room. `withheld_too`: the call that should take its room again is refused.
 local function give_freed(withheld_too)
   local keys, given = freed, {}
   if withheld_too then

@@ -1,13 +1,13 @@
 -- include: base.lua
--- The keys of a run, all of the same hash tag, and their lives.
+-- The keys of a run, all with the same hash tag, and their lives.
 
 -- Another key of a run: its journal, its signals …
 local function run_key(run, kind)
   return (string.gsub(run, '}:run:', '}:' .. kind .. ':', 1))
 end
 
--- The key by which its caller asks for the run again lives as long as the run. Its digest is a field of
--- the run's hash; the gateway writes the key.
+-- The key by which its caller requests the run again lives as long as the run. Its digest is a
+-- field of the run's hash; the gateway writes the key.
 local function keep_caller_key(digest, life)
   if digest and digest ~= '' then
     redis.call('PEXPIRE', of_shard('idempotency') .. ':' .. digest, life)
@@ -29,8 +29,8 @@ local function keep_run(run, life)
   end
 end
 
--- The lists of runs go back as far as any run may last that began when it was admitted. What is listed
--- stays where it is.
+-- The lists of runs go back as far as the longest run that started when it was admitted may last.
+-- Listed runs stay where they are.
 local function list_run(account, run_id, now, retention)
   local function list(runs)
     redis.call('ZADD', runs, 'NX', now, run_id)

@@ -1,38 +1,40 @@
 -- include: base.lua
 -- include: run_keys.lua
--- Turns of tenants (bus/tenants.py). If its tenant, or the deployment, has reached its limit of runs at
--- work, an admitted run is parked: its messages stay in its hash until another run ends. Then the
--- tenant that has received the least for its weight is next, among those with the highest priority. A
--- parked run is not in flight, and its time stands still: `left` is what it has of it (ms).
--- `fair`: the common limit, virtual time `v`, and per tenant its weight `w:`, limit `c:`, priority `p:`
--- and virtual time `t:`; `turn-waits`: runs that wait; `queue:<tenant>`: the same in order; `turns`:
--- tenants that wait, the next one first; `working:<tenant>`: its runs at work, by deadline; `tenants`:
--- by the time when each last asked. `parked` has runs that an earlier version admitted: they wait among
--- the active ones.
+-- Turns of tenants (bus/tenants.py). If its tenant, or the deployment, has reached its limit of
+-- working runs, an admitted run is parked: its messages stay in its hash until another run ends.
+-- Then, among the tenants with the highest priority, the one that has received the least for its
+-- weight is next. A parked run is not in flight, and its clock is stopped: `left` is its remaining
+-- time (ms).
+-- `fair`: the common limit, virtual time `v`, and per tenant its weight `w:`, limit `c:`, priority
+-- `p:` and virtual time `t:`; `turn-waits`: waiting runs; `queue:<tenant>`: the tenant's waiting
+-- runs in order; `turns`: waiting tenants, the next one first; `working:<tenant>`: its working
+-- runs, by deadline; `tenants`: by the time when each last asked. `parked` has runs that an earlier
+-- version admitted: they wait among the active ones.
 local PRIORITY = 1e9
--- The place in `turns` of tenants that are at their own limit: behind all others, so that any number of
--- them hides nobody. Such a tenant returns when one of its runs leaves, or its limit changes.
+-- The place in `turns` of tenants that are at their own limit: after all others, so that any number
+-- of them hides no other tenant. Such a tenant returns when one of its runs leaves, or its limit
+-- changes.
 local ASIDE = 1e300
--- Where several tenants ask for places, each may have this many times as many as are free, times its
--- weight: the free ones stay a tenth next to one tenant that takes all it can. See bus/tenants.py.
+-- If several tenants ask for places, each may have this many times the free places, times its
+-- weight: a tenth stays free next to one tenant that takes all it can. See bus/tenants.py.
 local OF_FREE = 9
--- How long a tenant that asks for nothing any more is counted among them.
+-- How long a tenant that no longer asks for anything is counted among them.
 local TENANT_LIFE = 86400000
 
 local function working_runs(tenant, now)
-  -- Others were ended by nobody, as by no sweeper for a long time: they hold no place for ever.
+  -- Other runs were never ended, as without a sweeper for a long time: they hold no place forever.
   return redis.call('ZCOUNT', of_shard('working') .. ':' .. tenant, '(' .. now - LONGEST_RUN, '+inf')
 end
 
--- What keeps a tenant's next run out, if anything: {what, how many there are, how many may be}. `most`:
--- places of all, of which `total` are taken, `count` by this tenant.
+-- What keeps a tenant's next run out, if anything: {what, how many there are, how many may be}.
+-- `most`: maximum number of places, of which `total` are taken, `count` by this tenant.
 local function no_place(tenant, what, total, most, count, now)
   if total >= most then return {what, total, most} end
   if redis.call('ZCOUNT', of_shard('tenants'), '(' .. now - TENANT_LIFE, '+inf') < 2 then return nil end
   local weight = tonumber(redis.call('HGET', of_shard('fair'), 'w:' .. tenant) or 1)
   local share = math.floor(OF_FREE * math.max(0.001, weight) * (most - total))
   if count > 0 and count >= share then
-    return {what .. ' of the tenant ' .. tenant .. ', beside those of others', count, share}
+    return {what .. ' of the tenant ' .. tenant .. ' (it shares the places with other tenants)', count, share}
   end
   return nil
 end
@@ -45,7 +47,7 @@ local function note_tenant(tenant, now)
   end
 end
 
--- A tenant that was put aside, if it was, takes its turns again.
+-- A tenant that was put aside takes its turns again.
 local function take_turns_again(tenant)
   local place = redis.call('ZSCORE', of_shard('turns'), tenant)
   if not place or tonumber(place) < ASIDE then return end
@@ -54,8 +56,8 @@ local function take_turns_again(tenant)
     string.format('%.9f', tonumber(fair[1] or 0) - PRIORITY * tonumber(fair[2] or 0)), tenant)
 end
 
--- Note the common limit, and the tenant's weight, limit and priority ('' where they are not known).
--- Returns the two limits that hold.
+-- Record the common limit, and the tenant's weight, limit and priority ('' if they are unknown).
+-- Returns the two applicable limits.
 local function note_terms(tenant, limit, weight, most, priority)
   local key, names = of_shard('fair'), {'limit', 'c:' .. tenant, 'w:' .. tenant, 'p:' .. tenant}
   local noted = redis.call('HMGET', key, unpack(names))
@@ -113,7 +115,7 @@ local function queue_run(run, run_id, tenant, now)
   queue_tenant(tenant)
 end
 
--- Let a parked run work: its messages go to their streams.
+-- Start a parked run: its messages go to their streams.
 local function start_run(active, run, run_id, tenant)
   local fields = redis.call('HGETALL', run)
   local messages, deadline, left, retention = {}, 0, nil, nil
@@ -145,7 +147,7 @@ local function start_run(active, run, run_id, tenant)
   end
 end
 
--- Let the tenant's first run work that is not over.
+-- Start the tenant's first run that has not ended.
 local function start_one(active, next_tenant)
   local queue = of_shard('queue') .. ':' .. next_tenant
   local run_id = redis.call('LPOP', queue)
@@ -165,15 +167,15 @@ local function start_one(active, next_tenant)
   if #redis.call('LRANGE', queue, 0, 0) > 0 then queue_tenant(next_tenant) end
 end
 
--- Let runs work for which there is room. `left`: a tenant that has a run less at work now.
+-- Start runs for which there is room. `left`: a tenant that has one working run fewer now.
 local function start_next(active, left)
   local turns = of_shard('turns')
   local waiting = redis.call('ZCARD', turns)
   if waiting == 0 then return end
   local now = now_ms()
   if left then take_turns_again(left) end
-  -- One of them is looked at again in any case: a run that nobody has ended holds its place no longer,
-  -- and no call says when.
+  -- One of them is checked in any case: a run that was never ended no longer holds its place, and
+  -- no call reports when.
   local sample = now % waiting
   take_turns_again(redis.call('ZRANGE', turns, sample, sample)[1])
   local limit = redis.call('HGET', of_shard('fair'), 'limit')
@@ -189,13 +191,14 @@ local function start_next(active, left)
   end
 end
 
--- A run that had, or waited for, a turn is over.
+-- A run that had, or waited for, a turn has ended.
 local function leave_turn(active, run, run_id, tenant)
   if not tenant or tenant == '' then return end
   if redis.call('ZREM', of_shard('working') .. ':' .. tenant, run_id) == 0 then
     local waited = redis.call('ZREM', of_shard('parked'), run_id) + redis.call('ZREM', of_shard('turn-waits'), run_id)
-    -- Clients that come and go while all places are taken would fill the queue with runs that are over,
-    -- which count as waiting, and which one script would have to pass over. The newest are at the end.
+    -- Clients that come and go while all places are taken would fill the queue with ended runs,
+    -- which count as waiting, and which one script would have to skip. The newest ones are at the
+    -- end.
     if waited > 0 then redis.call('LREM', of_shard('queue') .. ':' .. tenant, -1, run_id) end
   end
   start_next(active, tenant)

@@ -1,11 +1,11 @@
 -- include: base.lua
 -- include: run_keys.lua
 -- include: turns.lua
--- A run waits by the fields `wait:<guard>` of its hash: the lines kind (`signal`, `approval`, `effect`
--- or `timer`), name, expiry (ms), beginning (ms), work stream, a note for its readers, and the envelope
--- that goes on, in two parts: the outcome of a `signal` stands between them. Its timers are a sorted
--- set of `<run id>/<guard>` by expiry. While it waits, a run is not among the active runs and its time
--- stands still: `left` is what remains of it (ms).
+-- A run's waits are the fields `wait:<guard>` of its hash: the lines kind (`signal`, `approval`,
+-- `effect` or `timer`), name, expiry (ms), start (ms), work stream, a note for its readers, and the
+-- envelope that continues the run, in two parts: the outcome of a `signal` goes between them. The
+-- timers are a sorted set of `<run id>/<guard>` by expiry. While it waits, a run is not among the
+-- active runs and its clock is stopped: `left` is its remaining time (ms).
 
 local function read_wait(run, guard)
   local line = redis.call('HGET', run, 'wait:' .. guard)
@@ -24,7 +24,7 @@ local function open_waits(run)
   return guards
 end
 
--- Note what a run waits for, for lists: a line of kind, expiry and name per wait.
+-- Record what a run waits for, for lists: a line with kind, expiry and name per wait.
 local function note_waits(run)
   local lines = {}
   for _, guard in ipairs(open_waits(run)) do
@@ -35,7 +35,7 @@ local function note_waits(run)
   redis.call('HSET', run, 'waits', table.concat(lines, '\n'))
 end
 
--- Stop the time of a run that has waits, and set their timers.
+-- Stop the clock of a run that has waits, and set their timers.
 local function pause_run(k, run_id, retention)
   local now, timers, latest = now_ms(), of_shard('waits'), 0
   for _, guard in ipairs(open_waits(k.run)) do
@@ -49,7 +49,7 @@ local function pause_run(k, run_id, retention)
     or math.max(0, redis.call('HGET', k.run, 'deadline') - now)
   redis.call('HSET', k.run, 'left', left, 'deadline', latest + left)
   redis.call('ZREM', k.active, run_id)
-  -- A waiting run is not at work: another run may have its place.
+  -- A waiting run is not working: another run may have its place.
   leave_turn(k.active, k.run, run_id, redis.call('HGET', k.run, 'tenant'))
   keep_run(k.run, latest + left - now + retention + AWAY_LIFE)
   note_waits(k.run)
@@ -69,7 +69,7 @@ local function end_wait(run, run_id, guard)
   note_waits(run)
 end
 
--- Continue after a wait. When it was the run's last one, the run's time continues as well.
+-- Continue after a wait. If it was the run's last one, the run's clock continues as well.
 local function wake(k, run_id, guard, wait, outcome, retention)
   end_wait(k.run, run_id, guard)
   if wait.kind ~= 'signal' then outcome = '' end
@@ -82,14 +82,14 @@ local function wake(k, run_id, guard, wait, outcome, retention)
   redis.call('HDEL', k.run, 'left')
   redis.call('ZADD', k.active, deadline, run_id)
   redis.call('PEXPIRE', k.active, STREAM_LIFE)
-  -- The run works again without a new turn: work that has begun is finished first.
+  -- The run works again without a new turn: started work is finished first.
   local tenant = redis.call('HGET', k.run, 'tenant')
   if tenant and tenant ~= '' then note_working(tenant, run_id, deadline) end
   keep_run(k.run, left + retention)
   list_run(redis.call('HGET', k.run, 'account'), run_id, now_ms(), retention)
 end
 
--- The run's wait for what became of a call that must not be made twice; nil if it has none.
+-- The run's wait for the outcome of a call that must not be made twice; nil if it has none.
 local function wait_for_outcome(run, guard, name)
   local wait = read_wait(run, guard)
   if wait and wait.kind == 'effect' and wait.name == name
@@ -97,8 +97,8 @@ local function wait_for_outcome(run, guard, name)
   return nil
 end
 
--- Take the oldest signal of this name that came before its wait; the list holds lines of name, id and
--- outcome.
+-- Take the oldest signal with this name that came before its wait; the list contains lines with
+-- name, id and outcome.
 local function take_signal(run, name)
   for _, line in ipairs(redis.call('LRANGE', run_key(run, 'signals'), 0, -1)) do
     local of, outcome = string.match(line, '^([^\n]*)\n[^\n]*\n(.*)$')

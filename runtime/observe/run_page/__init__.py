@@ -1,8 +1,9 @@
 """One run as a page: `runtime runs show ID --html FILE`.
 
-From its journal alone: the question, every step with its candidates and the one that was executed,
-what each model read and wrote, token by token, what tools said, what it was worth, where the time
-went; and, from the record of a training, what was learned from it.
+The page is built from the run's journal: the question, every step with its candidates and the
+executed one, each model's input and output token by token, tool results, rewards and timing; and,
+from the record of a training, what the training learned from the run.
 
-`page` puts it together: `overview` are the drawings at its top, `steps` and `candidates` the rest
-of it; `tokens` colours what a model wrote; `bounds` keeps a page small enough to open at once."""
+`page` assembles it: `overview` draws the pictures at the top, `steps` and `candidates` render the
+rest, `tokens` colours a model's output, and `bounds` keeps the page small enough to open
+immediately."""

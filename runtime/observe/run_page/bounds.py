@@ -1,5 +1,5 @@
-"""Bounds on how much of a run its page shows. The page names what is left out, both at its place
-and at the top of the page; the journal holds everything."""
+"""Limits on how much of a run its page shows. The page states what is left out, both in place and
+at its top; the journal contains everything."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from pydantic import JsonValue
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.runtime.terminal.safe_text import sanitize
 
-MOST_STEPS = 400
-MOST_MESSAGES = 200
-"""Most messages of a conversation, the last ones."""
-MOST_CHARS = 20_000
-"""Most characters of one text."""
-MOST_CHARS_FULL = 300
-"""Most characters of one text, once the page is full."""
+MAX_STEPS = 400
+MAX_MESSAGES = 200
+"""Maximum number of messages of a conversation, counted from its end."""
+MAX_CHARS = 20_000
+"""Maximum characters of one text."""
+MAX_CHARS_FULL = 300
+"""Maximum characters of one text once the page is full."""
 PAGE_CHARS = 2_500_000
-"""Most characters of all texts: a page of a few megabytes opens at once."""
+"""Maximum characters of all texts: a page of a few megabytes opens immediately."""
 CALL_TOKENS = 3_000
-"""Most coloured tokens of one completion."""
+"""Maximum coloured tokens of one completion."""
 PAGE_TOKENS = 50_000
-"""Most coloured tokens of all completions: each is an element of the page."""
+"""Maximum coloured tokens of all completions: each is an element of the page."""
 PAGE_CANDIDATES = 1_000
-"""Most candidates shown with rewards, calls and facts, which are dozens of elements even without
-any text."""
+"""Maximum candidates shown with rewards, calls and facts, which are dozens of elements even without
+text."""
 
 
 class SizeBudget:
-    """Remaining room of a page. Ask in the order of importance."""
+    """Remaining space of a page. Request space in order of importance."""
 
     def __init__(self) -> None:
         self.cut_texts = 0
         self.plain_calls = 0
-        """Number of completions whose tokens are no longer distinguished."""
+        """Number of completions with some uncoloured tokens."""
         self.bare_candidates = 0
-        """Number of candidates of which the page shows only the heads."""
+        """Number of candidates of which the page only shows the heads."""
         self._chars = PAGE_CHARS
         self._tokens = PAGE_TOKENS
         self._candidates = PAGE_CANDIDATES
 
     def text(self, text: str) -> Markup:
-        """Return the beginning of a text as HTML, with the number of missing characters in place of
-        the rest."""
-        limit = MOST_CHARS if self._chars > 0 else MOST_CHARS_FULL
+        """Return the start of a text as HTML, with the number of missing characters instead of the
+        rest."""
+        limit = MAX_CHARS if self._chars > 0 else MAX_CHARS_FULL
         self._chars -= min(len(text), limit)
         if len(text) <= limit:
             return escape(sanitize(text))
@@ -54,11 +54,11 @@ class SizeBudget:
         return Markup('{}<span class="cut">{}</span>').format(sanitize(text[:limit]), missing)
 
     def json(self, value: JsonValue) -> Markup:
-        """Return a value as a line of JSON, as HTML."""
+        """Return a value as a line of JSON in HTML."""
         return self.text(json.dumps(value, ensure_ascii=False))
 
     def candidate(self) -> bool:
-        """Whether one more candidate is shown with the part below its head."""
+        """Whether the body of one more candidate may be shown."""
         self._candidates -= 1
         is_within_budget = self._candidates >= 0
         self.bare_candidates += not is_within_budget
@@ -73,7 +73,7 @@ class SizeBudget:
 
     @property
     def said(self) -> str:
-        """Sentence about what was left out; empty if nothing was."""
+        """Describe in a sentence what was left out; empty if nothing was."""
         parts: list[str] = []
         if self.cut_texts:
             parts.append(f"{format_count(self.cut_texts, 'long text')} cut short")

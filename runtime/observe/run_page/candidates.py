@@ -1,4 +1,4 @@
-"""One candidate of a step: what its model read and wrote, what tools returned, its rewards."""
+"""Renders one candidate of a step: its model's input and output, tool results, its rewards."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from loopline.runtime.terminal.pages.curves import number
 from loopline.runtime.terminal.pages.templates import render
 
 TOTAL = "total"
-"""Reward part that sums up the others, where the environment gives it."""
+"""Reward part that sums up the others, if the environment provides it."""
 _BAR, _BAR_HEIGHT = 120.0, 9.0
 
 
 @dataclass(frozen=True)
 class CandidateContext:
-    """Context that candidates are shown with."""
+    """Context for rendering candidates."""
 
     room: SizeBudget
     tokenizers: Tokenizers
@@ -37,14 +37,14 @@ class CandidateContext:
 
 
 def anchor(step: Step, number: int | None = None) -> str:
-    """Id of the element of a step, or of one of its candidates."""
+    """Return the element id of a step or of one of its candidates."""
     place = f"s{step.turn}-{step.branch}"
     return place if number is None else f"{place}-c{number}"
 
 
 def reward_of(candidate: Candidate) -> float | None:
-    """Return the part `total`, else the sum of all parts; None without any, or if that is not a
-    number."""
+    """Return the part `total`, or else the sum of all parts; None without parts, or if the result
+    is not finite."""
     parts = candidate.reward_parts
     if not parts:
         return None
@@ -53,7 +53,7 @@ def reward_of(candidate: Candidate) -> float | None:
 
 
 def mean_logprob_of(candidate: Candidate) -> float | None:
-    """Mean log-probability in nats per token; None where the engine reports none."""
+    """Return the mean log-probability in nats per token; None if the engine reports none."""
     logprobs = [logprob for call in candidate.calls for logprob in call.logprobs]
     return sum(logprobs) / len(logprobs) if logprobs else None
 
@@ -64,7 +64,7 @@ class Prompt:
 
     count: str
     text: Markup | None
-    """Marked-up text; None without a tokenizer."""
+    """The text as markup; None without a tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ class _Tool:
     arguments: Markup
     error: Markup | None
     output: Markup | None
-    """Output of the call; None where nothing came back."""
+    """Output of the call; None if the call returned nothing."""
     failed: bool = False
 
 
 def body(step: Step, number: int, material: CandidateContext, read_above: Sequence[int]) -> Markup:
-    """A candidate without its head. `read_above` are prompt ids that are already shown."""
+    """Render a candidate without its head. `read_above`: prompt ids that are already shown."""
     candidate = step.candidates[number]
     parts = candidate.reward_parts
     action = _action(step, number, material.room)
@@ -102,7 +102,7 @@ def body(step: Step, number: int, material: CandidateContext, read_above: Sequen
 def prompt_html(
     ids: Sequence[int], call: Call, material: CandidateContext, after: int | None = None
 ) -> Prompt | None:
-    """Return prompt ids as text; None where there are none."""
+    """Return prompt ids as text; None if there are none."""
     if not ids:
         return None
     codec = material.tokenizers.codec(call)
@@ -112,7 +112,7 @@ def prompt_html(
 
 
 def _rewards(parts: Mapping[str, float], step: Step) -> list[tuple[str, str, str]]:
-    """Show the reward parts other than 0 as bars, on the scale of all candidates of the step."""
+    """Show the nonzero reward parts as bars, on the scale of all candidates of the step."""
     values = [value for candidate in step.candidates for value in candidate.reward_parts.values()]
     finite_values = [value for value in values if math.isfinite(value)]
     scale = (
@@ -147,7 +147,7 @@ def _format_value(value: float) -> str:
 
 
 def _action(step: Step, number: int, room: SizeBudget) -> Markup | None:
-    """Parsed action, where the decision doesn't repeat it."""
+    """Return the parsed action unless the decision repeats it."""
     decided = {"kind": step.decision.kind, **step.decision.data}
     action = step.candidates[number].action
     fields: JsonObject = {
@@ -191,7 +191,7 @@ def _call(
 
 
 def _tool(tool_call: ToolCall | None, entry: JsonValue, room: SizeBudget) -> _Tool:
-    """A tool call and its result. For a call that was written as text, the entry has more."""
+    """Return a tool call and its result. If the call was written as text, the entry has more."""
     name, arguments = "", Markup()
     if tool_call is not None:
         name = tool_call.name or "no tool"
@@ -212,7 +212,7 @@ def _tool(tool_call: ToolCall | None, entry: JsonValue, room: SizeBudget) -> _To
 
 
 def _outputs(step: Step) -> list[list[JsonValue]]:
-    """Outputs of the tool calls of each call of the executed candidate: see
+    """Return the tool outputs of each call of the executed candidate: see
     `loopline.agents.roles`."""
     turns = step.observation.get("turns")
     if not isinstance(turns, list):

@@ -1,4 +1,4 @@
-"""The drawings at the top: the tree of candidates with the way that was taken, and the time."""
+"""The drawings at the top: the tree of candidates with the executed path, and the timeline."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from loopline.runtime.terminal.pluralize import format_count
 from loopline.runtime.terminal.safe_text import sanitize
 
 WIDTH = 400.0
-"""Little more than the width of a phone, on which a drawing keeps its size."""
-MOST_ROWS = 60
-MOST_REQUESTS = 12
-"""Most requests of one step that are drawn."""
-MOST_NODES = 64
-"""Most nodes of one row: the greatest possible K."""
+"""Slightly more than the width of a phone, so that a drawing keeps its size there."""
+MAX_ROWS = 60
+MAX_REQUESTS = 12
+"""Maximum requests of one step that are drawn."""
+MAX_NODES = 64
+"""Maximum nodes of one row: the largest possible K."""
 SHADES = 5
 _ROW, _LEFT, _TOP = 46.0, 104.0, 20.0
 _WIDEST = 42.0
-"""Pixels between two candidates."""
+"""Maximum pixels between two candidates."""
 _BAR_ROW, _BAR = 22.0, 14.0
 _WORDS = 36
-"""Most characters of a decision that fit."""
+"""Maximum characters of a decision that fit."""
 
 
 @dataclass(frozen=True)
 class _Node:
-    """One candidate in the drawing; a step without any is a node too."""
+    """One candidate in the drawing; a step without candidates is a node too."""
 
     step: Step
     number: int | None
@@ -49,15 +49,15 @@ class _Node:
 
 
 def tree(steps: Sequence[Step], colours: dict[str, int]) -> str:
-    """Draw a row for each turn: its candidates, with the executed ones joined by the way through
-    the run. Fuller nodes earned more; without rewards they have their agent's colour."""
-    rows = _rows(steps)[:MOST_ROWS]
+    """Draw one row per turn with its candidates; the path through the run joins the executed ones.
+    Fuller nodes earned more; without rewards, nodes have their agent's colour."""
+    rows = _rows(steps)[:MAX_ROWS]
     nodes = [_place_nodes(row, at) for at, row in enumerate(rows)]
     reward_values = [value for row in nodes for node in row if (value := node.reward) is not None]
     parts: list[str] = []
     for above, below in pairwise(nodes):
         begins = [node for node in above if node.chosen]
-        # The way is drawn on top of the others.
+        # The path is drawn on top of the other edges.
         for way in (False, True):
             parts += [_edge(begin, end) for begin in begins for end in below if end.chosen is way]
     for row in nodes:
@@ -68,8 +68,8 @@ def tree(steps: Sequence[Step], colours: dict[str, int]) -> str:
 
 
 def timeline(steps: Sequence[Step], began: float, colours: dict[str, int]) -> str:
-    """Draw a bar for each step: its wait, its models (the longest candidate), and the rest; below
-    it thin bars for its requests to other processes."""
+    """Draw one bar per step with its wait, its models (the longest candidate) and the rest, and
+    below it thin bars for its requests to other processes."""
     rows = _waterfall(steps)
     ends = max([step.timings.ended for step, _ in rows], default=began)
     x = svg.Scale(0.0, max(ends - began, 0.1), _LEFT, WIDTH - 16)
@@ -91,14 +91,14 @@ def timeline(steps: Sequence[Step], began: float, colours: dict[str, int]) -> st
 
 
 def _waterfall(steps: Sequence[Step]) -> list[tuple[Step, RequestTiming | None]]:
-    """Return the steps, each followed by its requests, as far as they fit."""
+    """Return as many steps as fit, each followed by its requests."""
     rows: list[tuple[Step, RequestTiming | None]] = []
     for step in steps:
-        requests = step.timings.requests[:MOST_REQUESTS]
-        if len(rows) + 1 > MOST_ROWS:
+        requests = step.timings.requests[:MAX_REQUESTS]
+        if len(rows) + 1 > MAX_ROWS:
             break
         rows.append((step, None))
-        rows += [(step, request) for request in requests][: MOST_ROWS - len(rows)]
+        rows += [(step, request) for request in requests][: MAX_ROWS - len(rows)]
     return rows
 
 
@@ -164,7 +164,7 @@ def _rows(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 def _nodes(row: Sequence[Step]) -> list[tuple[Step, int | None]]:
-    """Candidates with their numbers; a step without any counts as one."""
+    """Return the candidates with their numbers; a step without candidates is one node."""
     nodes: list[tuple[Step, int | None]] = []
     for step in row:
         nodes += [(step, k) for k in range(len(step.candidates))] or [(step, None)]
@@ -173,9 +173,9 @@ def _nodes(row: Sequence[Step]) -> list[tuple[Step, int | None]]:
 
 def _place_nodes(row: Sequence[Step], at: int) -> list[_Node]:
     nodes = _nodes(row)
-    # The executed ones are drawn in any case.
+    # Executed candidates are always drawn.
     aside = [number not in (None, step.selected) for step, number in nodes]
-    places = sorted(sorted(range(len(nodes)), key=aside.__getitem__)[:MOST_NODES])
+    places = sorted(sorted(range(len(nodes)), key=aside.__getitem__)[:MAX_NODES])
     room = WIDTH - _LEFT - 24
     apart = min(_WIDEST, room / max(1, len(places)))
     first = _LEFT + 16
@@ -252,16 +252,16 @@ def shape_of(steps: Sequence[Step]) -> str:
     candidates = sum(len(step.candidates) for step in steps)
     rows = _rows(steps)
     caption = f"{format_count(len(steps), 'step')}, {format_count(candidates, 'candidate')}"
-    if len(rows) > MOST_ROWS:
-        caption += f"; the first {MOST_ROWS} of {len(rows):,} turns are drawn"
-    fullest = max((len(_nodes(row)) for row in rows[:MOST_ROWS]), default=0)
-    if fullest > MOST_NODES:
-        caption += f"; of a turn's candidates (up to {fullest:,}) {MOST_NODES} are drawn"
+    if len(rows) > MAX_ROWS:
+        caption += f"; the first {MAX_ROWS} of {len(rows):,} turns are drawn"
+    fullest = max((len(_nodes(row)) for row in rows[:MAX_ROWS]), default=0)
+    if fullest > MAX_NODES:
+        caption += f"; of a turn's candidates (up to {fullest:,}) {MAX_NODES} are drawn"
     return caption
 
 
 def time_of(steps: Sequence[Step]) -> str:
-    """Describe in words what the timeline shows."""
+    """Describe the timeline in words."""
     caption = "Seconds since admission. Grey: waiting; coloured: models; violet: everything else."
     rows = _waterfall(steps)
     if any(request is not None for _, request in rows):

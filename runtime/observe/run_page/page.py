@@ -12,7 +12,7 @@ from loopline.agents.records import Call, Run, Step
 from loopline.runtime.observe.cost_words import format_dollars, spent_words
 from loopline.runtime.observe.learned_tokens import LearnedSequence
 from loopline.runtime.observe.recorded_runs import KnownRun
-from loopline.runtime.observe.run_page.bounds import MOST_MESSAGES, MOST_STEPS, SizeBudget
+from loopline.runtime.observe.run_page.bounds import MAX_MESSAGES, MAX_STEPS, SizeBudget
 from loopline.runtime.observe.run_page.candidates import CandidateContext
 from loopline.runtime.observe.run_page.overview import shape_of, time_of, timeline, tree
 from loopline.runtime.observe.run_page.steps import render_steps
@@ -39,8 +39,8 @@ def render(
     tokenizers: Tokenizers | None = None,
     learned: Sequence[LearnedSequence] | None = None,
 ) -> str:
-    """Return the whole page; `learned` holds what a training learned from the run, None where none
-    was requested."""
+    """Return the whole page. `learned`: the sequences of the run that a training learned from; None
+    if no training was requested."""
     resources = files(_PACKAGE)
     return page(
         f"{known_run.run.workflow} {known_run.run.id}",
@@ -56,10 +56,10 @@ def render_body(
     learned: Sequence[LearnedSequence] | None = None,
     priced: Collection[str] | None = None,
 ) -> Markup:
-    """Body of the page, for another page that has its style and script. `priced`: the pools that
-    have a price, where that is known."""
+    """Return the body of the page, for another page with the same style and script. `priced`: the
+    pools with a price, if known."""
     material = CandidateContext(SizeBudget(), tokenizers or Tokenizers(), Lessons(learned or ()))
-    steps = known_run.steps[:MOST_STEPS]
+    steps = known_run.steps[:MAX_STEPS]
     agents = dict.fromkeys(step.agent for step in known_run.steps)
     colours = {name: at for at, name in enumerate(agents)}
     head = _head(known_run, material.room)
@@ -71,7 +71,7 @@ def render_body(
         run=known_run.run,
         head=head,
         conversation=conversation,
-        earlier=max(0, len(known_run.run.task.messages) - MOST_MESSAGES),
+        earlier=max(0, len(known_run.run.task.messages) - MAX_MESSAGES),
         notices=_notices(known_run, material, learned),
         cards=_cards(known_run, priced),
         tree=(tree(steps, colours), _way(known_run, steps), "Path through the run")
@@ -97,7 +97,7 @@ def _head(known_run: KnownRun, room: SizeBudget) -> dict[str, object]:
 
 
 def _conversation(run: Run, room: SizeBudget) -> list[dict[str, object]]:
-    """Messages of the caller in addition to the question; empty where there are none."""
+    """Return the caller's messages in addition to the question; empty if there are none."""
     messages = run.task.messages
     if len(messages) < 2:
         return []
@@ -117,7 +117,7 @@ def _conversation(run: Run, room: SizeBudget) -> list[dict[str, object]]:
                 for call in message.tool_calls
             ],
         }
-        for message in messages[-MOST_MESSAGES:]
+        for message in messages[-MAX_MESSAGES:]
     ]
 
 
@@ -125,8 +125,8 @@ def _notices(
     known_run: KnownRun, material: CandidateContext, learned: Sequence[LearnedSequence] | None
 ) -> list[str]:
     notices: list[str] = []
-    if len(known_run.steps) > MOST_STEPS:
-        notices.append(f"The first {MOST_STEPS:,} of {len(known_run.steps):,} steps are shown.")
+    if len(known_run.steps) > MAX_STEPS:
+        notices.append(f"The first {MAX_STEPS:,} of {len(known_run.steps):,} steps are shown.")
     if material.room.said:
         notices.append(f"For the page's size, {material.room.said}.")
     if notices:
@@ -142,8 +142,8 @@ def _notices(
 
 
 def _cost_words(calls: Sequence[Call], priced: Collection[str] | None) -> str:
-    """Format dollars. Where nobody knows which pools have a price, tokens without a cost count as
-    those of pools without one."""
+    """Format dollars. If it is unknown which pools have a price, tokens without a cost are treated
+    as those of a pool without a price."""
     if not calls:
         return "$0"
     micro = sum(call.cost_micro_dollars for call in calls)
@@ -194,7 +194,7 @@ def _used_of_limit(used: str, limit: str | None) -> str:
 
 
 def _way(run: KnownRun, steps: Sequence[Step]) -> str:
-    """Describe the drawing of the way through the run."""
+    """Describe the drawing of the path through the run."""
     shape = shape_of(run.steps)
     if any(candidate.reward_parts for step in steps for candidate in step.candidates):
         return (

@@ -1,4 +1,4 @@
-"""The steps of a run, each with its candidates: the executed one open, the others folded."""
+"""Renders a run's steps with their candidates: the executed one expanded, the others folded."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from loopline.runtime.terminal.safe_text import sanitize
 
 COLOURS = 6
 SHOWN_TOGETHER = 8
-"""Most candidates of one step that are shown apart; beyond it, those that were not executed are
-folded away together."""
+"""Maximum candidates of a step that are shown separately; beyond it, the candidates that were not
+executed are folded together."""
 _BARE = Markup('<div class="small soft">Not shown, for the page\'s size: the journal has it.</div>')
 
 
 def render_steps(
     steps: Sequence[Step], material: CandidateContext, colours: dict[str, int]
 ) -> Markup:
-    """All steps as HTML. Executed candidates get their room first."""
+    """Return all steps as HTML. Executed candidates get their space first."""
     places = [(at, k) for at, step in enumerate(steps) for k in range(len(step.candidates))]
     places.sort(key=lambda place: steps[place[0]].selected != place[1])
     above = [shared_prompt(step) for step in steps]
@@ -51,7 +51,7 @@ def render_steps(
 
 
 def shared_prompt(step: Step) -> tuple[int, ...] | None:
-    """Return the prompt that all candidates of a step answered, if they had the same."""
+    """Return the prompt of all candidates of a step, if they share one."""
     prompts = {
         candidate.calls[0].prompt_ids if candidate.calls else () for candidate in step.candidates
     }
@@ -127,7 +127,7 @@ def _candidate(step: Step, at: int, inner: Markup, lessons: Lessons) -> dict[str
 
 
 def _step_result(step: Step, room: SizeBudget) -> dict[str, Markup | None]:
-    """Return observation and decision."""
+    """Return the observation and the decision."""
     fields = {key: value for key, value in step.observation.items() if key != "turns"}
     failure, text = fields.pop("failure", None), fields.pop("text", None)
     decided = step.decision

@@ -1,4 +1,4 @@
-"""Texts of single tokens, which the journal does not have, from a tokenizer that fits it."""
+"""Texts of single tokens, which the journal lacks, from a tokenizer that fits the journal."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ TOKENIZER = "tokenizer.json"
 
 
 class Tokenizers:
-    """Finds, for each model that wrote something, a tokenizer by which its ids say its text.
+    """Finds, for each model that wrote something, a tokenizer that decodes its ids to its text.
 
-    `models` are places to look: folders, hub ids, and names of shipped models. Nothing is
-    downloaded; a model of the hub is looked for in the hub's cache.
+    `models` are places to search: folders, hub ids, and names of shipped models. Nothing is
+    downloaded; the hub's models are searched in the hub's cache.
     """
 
     def __init__(self, models: Sequence[str] = ()) -> None:
         self._models = tuple(models)
         self._codecs: dict[str, tuple[TextCodec, int] | None] = {}
         self._fitting: dict[str, str | None] = {}
-        """Fitting model by a model's name in the records."""
+        """Model with a fitting tokenizer, by the name of the recorded model."""
 
     def codec(self, call: Call) -> TextCodec | None:
         """Return the codec of a completion's model; None if no available tokenizer fits."""
@@ -42,7 +42,7 @@ class Tokenizers:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Models that wrote completions, and whose tokenizer was not found."""
+        """Models that wrote completions but whose tokenizers were not found."""
         return tuple(base for base, model in self._fitting.items() if model is None)
 
     def _fits(self, model: str, call: Call) -> bool:
@@ -61,19 +61,20 @@ class Tokenizers:
 
 
 def pieces_of(call: Call, codec: TextCodec, count: int) -> list[str] | None:
-    """Return the text of each of the first `count` tokens that a completion wrote; a character that
-    several tokens form belongs to the last one. None if the tokens don't give its text."""
+    """Return the text of each of a completion's first `count` tokens; a character that several
+    tokens form belongs to the last of them. None if the tokens don't decode to the completion's
+    text."""
     stream = TextStream(codec, after=call.prompt_ids[-1] if call.prompt_ids else None)
     pieces = [stream.push(token) for token in call.output_ids[:count]]
     if count >= len(pieces) == len(call.output_ids) and pieces:
         pieces[-1] += stream.finish()
     text = "".join(pieces)
-    # A token that ends the turn is not text, nor is the text that a stop string cut off.
+    # Neither an end-of-turn token nor text after a stop string is part of the text.
     return pieces if text.startswith(call.text) or call.text.startswith(text) else None
 
 
 def require_tokenizer(model: str) -> None:
-    """Check that a tokenizer of that folder, hub id or shipped model exists here. Raises
+    """Check that the tokenizer of a folder, hub id or shipped model exists here. Raises
     `InputError`."""
     if _file(model) is None:
         raise InputError(
@@ -87,7 +88,7 @@ def _ids(call: Call) -> Sequence[int]:
 
 
 def _file(model: str) -> Path | None:
-    """Path of a model's tokenizer on this machine."""
+    """Return the path of a model's tokenizer on this machine; None if there is none."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -104,7 +105,7 @@ def _file(model: str) -> Path | None:
 
 
 def _read(path: Path) -> tuple[TextCodec, int]:
-    """Return the codec, and the number of ids that it knows. Raises `InputError` for a damaged
+    """Return the codec and the number of ids that it knows. Raises `InputError` for a damaged
     file."""
     from tokenizers import Tokenizer
 

@@ -1,5 +1,5 @@
-"""Text of a model, token by token, each with the colours of its log-probability, its importance
-ratio and whether it was learned. The page's style decides which of them is visible."""
+"""A model's text, token by token, each with colours for its log-probability, its importance ratio
+and whether it was learned. The page's style decides which colour is visible."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from loopline.runtime.observe.run_page.tokenizers import Tokenizers, pieces_of
 from loopline.runtime.terminal.pages.templates import render
 
 LIKELY = (0.9, 0.5, 0.2, 0.05, 0.01)
-"""Bounds between the colours of probabilities: class p0 is at least the first."""
+"""Limits between the colours of probabilities: class p0 is at least the first limit."""
 MOVED = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
-"""Bounds between the colours of importance ratios: class r3 is where nothing has moved."""
+"""Limits between the colours of importance ratios: class r3 means unchanged."""
 
-MOST_THOUGHTS = 16
-"""Most thoughts of one completion that are set apart; further ones look like answer text."""
+MAX_THOUGHTS = 16
+"""Maximum thoughts of one completion that are marked; further ones look like answer text."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class TrainedCompletion:
 
 
 class Lessons:
-    """Sequences that trainings learned from a run's completions."""
+    """Sequences with a run's completions that trainings learned from."""
 
     def __init__(self, sequences: Sequence[LearnedSequence] = ()) -> None:
         self._sequences = tuple(sequences)
@@ -47,8 +47,8 @@ class Lessons:
         return bool(self._sequences)
 
     def of(self, call: Call, step: Step, number: int) -> TrainedCompletion | None:
-        """Return the last step of the training that learned from a completion of candidate
-        `number`; None if none did."""
+        """Return the last training step that learned from a completion of candidate `number`; None
+        if no step did."""
         places = (f"{step.turn}.{step.branch}/{step.agent}#{number}", step.agent)
         whole = (*call.prompt_ids, *call.output_ids)
         latest: LearnedSequence | None = None
@@ -73,8 +73,8 @@ def _trained_completion(sequence: LearnedSequence, call: Call) -> TrainedComplet
 def completion_html(
     call: Call, tokenizers: Tokenizers, room: SizeBudget, learned: TrainedCompletion | None
 ) -> Markup:
-    """Return a completion's text as HTML, coloured as far as the room and a tokenizer allow; its
-    thoughts are set apart."""
+    """Return a completion's text as HTML, coloured as far as the space and a tokenizer allow;
+    thoughts are marked."""
     thought = room.text(call.reasoning) if call.reasoning else None
     thoughts = split_thoughts(call.text, opened=call.begins_in_thought).spans
     codec = tokenizers.codec(call)
@@ -86,7 +86,7 @@ def completion_html(
     rest: Markup | None = None
     if pieces is None:
         plain = _plain_text(call.text, thoughts, room)
-        # Tokens without their text: a cell for each.
+        # Tokens without their text: one cell each.
         cells = [
             (_token_classes(call, at, learned), _hint(call, at, learned)) for at in range(count)
         ]
@@ -96,7 +96,7 @@ def completion_html(
             look = _token_classes(call, at, learned)
             if position >= len(call.text):
                 look += " end"
-            if any(start <= position < end for start, end in thoughts[:MOST_THOUGHTS]):
+            if any(start <= position < end for start, end in thoughts[:MAX_THOUGHTS]):
                 look += " thought"
             if "\n" in piece and not piece.strip(" \n"):
                 look += " nl"
@@ -113,10 +113,10 @@ def completion_html(
 def _plain_text(
     text: str, thoughts: Sequence[tuple[int, int]], room: SizeBudget
 ) -> list[tuple[bool, Markup]]:
-    """Return stretches of a text, each with whether it is a thought."""
+    """Return the spans of a text, each with a flag for thoughts."""
     parts: list[tuple[bool, Markup]] = []
     position = 0
-    for start, end in thoughts[:MOST_THOUGHTS]:
+    for start, end in thoughts[:MAX_THOUGHTS]:
         if start > position:
             parts.append((False, room.text(text[position:start])))
         parts.append((True, room.text(text[start:end])))
@@ -128,7 +128,7 @@ def _plain_text(
 
 
 def legends(*, learned: bool) -> dict[str, tuple[str, list[tuple[str, str]]]]:
-    """Legend of each way of colouring: its title, and its colours with their meanings."""
+    """Return the legend of each colouring: its title, and its colours with their meanings."""
     likely = ["≥ 0.9", "≥ 0.5", "≥ 0.2", "≥ 0.05", "≥ 0.01", "less"]
     legend_texts = {"likely": ("probability as sampled", _keys("p", likely))}
     if learned:
@@ -159,7 +159,7 @@ def _token_classes(call: Call, at: int, learned: TrainedCompletion | None) -> st
 
 
 def ratio_class(ratio: float) -> int:
-    """Class of an importance ratio's colour; 3 is where nothing has moved."""
+    """Return the class of an importance ratio's colour; 3 means unchanged."""
     below = sum(ratio >= bound for bound in MOVED[:3])
     return below + sum(ratio > bound for bound in MOVED[3:])
 
@@ -184,7 +184,7 @@ def _hint(call: Call, at: int, learned: TrainedCompletion | None) -> str:
 
 
 def facts_of(call: Call) -> dict[str, str]:
-    """Facts about a completion, shown below it."""
+    """Return the facts that are shown below a completion."""
     policy, sampling, used = call.policy, call.sampling, call.usage
     policy_name = f"{policy.name} v{policy.version}"
     cached = f" ({used.cached:,} cached)" if used.cached else ""

@@ -1,4 +1,3 @@
-"""Pages for readers: each one HTML file that needs nothing else, neither network nor, but for what
-is folded or filtered, a script. Reports of trainings and benches and the view of a run are made of
-`page` (the shell and its style), `templates` (Jinja2), `svg` (drawings) and `curves` (lines over
-steps)."""
+"""Pages for readers: each is one self-contained HTML file without network access; scripts are only
+needed to fold or filter. The reports of trainings and benches and the view of a run use `page` (the
+shell and its style), `templates` (Jinja2), `svg` (drawings) and `curves` (lines over steps)."""

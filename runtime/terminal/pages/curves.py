@@ -1,7 +1,7 @@
-"""Lines over steps, or over any other number: learning curves, throughput over load.
+"""Lines over steps or any other number: learning curves, throughput over load.
 
-A line of more points than a reader can tell apart is drawn as the means of even stretches, and the
-band around it is the least and the greatest of each.
+A line with more points than a reader can distinguish is drawn as the means of equal intervals, with
+a band from each interval's minimum to its maximum.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from loopline.runtime.terminal.pages import svg
 from loopline.runtime.terminal.pages.labels import spaced_ticks, tick_middle
 
 WIDTH = 400.0
-"""Little more than the width of a phone, on which a drawing keeps its size."""
+"""Slightly more than the width of a phone, so that a drawing keeps its size there."""
 HEIGHT = 230.0
-MOST_POINTS = 120
-"""Most points of one line: a few pixels of the drawing for each."""
-MOST_DOTS = 40
+MAX_POINTS = 120
+"""Maximum points of one line: a few pixels of the drawing per point."""
+MAX_DOTS = 40
 GREATEST = 1e100
-"""Greatest value that is drawn: beyond it a scale could overflow, and no meaningful loss is that
+"""Largest value that is drawn: beyond it a scale could overflow, and no meaningful loss is that
 large."""
 COLOURS = 6
 _LEFT, _RIGHT, _BOTTOM, _ROW = 58.0, 24.0, 44.0, 17.0
@@ -28,7 +28,7 @@ _LEFT, _RIGHT, _BOTTOM, _ROW = 58.0, 24.0, 44.0, 17.0
 
 @dataclass(frozen=True)
 class Point:
-    """One value; `low` and `high` are the ends of its interval."""
+    """One value; `low` and `high` are the limits of its interval."""
 
     x: float
     y: float
@@ -50,7 +50,7 @@ class Curve:
 
 def number(value: float) -> str:
     """Format a number with three significant digits: 0.0123, 1,230, 12.5 M, 1.2e-07. The rounded
-    value decides the form: 999.6 is 1,000."""
+    value determines the format: 999.6 is 1,000."""
     if value == 0:
         return "0"
     size = abs(float(f"{value:.3g}"))
@@ -79,8 +79,8 @@ def curves_plot(
     log_x: bool = False,
     x_ticks: Sequence[float] = (),
 ) -> str:
-    """Plot the lines in one drawing, with their names above if there are several; `least` and
-    `most` are values that the vertical axis includes in any case. Empty without a finite point."""
+    """Plot the lines in one drawing, with their names above if there are several. The vertical axis
+    always includes `least` and `most`. Empty without a finite point."""
     drawn = [
         Curve(curve.name, finite_points)
         for curve in curves
@@ -129,7 +129,7 @@ def _line(
         parts.append(svg.path(edge, f"spread {look}"))
     if len(points) > 1:
         parts.append(svg.path([(x(point.x), y(point.y)) for point in points], f"curve {look}"))
-    small = len(points) > MOST_DOTS
+    small = len(points) > MAX_DOTS
     for point in points:
         words = f"{curve.name}: {say(point.y)} at {place(point.x)}"
         parts.append(
@@ -146,9 +146,9 @@ def _line(
 
 
 def _thin_points(points: Sequence[Point]) -> list[Point]:
-    """Reduce the points to at most `MOST_POINTS`: each is the mean of a stretch, with its
+    """Reduce the points to at most `MAX_POINTS`: each is the mean of an interval, with its
     extremes."""
-    size = -(-len(points) // MOST_POINTS)
+    size = -(-len(points) // MAX_POINTS)
     if size <= 1:
         return list(points)
     stretches = [points[at : at + size] for at in range(0, len(points), size)]
@@ -172,7 +172,7 @@ def _is_finite(point: Point) -> bool:
 def _axis_range(
     points: Sequence[Point], least: float | None, most: float | None
 ) -> tuple[float, float]:
-    """Return the ends of the vertical axis, with a little room where no end is given."""
+    """Return the limits of the vertical axis, with a margin where no limit is given."""
     low, high = min(point.low for point in points), max(point.high for point in points)
     low = low if least is None else min(low, least)
     high = high if most is None else max(high, most)
@@ -184,14 +184,13 @@ def _axis_range(
 
 
 def _whole_ticks(ticks: Sequence[float]) -> list[float]:
-    """Choose ticks for steps, which are counted: none lies between two of them where there are
-    whole ones."""
+    """Choose ticks for steps, which are integers: only whole ticks if there are any."""
     whole = [tick for tick in ticks if abs(tick - round(tick)) < 1e-9]
     return whole or list(ticks)
 
 
 def _legend_rows(names: Sequence[str]) -> list[list[tuple[int, str, float]]]:
-    """Legend of names with their number and place, broken into rows of the drawing's width."""
+    """Return the legend's names with number and place, split into rows of the drawing's width."""
     rows: list[list[tuple[int, str, float]]] = [[]]
     place = _LEFT
     for at, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Places names next to the marks of a drawing, without overlaps."""
+"""Places names next to the marks of a drawing without overlaps."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from loopline.runtime.terminal.pages import svg
 
 _DISTANCES = (0.0, 14.0, 28.0, 44.0, 62.0, 84.0, 110.0, 140.0, 180.0, 230.0, 290.0)
-"""Pixels by which a name is moved up or down from its best place."""
+"""Pixels by which a name may be moved up or down from its best place."""
 LINE = 15.0
-"""Pixels between the baselines of two lines of words."""
+"""Pixels between the baselines of two lines of text."""
 TICK_SIZE = 12.0
-"""Size of the labels of an axis."""
+"""Font size of axis labels."""
 _GAP = 10.0
 """Pixels between a mark and its name."""
 _LEADER = 20.0
-"""Pixels from a mark beyond which a line connects the name with it."""
+"""Distance from a mark, in pixels, beyond which a line connects the name with it."""
 
 
 @dataclass(frozen=True)
@@ -50,27 +50,28 @@ class Box:
 
     @classmethod
     def of_text(cls, x: float, y: float, words: str, anchor: str, size: float) -> Box:
-        """Box of a line of text whose baseline is at `y`; `anchor` is start, middle or end."""
+        """Return the box of a text line with its baseline at `y`; `anchor`: start, middle or
+        end."""
         width = svg.width_of(words, size)
         left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
         return cls(left, y - 0.85 * size, left + width, y + 0.25 * size)
 
 
 class Labels:
-    """Places names one after the other within a drawing."""
+    """Places names in a drawing one after the other."""
 
     def __init__(self, room: Box, marks: Iterable[Box] = ()) -> None:
         """Create a layout; `marks` are boxes that no name may cover."""
         self._room = room
         self._taken = list(marks)
         self.left_out = 0
-        """Names that found no room."""
+        """Number of names without space."""
 
     def place(
         self, x: float, y: float, words: str, class_: str, size: float, radius: float = 0.0
     ) -> str:
-        """Return the name of the mark at (x, y), next to it or as near as there is room. Empty
-        where there is none: a name over another would make both unreadable."""
+        """Return the name of the mark at (x, y), placed as close to it as possible. Empty without
+        space: overlapping names would be unreadable."""
         options = _options(x, y, words, size, radius)
         free = [
             option
@@ -95,14 +96,14 @@ class Labels:
 def _options(
     x: float, y: float, words: str, size: float, radius: float
 ) -> list[tuple[float, float, Box, str]]:
-    """Return places for a name: its point, its box and its anchor."""
+    """Return the possible places of a name, each with point, box and anchor."""
     gap = _GAP if radius else 0.0
     points: list[tuple[float, float, str]] = []
     for distance in _DISTANCES:
         for baseline in (y - 9 - distance, y + size + distance):
             points += [(x + gap, baseline, "start"), (x - gap, baseline, "end")]
             points.append((x, baseline - radius if baseline < y else baseline + radius, "middle"))
-            # Away from an edge that the name would cross.
+            # Shifted away from an edge that the name would cross.
             width = svg.width_of(words, size)
             points += [(x - part * width, baseline, "start") for part in (0.25, 0.75)]
     return [
@@ -112,7 +113,7 @@ def _options(
 
 
 def _distance(box: Box, x: float, y: float) -> float:
-    """Distance from a point to a box."""
+    """Return the distance from a point to a box."""
     across = max(box.left - x, 0.0, x - box.right)
     down = max(box.top - y, 0.0, y - box.bottom)
     return (across * across + down * down) ** 0.5
@@ -121,8 +122,8 @@ def _distance(box: Box, x: float, y: float) -> float:
 def spaced_ticks(
     scale: svg.Scale, ticks: Sequence[float], words: Sequence[str], edge: float = float("inf")
 ) -> list[tuple[float, str]]:
-    """Return the ticks of a horizontal axis whose labels do not touch those before them. `edge`:
-    where the drawing ends, before which its caller keeps the last labels (`tick_middle`)."""
+    """Return the ticks of a horizontal axis whose labels do not touch the previous labels. `edge`:
+    the end of the drawing, before which the caller keeps the last labels (`tick_middle`)."""
     placed: list[tuple[float, str]] = []
     end = float("-inf")
     for tick, text in zip(ticks, words, strict=True):
@@ -139,8 +140,8 @@ def tick_middle(scale: svg.Scale, tick: float, words: str, edge: float) -> float
 
 
 def broken_words(words: str, room: float, size: float = 12.0) -> list[str]:
-    """Break words such as `a − b: +1.2` after their names where one line is wider than `room`
-    pixels. A line that is still too wide is cut."""
+    """Break words such as `a − b: +1.2` after the name if they are wider than `room` pixels. A line
+    that is still too wide is truncated."""
     name, colon, rest = words.rpartition(": ")
     is_one = svg.width_of(words, size) <= room or not name
     lines = [words] if is_one else [f"{name}{colon.strip()}", rest]

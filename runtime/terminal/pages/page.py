@@ -1,8 +1,8 @@
 """The shell of a page: head, style and a content security policy.
 
-The policy allows the page's own style and script, by their hashes, and nothing else: whatever a
-model wrote could get into the page only as text, and would not run if it got in otherwise. Style
-attributes are refused too; what has a size is drawn by `svg`.
+The policy allows only the page's own style and script, by their hashes. A model's text can enter
+the page only as text, and would not run if it entered otherwise. Style attributes are refused, too;
+`svg` draws everything that has a size.
 """
 
 from __future__ import annotations
@@ -32,18 +32,17 @@ def page(title: str, body: str, *, style: str = "", script: str = "", after: str
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """Return a table of texts by the macro of that name, for a page without a template."""
+    """Render a table of texts with the macro `table`, for a page without a template."""
     return _macro("table", head, rows)
 
 
 def figure(drawing: str, caption: str, heading: str = "") -> str:
-    """Return a drawing with its caption by the macro of that name, for a page without a
-    template."""
+    """Render a drawing with its caption with the macro `figure`, for a page without a template."""
     return _macro("figure", drawing, caption, heading)
 
 
 def _macro(name: str, *values: object) -> str:
-    # A plain string: joined to another one, a `Markup` would escape it.
+    # A plain string, because joining a `Markup` with a string would escape the string.
     return str(render(_PACKAGE, "macro.html.j2", name=name, values=values))
 
 

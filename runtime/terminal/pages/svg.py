@@ -1,5 +1,5 @@
-"""A few SVG elements. Colours are classes, so that the page's theme decides them; every text is
-escaped here and nowhere else."""
+"""A few SVG elements. Colours are classes, so that the page's theme defines them; every text is
+escaped here and only here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from html import escape
 
 
 def tag(name: str, *children: str, **attributes: float | str | None) -> str:
-    """Return an element. Attribute names: `_` becomes `-`, a trailing one is dropped (`class_`)."""
+    """Return an element. In attribute names, `_` becomes `-`; a trailing `_` is dropped
+    (`class_`)."""
     parts = [name]
     for key, value in attributes.items():
         if value is None:
@@ -30,21 +31,21 @@ def text(x: float, y: float, words: str, class_: str = "", anchor: str = "start"
 
 
 def width_of(words: str, size: float = 13.0) -> float:
-    """Estimate the pixels of a text in a bold font of `size` pixels, rather too many, since a
-    reader's fonts are not known."""
+    """Estimate a text's width in a bold font of `size` pixels. The estimate is high, since the
+    reader's fonts are unknown."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in words)
     return size * (0.6 * (len(words) - wide) + wide)
 
 
 def margin_for(names: Iterable[str], least: float, most: float) -> float:
-    """Return the pixels to the left of a drawing for names that end 8 pixels before it."""
+    """Return the pixels left of a drawing for names that end 8 pixels before it."""
     widest = max((width_of(name) for name in names), default=0.0)
     return min(most, max(least, widest + 12))
 
 
 def name(x: float, y: float, words: str, class_: str) -> str:
-    """Return a name in the margin that ends 8 pixels before `x`. A name that is too long is cut;
-    its tooltip has all of it."""
+    """Return a name in the margin that ends 8 pixels before `x`. A name that is too long is
+    truncated; its tooltip shows the whole name."""
     label = words
     while len(label) > 1 and width_of(f"{label}…") > x - 8:
         label = label[:-1]
@@ -70,7 +71,7 @@ def rect(x: float, y: float, width: float, height: float, class_: str, *inner: s
 
 
 def hint(words: str) -> str:
-    """Tooltip of an element."""
+    """Return the tooltip of an element."""
     return tag("title", escape(words))
 
 
@@ -85,12 +86,12 @@ def path(points: Sequence[tuple[float, float]], class_: str) -> str:
 
 
 def picture(width: float, height: float, label: str, *children: str) -> str:
-    """Return the whole drawing; it grows and shrinks with its place."""
+    """Return the whole drawing, which scales with its container."""
     return tag(
         "svg",
         *children,
         viewBox=f"0 0 {width:g} {height:g}",
-        # Parts of an image can't be reached: a drawing with links is a group.
+        # Screen readers can't reach parts of an image, so a drawing with links is a group.
         role="group" if any("<a " in child for child in children) else "img",
         aria_label=label,
         class_="plot",

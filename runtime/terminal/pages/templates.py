@@ -1,13 +1,13 @@
-"""HTML from Jinja2 templates that lie alongside the code that fills them.
+"""HTML from Jinja2 templates, which are stored next to the code that fills them.
 
     body = render("loopline.bench.report", "report.html.j2", facts=facts)
     page(title, body)
 
 A template is package data, `NAME.html.j2`. It finds the files of its own package and those of this
-one: `{% from "macros.html.j2" import table, figure, link %}`. Every text that it is given is
-escaped, and its control characters are shown as code points, so no value needs care of its own. A
-name that is not given is an error. HTML that is made elsewhere (an `svg` drawing, another rendered
-part) goes in as `Markup`, or with `| safe` where the template says so.
+one: `{% from "macros.html.j2" import table, figure, link %}`. Every text value is escaped, and its
+control characters are shown as code points, so values need no special care. An undefined name is an
+error. HTML from elsewhere (an `svg` drawing, another rendered part) is passed as `Markup`, or with
+`| safe` in the template.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _environment(package: str) -> Environment:
     environment.filters["dollars"] = format_dollars
     environment.filters["spaced"] = _spaced
     environment.filters["code"] = _code
-    # Jinja2's own types know filters of one value, and some of its own.
+    # Jinja2's types only cover filters with one argument, and its own filters.
     cast(dict[str, Any], environment.filters)["counted"] = format_count
     return environment
 
@@ -67,6 +67,6 @@ def _spaced(name: str) -> str:
 
 
 def _code(text: str) -> Markup:
-    """Return words between backticks as code."""
-    # A plain string: a `Markup` would escape what is put into it.
+    """Return a text with words between backticks as code."""
+    # A plain string: a `Markup` would escape the inserted text.
     return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(escape(sanitize(text)))))

@@ -25,7 +25,7 @@ LEAST_GAP = 20
 
 @pytest.mark.parametrize("game", taught())
 @pytest.mark.slow
-def test_the_best_blind_player_is_far_below_the_best_player_by_hand(game: str) -> None:
+def test_the_best_blind_player_is_far_below_the_best_handwritten_player(game: str) -> None:
     """On held-out puzzles, as the table of `bench grpo` has them; the oracle does not count."""
     solved = LearnedGame.of(game).baselines(2027, HELD_OUT)
     blind = [share for name, share in solved.items() if name.startswith("blind")]
@@ -46,7 +46,7 @@ def test_a_search_finds_the_same_player_again(agent: Agent) -> None:
     assert first.agent == agent
 
 
-def test_a_longer_search_finds_no_worse_a_player() -> None:
+def test_a_longer_search_finds_no_worse_player() -> None:
     training = instances(Split.TRAIN, 3, 20)
     episodes = open_episodes(training, PLAN)
     players = [best_blind_player(training, PLAN, tries=tries) for tries in (0, 40, 160)]
@@ -54,7 +54,7 @@ def test_a_longer_search_finds_no_worse_a_player() -> None:
     assert shares == sorted(shares)
 
 
-def test_the_search_finds_the_call_that_solves_most_grids_by_itself() -> None:
+def test_the_search_finds_the_single_call_that_solves_most_grids() -> None:
     setting = PlanPathSetting(search=8)
     training = instances(Split.TRAIN, 3, PUZZLES, Difficulty(setting=setting))
     best = best_blind_player(training, TOOL, tries=0)

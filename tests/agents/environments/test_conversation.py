@@ -32,7 +32,7 @@ def episode(**setting: Any) -> ConversationEpisode:
     return begun
 
 
-def test_agents_act_in_the_order_of_the_environment_and_see_what_was_said() -> None:
+def test_agents_act_in_the_environment_s_order_and_see_earlier_messages() -> None:
     begun = episode()
     begun.apply("generator", "It is 10.")
     begun.apply("verifier", "2")
@@ -45,12 +45,12 @@ def test_agents_act_in_the_order_of_the_environment_and_see_what_was_said() -> N
         begun.apply("generator", "12")
 
 
-def test_an_agent_whose_turn_it_is_not_is_refused() -> None:
+def test_an_agent_that_acts_out_of_turn_is_refused() -> None:
     with pytest.raises(OutOfTurn, match="it is the turn of generator, not of refiner"):
         episode().apply("refiner", "12")
 
 
-def test_a_text_that_cannot_be_read_costs_what_the_setting_says_and_earns_nothing() -> None:
+def test_an_unreadable_text_earns_nothing_and_costs_the_set_penalty() -> None:
     refused = episode(mistake_cost=0.3).apply("generator", "many")
     assert [str(refusal) for refusal in refused.observation.refusals] == ["no_number"]
     assert refused.rewards.total("dense") == pytest.approx(-0.3)
@@ -59,7 +59,7 @@ def test_a_text_that_cannot_be_read_costs_what_the_setting_says_and_earns_nothin
     assert right.rewards.total("paper") == 2, "the team's part and its own"
 
 
-def test_an_episode_ends_when_the_puzzle_is_solved_or_its_turns_are_over() -> None:
+def test_an_episode_ends_when_the_puzzle_is_solved_or_its_turns_run_out() -> None:
     begun = episode(turns=2)
     for text in ("1", "2", "3", "4", "5"):
         begun.apply(begun.agent, text)
@@ -99,7 +99,7 @@ def test_the_workflow_plays_three_agents_executes_the_best_of_each_and_is_replay
     assert asyncio.run(replay(ended)).divergences == ()
 
 
-def test_a_run_has_a_policy_and_a_prompt_for_each_agent_and_one_role_takes_their_turns() -> None:
+def test_a_run_has_a_policy_and_prompt_per_agent_and_one_role_that_plays_all_turns() -> None:
     policies = policies_for("pair", {"refiner": "pair/other"}, GAME)
     assert [policies[agent] for agent in AGENTS] == [
         "pair/generator", "pair/verifier", "pair/other",
@@ -116,7 +116,7 @@ def test_a_run_has_a_policy_and_a_prompt_for_each_agent_and_one_role_takes_their
         (("the judge",), "the name 'the judge' must begin with a small letter"),
     ],
 )
-def test_agents_without_names_of_their_own_are_refused(names: tuple[str, ...], says: str) -> None:
+def test_agents_without_distinct_names_are_refused(names: tuple[str, ...], says: str) -> None:
     game = find(GAME)
     with pytest.raises(ValueError, match=says):
         Environment(

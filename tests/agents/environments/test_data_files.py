@@ -28,7 +28,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("story_texts", None)
 
 
-def test_lines_of_a_text_are_entries_and_blank_ones_are_not(package: Path) -> None:
+def test_nonblank_lines_of_a_text_are_entries(package: Path) -> None:
     (package / "a.toml").write_text('x = """\n  one\n\n two \n"""\n')
     assert read_toml("story_texts", "a.toml", dict[str, Lines]) == {"x": ("one", "two")}
 
@@ -48,7 +48,7 @@ def test_a_text_of_another_shape_is_refused(package: Path, content: str, problem
     assert str(raised.value).startswith(problem)
 
 
-def test_a_missing_file_is_named(package: Path) -> None:
+def test_a_missing_file_is_reported_by_name(package: Path) -> None:
     with pytest.raises(InvalidDataFile, match=r"b\.toml of story_texts cannot be read"):
         read_toml("story_texts", "b.toml", dict[str, Lines])
 
@@ -77,7 +77,7 @@ def test_a_scheme_in_a_wrong_notation_is_refused(package: Path, table: str, prob
     assert str(raised.value).startswith(f"a.toml of story_texts{problem}")
 
 
-def test_every_file_of_schemes_is_read() -> None:
+def test_every_file_of_schemes_can_be_read() -> None:
     assert {path.stem for path in Path(schemes_file).parent.glob("*.toml")} == {*FILES}
 
 

@@ -75,7 +75,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return json.loads(ran.stdout)
 
 
-def test_another_package_s_environment_is_played_and_replayed_like_our_own(
+def test_another_package_s_environment_plays_and_replays_like_a_built_in_one(
     played: dict[str, Any],
 ) -> None:
     assert {"count_up", "plan_path", "sokoban", "sudoku"} <= set(played["names"])
@@ -90,12 +90,12 @@ def test_another_package_s_environment_is_played_and_replayed_like_our_own(
     [
         (0, "InvalidTask: no count_up instance: goal: Input should be a valid integer"),
         (1, "is not an environment: ModelMetaclass"),
-        (2, "gives an environment called 'count_up'"),
-        (3, "gives an environment called 'count_up'"),
+        (2, "provides an environment called 'count_up'"),
+        (3, "provides an environment called 'count_up'"),
         (4, "did you mean 'count_up'"),
     ],
 )
-def test_what_is_no_environment_or_no_instance_of_one_is_refused_by_name(
+def test_an_invalid_environment_or_instance_is_refused_by_name(
     played: dict[str, Any], which: int, message: str
 ) -> None:
     assert message in played["refused"][which]

@@ -15,7 +15,7 @@ def test_moves_are_read_after_any_words(text: str) -> None:
     assert read_moves(text, 10) == ("U", "R", "R")
 
 
-def test_walls_that_are_drawn_with_the_same_sign_are_no_answers() -> None:
+def test_walls_drawn_with_the_answer_mark_are_not_answers() -> None:
     level = "######\n#@ $.#\n######\n..####.."
     assert read_moves(f"The level is\n{level}\n#### [R]", 10) == ("R",)
     refusal = read_moves("######\n#@ $.#", 10)
@@ -41,7 +41,7 @@ def test_walls_that_are_drawn_with_the_same_sign_are_no_answers() -> None:
         ("#### [" + "U," * 10_000 + "U]", "too_long"),
     ],
 )
-def test_a_text_that_is_no_list_of_moves_is_refused_by_name(text: str, reason: str) -> None:
+def test_a_text_without_a_list_of_moves_is_refused_with_the_reason(text: str, reason: str) -> None:
     refusal = read_moves(text, 10)
     assert isinstance(refusal, Refusal)
     assert refusal.reason == reason
@@ -66,7 +66,7 @@ def test_rows_of_numbers_are_read_in_either_bracket(text: str) -> None:
         ("#### [[1, 2] [3, 4]]", "not_an_item"),
     ],
 )
-def test_rows_that_are_none_are_refused_by_name(text: str, reason: str) -> None:
+def test_malformed_rows_are_refused_with_the_reason(text: str, reason: str) -> None:
     refusal = read_rows(text)
     assert isinstance(refusal, Refusal)
     assert refusal.reason == reason

@@ -76,7 +76,7 @@ def fewest_moves(instance: PlanPathInstance) -> int | None:
 
 @pytest.mark.timeout(TIMEOUT)
 @pytest.mark.parametrize("split", Split)
-def test_a_second_solver_finds_the_same_shortest_way_in_every_instance(split: Split) -> None:
+def test_a_second_solver_finds_an_equally_short_path_in_every_instance(split: Split) -> None:
     for side, count in ((5, INSTANCES // 4), (10, INSTANCES // 2), (20, INSTANCES // 4)):
         for instance in instances(split, 7, count, Difficulty(rows=side, columns=side)):
             assert (
@@ -89,7 +89,9 @@ def test_a_second_solver_finds_the_same_shortest_way_in_every_instance(split: Sp
 
 @given(any_instance)
 @settings(max_examples=60, deadline=None)
-def test_a_shortest_path_solves_and_earns_every_part_in_full(instance: PlanPathInstance) -> None:
+def test_a_shortest_path_solves_the_instance_and_earns_every_part_in_full(
+    instance: PlanPathInstance,
+) -> None:
     episode = PLAN_PATH.reset(instance.task.instance)
     episode.apply(TOOL, "#### [look(U)]")
     rewards, observation, done = episode.apply(
@@ -142,7 +144,7 @@ def test_verify_does_not_trust_the_episode_s_own_state() -> None:
     assert episode.verify().reason == "the walk ends at row 1, column 1, not at the goal"
 
 
-def test_what_is_tried_on_a_copy_leaves_the_episode_as_it_was() -> None:
+def test_a_trial_on_a_copy_leaves_the_episode_unchanged() -> None:
     episode = PLAN_PATH.reset(small().task.instance)
     episode.apply(TOOL, "#### [bfs(3)]")
     before = episode.copy()
@@ -153,7 +155,7 @@ def test_what_is_tried_on_a_copy_leaves_the_episode_as_it_was() -> None:
     assert not episode.verify().solved
 
 
-def test_the_plan_agent_sees_what_the_tool_agent_did_in_the_same_turn() -> None:
+def test_the_plan_agent_sees_the_tool_agent_s_action_of_the_same_turn() -> None:
     episode = PLAN_PATH.reset(small().task.instance)
     before = episode.observe(PLAN)
     episode.apply(TOOL, "#### [bfs(3), step(U)]")
@@ -186,7 +188,7 @@ def test_a_proposal_does_not_move_the_real_state() -> None:
     assert not episode.verify().solved
 
 
-def test_a_tool_agent_alone_has_its_proposal_carried_out() -> None:
+def test_a_lone_tool_agent_s_proposal_is_executed() -> None:
     episode = PLAN_PATH.reset(small(team=["tool_agent"]).task.instance)
     assert episode.apply(TOOL, "#### [bfs(8)]").done
     assert episode.verify().solved
@@ -196,7 +198,7 @@ def test_a_tool_agent_alone_has_its_proposal_carried_out() -> None:
     any_instance,
     st.lists(st.text("UDLR", min_size=1, max_size=60), min_size=1, max_size=4),
 )
-def test_no_walk_that_misses_the_goal_earns_more_than_the_best_way(
+def test_no_walk_that_misses_the_goal_earns_more_than_the_best_path(
     instance: PlanPathInstance, walks: list[str]
 ) -> None:
     """By `dense`, whose shaping depends on the first and the last cell alone."""
@@ -247,7 +249,7 @@ def test_rewards_are_the_published_ones() -> None:
     assert later.total(alpha=0.5) == pytest.approx(0.5 * 0.5 + 1.0)
 
 
-def test_an_answer_that_can_t_be_read_earns_no_local_part_and_uses_up_the_turn() -> None:
+def test_an_unreadable_answer_earns_no_local_part_and_uses_up_the_turn() -> None:
     episode = PLAN_PATH.reset(small(team=["plan_agent"]).task.instance)
     rewards, observation, _ = episode.apply(PLAN, "down, down")
     assert rewards.total() == 0.0
@@ -257,7 +259,7 @@ def test_an_answer_that_can_t_be_read_earns_no_local_part_and_uses_up_the_turn()
     assert "Last turn: refused: no_answer" in episode.observe(PLAN)
 
 
-def test_running_out_of_turns_is_done_but_not_solved() -> None:
+def test_an_episode_without_turns_left_is_done_but_not_solved() -> None:
     episode = PLAN_PATH.reset(small(turns=2, team=["plan_agent"]).task.instance)
     for _ in range(2):
         rewards = episode.apply(PLAN, answer("U")).rewards
@@ -274,7 +276,7 @@ def test_the_agents_act_in_turn() -> None:
         episode.apply(PLAN, answer("D"))
 
 
-def test_a_window_and_marks_show_what_the_setting_says() -> None:
+def test_the_setting_decides_what_the_window_and_marks_show() -> None:
     episode = PLAN_PATH.reset(small(view=1, marks=True, team=["plan_agent"]).task.instance)
     episode.apply(PLAN, answer("D"))
     assert episode.observe(PLAN).split("\n")[1:4] == ["#*.", "#A#", "#.."]
@@ -319,25 +321,25 @@ def test_no_layout_is_in_two_splits_even_turned_or_mirrored() -> None:
         assert copy.layout == small().layout
 
 
-def test_the_same_seed_gives_the_same_instances_and_a_longer_list_begins_with_the_shorter() -> None:
+def test_the_same_seed_gives_the_same_instances_and_a_longer_list_extends_a_shorter() -> None:
     assert instances("test", 4, 9)[:4] == instances("test", 4, 4)
     assert instances("test", 4, 4) != instances("test", 5, 4)
 
 
-def test_an_instance_survives_json() -> None:
+def test_an_instance_survives_a_json_round_trip() -> None:
     instance = instances("train", 1, 1)[0]
     stored = json.loads(json.dumps(instance.task.instance))
     assert PLAN_PATH.reset(stored) == PLAN_PATH.reset(instance.task.instance)
 
 
-def test_a_split_or_a_difficulty_that_can_t_be_had_is_said() -> None:
+def test_an_impossible_split_or_difficulty_is_refused() -> None:
     with pytest.raises(ValueError, match="no split 'dev'; there are: train, validation, test"):
         instances("dev", 1, 1)
     with pytest.raises(ValueError, match="made no plan_path puzzle"):
         instances("train", 1, 1, Difficulty(rows=5, columns=5, obstacles=0.0, least_moves=9))
 
 
-def test_the_policies_by_hand_come_out_in_their_order() -> None:
+def test_stronger_handwritten_policies_solve_more_puzzles() -> None:
     puzzles = instances("test", 1, 60, Difficulty(setting=PlanPathSetting(view=2, marks=True)))
     solved = {
         name: sum(solves(policy, instance, seed=1) for instance in puzzles)
@@ -353,14 +355,14 @@ def test_the_policies_by_hand_come_out_in_their_order() -> None:
     )
 
 
-def test_an_action_is_kept_as_it_was_written() -> None:
+def test_an_action_is_recorded_as_written() -> None:
     episode = PLAN_PATH.reset(small().task.instance)
     episode.apply(TOOL, "no calls")
     assert episode.actions == (ActionRecord(TOOL, "no calls"),)
     assert "refused: no_answer" in episode.observe(PLAN)
 
 
-def test_progress_is_lost_on_a_way_back_for_which_the_published_rewards_pay_nothing() -> None:
+def test_going_back_loses_progress_where_the_published_rewards_pay_nothing() -> None:
     instance = PlanPathInstance(
         grid=(".....",) * 5, start=(0, 0), goal=(0, 4), setting=PlanPathSetting(team=(PLAN,))
     )
@@ -395,7 +397,7 @@ def solved_by_fixed_answers(rules: str) -> int:
     return solved
 
 
-def test_fixed_answers_that_solve_most_grids_by_the_paper_s_rules_solve_few_by_ours() -> None:
+def test_fixed_answers_that_solve_most_grids_by_the_paper_s_rules_solve_few_here() -> None:
     assert solved_by_fixed_answers("paper") >= 60
     assert solved_by_fixed_answers("strict") <= 10
 
@@ -421,14 +423,14 @@ def test_an_episode_ends_when_its_moves_are_used_up() -> None:
     assert episode.verify().reason == "the walk ends at row 3, column 1, not at the goal"
 
 
-def test_the_verifier_walks_no_farther_than_the_moves_that_there_are() -> None:
+def test_the_verifier_walks_no_farther_than_the_allowed_moves() -> None:
     walk = ("D", "U") * 5 + tuple("DDDDRRRR")
     strict, paper = small(), small(rules="paper")
     assert not check_walk(strict, [walk]).solved
     assert check_walk(paper, [walk]).solved
 
 
-def test_how_much_longer_than_the_shortest_way_a_walk_was_is_measured() -> None:
+def test_a_walk_s_excess_over_the_shortest_path_is_measured() -> None:
     assert check_walk(small(), [tuple("DUDDDDRRRR")]).measures == {"moves_over_shortest": 2.0}
     assert check_walk(small(), [tuple("DDDDRRRR")]).measures == {"moves_over_shortest": 0.0}
     assert check_walk(small(), [tuple("DDDD")]).measures == {}
@@ -447,7 +449,7 @@ def test_no_walk_is_longer_than_the_bound(instance: PlanPathInstance, walks: lis
     assert episode.verify().solved == (episode.state.at == instance.goal)
 
 
-def test_what_is_beside_the_walker_is_listed_where_the_setting_says() -> None:
+def test_the_setting_can_list_the_cells_next_to_the_walker() -> None:
     instance = small(listed=True, marks=True, brief=True, team=["plan_agent"])
     episode = PLAN_PATH.reset(instance.task.instance)
     assert episode.observe(PLAN).split("\n")[0] == "U wall, D free, L wall, R free"

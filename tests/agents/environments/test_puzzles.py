@@ -21,7 +21,7 @@ GAMES: list[tuple[str, int | None]] = [
 
 
 @pytest.mark.parametrize(("game", "size"), GAMES)
-def test_a_task_says_of_which_split_its_puzzle_is(game: str, size: int | None) -> None:
+def test_a_task_reports_the_split_of_its_puzzle(game: str, size: int | None) -> None:
     environment = find(game)
     level = environment.levels(size, {}, {"turns": 2})
     for split in Split:
@@ -40,11 +40,11 @@ def a_story(*wordings: str) -> Task:
 
 
 @pytest.mark.parametrize("task", [Task(prompt="1 + 1?"), a_story(), a_story("no such wording")])
-def test_of_what_no_generator_has_made_no_split_is_known(task: Task) -> None:
+def test_a_puzzle_without_a_generator_has_no_known_split(task: Task) -> None:
     assert split_of_task(task) is None
 
 
-def test_a_task_that_is_no_puzzle_of_its_game_has_no_split_to_ask_for() -> None:
+def test_asking_for_the_split_of_an_invalid_puzzle_is_an_error() -> None:
     with pytest.raises(InvalidTask, match="no sudoku instance: givens"):
         split_of_task(Task(prompt="?", environment="sudoku", instance={}))
 
@@ -58,7 +58,7 @@ def test_a_task_that_is_no_puzzle_of_its_game_has_no_split_to_ask_for() -> None:
         ("broken_environment:GAME", "cannot be imported: ZeroDivisionError"),
     ],
 )
-def test_what_is_not_at_the_place_that_is_named_is_refused_with_what_to_do(
+def test_an_environment_that_cannot_be_found_is_refused_with_the_remedy(
     target: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken_environment.py").write_text("1 / 0\n")
@@ -67,12 +67,12 @@ def test_what_is_not_at_the_place_that_is_named_is_refused_with_what_to_do(
         find(target)
 
 
-def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(UnknownName, match="did you mean 'sokoban'"):
         find("sokobann")
 
 
-def test_a_team_of_an_agent_that_the_environment_does_not_have_is_refused() -> None:
+def test_a_team_with_an_unknown_agent_is_refused() -> None:
     environment = find("examples.estimate:ESTIMATE")
     with pytest.raises(InvalidTask, match="estimate has no agent 'critic'; its agents are: gen"):
         environment.reset({"left": 2, "right": 3, "setting": {"team": ["critic"]}})

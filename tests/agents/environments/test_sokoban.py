@@ -74,7 +74,7 @@ any_moves = st.lists(st.sampled_from("UDLR"), min_size=1, max_size=40)
     [(6, 1, INSTANCES), (6, 2, FEWER), (8, 2, FEWER), (8, 3, FEWEST), (10, 1, FEWER),
      (10, 2, FEWEST), (10, 3, FEWEST)],
 )  # fmt: skip
-def test_a_second_solver_needs_as_many_pushes_for_every_instance(
+def test_a_second_solver_needs_the_same_number_of_pushes_for_every_instance(
     side: int, boxes: int, count: int
 ) -> None:
     least = 2 if side == 6 else 5
@@ -91,7 +91,7 @@ def test_a_second_solver_needs_as_many_pushes_for_every_instance(
             assert instance.split is split
 
 
-def test_both_solvers_find_no_solution_where_there_is_none() -> None:
+def test_both_solvers_agree_that_an_unsolvable_level_has_no_solution() -> None:
     rows = ("#######", "#@    #", "# $#  #", "#  #. #", "#  #  #", "#######")
     walled = SokobanInstance(level=rows)
     assert solve(*walled.parsed) is None
@@ -100,7 +100,9 @@ def test_both_solvers_find_no_solution_where_there_is_none() -> None:
 
 @given(any_instance)
 @settings(max_examples=40, deadline=None)
-def test_the_oracle_s_moves_solve_and_earn_every_part_in_full(instance: SokobanInstance) -> None:
+def test_the_oracle_s_moves_solve_the_level_and_earn_every_part_in_full(
+    instance: SokobanInstance,
+) -> None:
     moves = solve(*instance.parsed)
     assert moves is not None
     episode = SOKOBAN.reset(instance.task.instance)
@@ -145,7 +147,7 @@ def test_verify_agrees_with_the_episode_with_the_solver_and_with_a_replay(
     assert replay_episode(SOKOBAN, instance.task.instance, episode.actions) == episode
 
 
-def test_running_out_of_turns_is_done_but_not_solved() -> None:
+def test_an_episode_without_turns_left_is_done_but_not_solved() -> None:
     """PettingLLMs a054fb1 counts any `done` as success: of 60 of its levels, 200 moves up "solve"
     56."""
     for instance in sample(1):
@@ -161,7 +163,7 @@ def test_running_out_of_turns_is_done_but_not_solved() -> None:
 
 
 @given(any_instance, st.lists(any_moves, min_size=1, max_size=4))
-def test_boxes_pay_by_what_stands_on_targets_in_the_end(
+def test_boxes_pay_by_the_number_on_targets_at_the_end(
     instance: SokobanInstance, answers: list[list[str]]
 ) -> None:
     """By `dense`: pushing a box on and off again, in one answer or several, pays nothing."""
@@ -177,7 +179,7 @@ def test_boxes_pay_by_what_stands_on_targets_in_the_end(
     assert paid == len(episode.state.boxes & level.targets) - len(first.boxes & level.targets)
 
 
-def test_a_box_that_is_pushed_on_and_off_again_pays_once() -> None:
+def test_a_box_pushed_on_and_off_repeatedly_pays_once() -> None:
     """One box of two, so that the level goes on."""
     level = (
         "########",
@@ -229,7 +231,7 @@ def test_rewards_are_the_published_ones() -> None:
     assert second.total() == pytest.approx(2.0)
 
 
-def test_the_last_turn_costs_five_if_it_ends_unsolved() -> None:
+def test_an_unsolved_last_turn_costs_five() -> None:
     episode = SOKOBAN.reset(alone(turns=1).task.instance)
     assert episode.apply(PLAN, "no answer").rewards.total("dense") == pytest.approx(-0.05 - 5)
 
@@ -242,7 +244,7 @@ def test_a_box_in_a_corner_costs_the_plan_agent_its_largest_part() -> None:
     assert solve(small().parsed[0], episode.state) is None
 
 
-def test_a_proposal_is_scored_on_a_copy_by_how_near_it_brings_the_boxes() -> None:
+def test_a_proposal_is_scored_on_a_copy_by_how_close_it_moves_the_boxes() -> None:
     episode = SOKOBAN.reset(small(search=1).task.instance)
     rewards, observation, _ = episode.apply(TOOL, "#### [bfs(9), push(1, 1, R)]")
     assert observation.text.split("\n")[1] == "push(1, 1, R): no box there"
@@ -250,7 +252,7 @@ def test_a_proposal_is_scored_on_a_copy_by_how_near_it_brings_the_boxes() -> Non
     assert episode.state == small().parsed[1]
 
 
-def test_pushing_and_walking_by_call_is_the_same_as_by_moves() -> None:
+def test_push_and_walk_calls_have_the_same_effect_as_moves() -> None:
     episode = SOKOBAN.reset(small().task.instance)
     program = "#### [push(3, 3, D), walk(4, 2), push(4, 3, R), step(U), corner(2, 2)]"
     observation = episode.apply(TOOL, program).observation
@@ -288,7 +290,7 @@ def test_no_layout_is_in_two_splits() -> None:
 
 
 @given(st.integers(0, 7), st.integers(0, 3), st.integers(0, 3))
-def test_a_layout_is_the_same_wherever_and_however_it_lies_in_a_level(
+def test_a_layout_is_recognized_wherever_and_however_it_lies_in_a_level(
     turned: int, above: int, left: int
 ) -> None:
     rows = (("#" * 6,) * above) + LEVEL + (("#" * 6,) * (3 - above))
@@ -301,7 +303,7 @@ def test_a_layout_is_the_same_wherever_and_however_it_lies_in_a_level(
     assert moved.id != small().id
 
 
-def test_a_level_without_a_solution_is_told_from_a_search_that_was_given_up() -> None:
+def test_an_unsolvable_level_is_distinguished_from_an_aborted_search() -> None:
     walled = SokobanInstance(level=("######", "#@#  #", "###$ #", "#  . #", "#    #", "######"))
     assert solve(*walled.parsed) is None
     four = instances("test", 2, 1, Difficulty(rows=10, columns=10, boxes=4, walls=0.1))[0]
@@ -309,7 +311,7 @@ def test_a_level_without_a_solution_is_told_from_a_search_that_was_given_up() ->
         solve(*four.parsed, most_states=1)
 
 
-def test_levels_of_a_file_are_read_with_their_numbers() -> None:
+def test_levels_are_read_from_a_file_with_their_numbers() -> None:
     text = "; 0\n" + "\n".join(LEVEL) + "\n\n; 7\n" + "\n".join(LEVEL) + "\n"
     levels = read_boxoban(text, origin="two.txt")
     assert [level.number for level in levels] == ["0", "7"]
@@ -324,7 +326,7 @@ def test_levels_of_a_file_are_read_with_their_numbers() -> None:
         ("; 3\n##\n#@\n", "bad.txt, line 1, level 3: Tuple should have at least 5"),
     ],
 )
-def test_a_file_that_is_no_boxoban_file_is_refused_with_the_line(text: str, message: str) -> None:
+def test_an_invalid_boxoban_file_is_refused_with_the_line(text: str, message: str) -> None:
     with pytest.raises(ValueError) as error:
         read_boxoban(text, origin="bad.txt")
     assert message in str(error.value)
@@ -345,7 +347,7 @@ def test_every_level_of_boxoban_can_be_played(file: str, count: int) -> None:
         assert check_play(level.instance, moves).solved
 
 
-def test_a_listed_level_says_where_everything_is_that_its_drawing_shows() -> None:
+def test_a_listed_level_gives_the_position_of_everything_in_its_drawing() -> None:
     episode = SOKOBAN.reset(small(listed=True, brief=True).task.instance)
     assert episode.observe(TOOL).split("\n")[:2] == [
         "player (2, 2), target (4, 4)",
@@ -362,7 +364,7 @@ def test_a_listed_level_says_where_everything_is_that_its_drawing_shows() -> Non
     ]
 
 
-def test_progress_pays_for_the_way_done_and_takes_back_what_is_undone() -> None:
+def test_progress_is_paid_for_and_taken_back_when_undone() -> None:
     """Two pushes are needed: each is worth a half, to either agent, and a dead box costs more."""
     episode = SOKOBAN.reset(small().task.instance)
     proposed, _, _ = episode.apply(TOOL, "#### [push(3, 3, R)]")
@@ -375,7 +377,7 @@ def test_progress_pays_for_the_way_done_and_takes_back_what_is_undone() -> None:
     assert unread.total("progress") == 0.0
 
 
-def test_a_search_ends_where_it_has_seen_as_many_states_as_it_may(
+def test_a_search_ends_at_its_limit_of_states(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of each state that it looks at it makes at most four pushes per box."""

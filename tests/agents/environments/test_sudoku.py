@@ -66,7 +66,7 @@ any_writes = st.lists(
 
 @pytest.mark.timeout(TIMEOUT * 5)
 @pytest.mark.parametrize(("size", "count"), [(4, INSTANCES), (9, FEWER)])
-def test_a_second_solver_finds_the_one_completion_of_every_instance(
+def test_a_second_solver_finds_the_same_unique_completion_of_every_instance(
     size: Literal[4, 9], count: int
 ) -> None:
     for split, share in by_split(count).items():
@@ -153,7 +153,7 @@ def test_verify_agrees_with_the_second_solver_and_with_a_replay(
     assert replay_episode(SUDOKU, instance.task.instance, episode.actions) == episode
 
 
-def test_a_valid_grid_with_other_given_digits_is_no_solution() -> None:
+def test_a_valid_grid_that_changes_given_digits_does_not_solve() -> None:
     """PettingLLMs a054fb1 checks rows, columns and boxes only: the example of its prompt solves any
     puzzle."""
     episode = SUDOKU.reset(alone().task.instance)
@@ -166,7 +166,7 @@ def test_a_valid_grid_with_other_given_digits_is_no_solution() -> None:
     assert check_grid(small(), OTHER).reason == ("the given digit at row 1, column 1 was changed")
 
 
-def test_given_digits_can_t_be_written_over_cell_by_cell() -> None:
+def test_given_digits_cannot_be_overwritten_cell_by_cell() -> None:
     episode = SUDOKU.reset(alone(turns=40).task.instance)
     for r, row in enumerate(OTHER):
         for c, digit in enumerate(row):
@@ -175,7 +175,7 @@ def test_given_digits_can_t_be_written_over_cell_by_cell() -> None:
     assert not episode.verify().solved
 
 
-def test_nothing_that_stands_in_an_observation_is_an_answer() -> None:
+def test_no_part_of_an_observation_counts_as_an_answer() -> None:
     for instance in sample(4):
         episode = SUDOKU.reset(instance.task.instance)
         episode.apply(TOOL, episode.observe(TOOL))
@@ -194,7 +194,7 @@ def test_verify_does_not_trust_the_episode_s_own_state() -> None:
     assert episode.verify().reason == "12 cells are blank"
 
 
-def test_running_out_of_turns_is_done_but_not_solved() -> None:
+def test_an_episode_without_turns_left_is_done_but_not_solved() -> None:
     episode = SUDOKU.reset(alone(turns=1).task.instance)
     rewards, _, done = episode.apply(PLAN, cells((1, 2, 4)))
     assert done
@@ -202,7 +202,7 @@ def test_running_out_of_turns_is_done_but_not_solved() -> None:
     assert not episode.verify().solved
 
 
-def test_a_wrong_digit_is_shown_and_can_be_written_over() -> None:
+def test_a_wrong_digit_is_shown_and_can_be_overwritten() -> None:
     episode = SUDOKU.reset(alone().task.instance)
     episode.apply(PLAN, cells((1, 2, 4)))
     assert "Now:\n1 4 . .\n" in episode.observe(PLAN)
@@ -223,7 +223,7 @@ def test_a_digit_that_contradicts_another_fills_nothing() -> None:
     assert rewards.total() == pytest.approx(0.1 + 0.05 + 0.8 / 16)
 
 
-def test_the_tool_agent_s_local_reward_is_for_digits_that_contradict_none() -> None:
+def test_the_tool_agent_s_local_reward_pays_only_for_consistent_digits() -> None:
     episode = SUDOKU.reset(small().task.instance)
     rewards, observation, _ = episode.apply(
         TOOL, "#### [fill(1, 2, 2), fill(1, 3, 1), fill(1, 1, 4), candidates(2, 1)]"
@@ -238,7 +238,7 @@ def test_the_tool_agent_s_local_reward_is_for_digits_that_contradict_none() -> N
 
 
 @pytest.mark.parametrize("digit", [0, 9])
-def test_a_program_is_not_paid_for_digits_that_no_cell_takes(digit: int) -> None:
+def test_a_program_earns_nothing_for_digits_that_fit_no_cell(digit: int) -> None:
     episode = SUDOKU.reset(small(python=True).task.instance)
     line = cells((1, 2, digit))
     rewards, _, _ = episode.apply(
@@ -247,7 +247,7 @@ def test_a_program_is_not_paid_for_digits_that_no_cell_takes(digit: int) -> None
     assert rewards.total() == pytest.approx(0.1 + 0.1)
 
 
-def test_singles_write_no_more_than_the_setting_allows() -> None:
+def test_singles_write_no_more_cells_than_the_setting_allows() -> None:
     episode = SUDOKU.reset(small(search=2).task.instance)
     action = episode.apply(TOOL, "#### [singles(99)]").observation.action
     assert isinstance(action["cells"], list)
@@ -263,7 +263,7 @@ def test_singles_write_no_more_than_the_setting_allows() -> None:
         ("#### " + str([(1, 1, 1)] * 17), "too_long"),
     ],
 )
-def test_an_answer_that_is_neither_grid_nor_cells_is_refused_by_name(
+def test_an_answer_that_is_neither_a_grid_nor_cells_is_refused_with_the_reason(
     text: str, reason: str
 ) -> None:
     refusals = SUDOKU.reset(alone().task.instance).apply(PLAN, text).observation.refusals
@@ -304,12 +304,12 @@ def test_more_blanks_than_a_unique_puzzle_can_have_are_refused() -> None:
         Difficulty(blanks=(4, 13))
 
 
-def test_blanks_are_as_many_as_the_difficulty_says() -> None:
+def test_the_difficulty_sets_the_number_of_blanks() -> None:
     for instance in instances("test", 2, 50, Difficulty(blanks=(5, 6))):
         assert sum(row.count(0) for row in instance.givens) in (5, 6)
 
 
-def test_a_listed_grid_names_every_cell_and_what_the_blank_ones_are_not() -> None:
+def test_a_listed_grid_names_every_cell_and_the_digits_ruled_out_for_blanks() -> None:
     episode = SUDOKU.reset(alone(listed=True, brief=True).task.instance)
     lines = episode.observe(PLAN).split("\n")
     assert lines[:4] == [
@@ -327,7 +327,7 @@ def test_a_listed_grid_names_every_cell_and_what_the_blank_ones_are_not() -> Non
     ]
 
 
-def test_progress_counts_right_digits_and_takes_off_the_wrong_ones() -> None:
+def test_progress_counts_right_digits_and_subtracts_wrong_ones() -> None:
     """A digit that only fits is paid by the published rewards, and not by this."""
     episode = SUDOKU.reset(alone().task.instance)
     to_fill = sum(row.count(0) for row in GIVENS)

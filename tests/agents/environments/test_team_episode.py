@@ -100,7 +100,7 @@ def of_one_kind(episode: TeamEpisode[Any, Any], calls: str) -> str:
 
 @given(st.sampled_from(NAMES), st.integers(0, 11), st.lists(texts, max_size=8))
 @settings(max_examples=150, deadline=None)
-def test_any_texts_are_taken_and_lead_to_the_same_episode_again(
+def test_any_texts_are_accepted_and_reproduce_the_same_episode(
     name: str, index: int, written: list[str]
 ) -> None:
     episode = begun(name, index)
@@ -122,7 +122,7 @@ def test_any_texts_are_taken_and_lead_to_the_same_episode_again(
 
 @given(any_episode, programs)
 @settings(max_examples=150, deadline=None)
-def test_a_proposal_carried_out_leads_to_the_scratch_state_and_nowhere_before(
+def test_a_proposal_leads_to_its_scratch_state_only_once_executed(
     episode: TeamEpisode[Any, Any], program: str
 ) -> None:
     puzzle, before = episode.puzzle, episode.state
@@ -148,7 +148,7 @@ def test_a_proposal_carried_out_leads_to_the_scratch_state_and_nowhere_before(
 
 @given(any_episode, st.lists(answers, max_size=3))
 @settings(max_examples=100, deadline=None)
-def test_from_wherever_it_was_led_the_demonstration_solves_or_there_is_no_way(
+def test_from_any_state_the_demonstration_solves_or_the_puzzle_is_unsolvable(
     episode: TeamEpisode[Any, Any], written: list[str]
 ) -> None:
     for text in written:
@@ -168,7 +168,7 @@ def test_from_wherever_it_was_led_the_demonstration_solves_or_there_is_no_way(
     assert episode.verify().solved
 
 
-def test_a_puzzle_that_can_t_be_solved_any_more_has_no_demonstration() -> None:
+def test_a_puzzle_that_became_unsolvable_has_no_demonstration() -> None:
     instance = SokobanInstance(
         level=("######", "#@   #", "# $  #", "#  . #", "#    #", "######"),
         setting=SokobanSetting(team=(PLAN,)),
@@ -191,7 +191,7 @@ def test_a_trial_on_a_copy_changes_nothing(episode: TeamEpisode[Any, Any], text:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_environment_keeps_the_protocol(name: str) -> None:
+def test_every_environment_follows_the_protocol(name: str) -> None:
     game = find(name)
     assert game.key == game.name == name
     episode = game.reset(tasks(name)[0].instance)
@@ -200,7 +200,7 @@ def test_every_environment_keeps_the_protocol(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_brief_observation_leaves_away_what_is_always_the_same(name: str) -> None:
+def test_a_brief_observation_omits_the_constant_parts(name: str) -> None:
     instance = tasks(name)[0].instance
     setting = instance["setting"]
     assert isinstance(setting, dict)

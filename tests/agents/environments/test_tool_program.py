@@ -74,9 +74,7 @@ def proposing(items: str) -> ProgramRun:
     return ProgramRun(output=f"#### [{items}]\n", last=f"#### [{items}]")
 
 
-def test_what_a_program_prints_last_is_scored_as_a_proposal_and_leaves_the_puzzle_as_it_was() -> (
-    None
-):
+def test_a_program_s_last_line_is_scored_as_a_proposal_and_leaves_the_puzzle_unchanged() -> None:
     episode = begun()
     before = episode.state
     rewards, observation, _ = episode.apply(TOOL, PROGRAM, RIGHT)
@@ -86,9 +84,7 @@ def test_what_a_program_prints_last_is_scored_as_a_proposal_and_leaves_the_puzzl
     assert episode.state == before
 
 
-def test_the_plan_agent_sees_program_output_and_action_in_the_same_turn_and_not_in_the_next() -> (
-    None
-):
+def test_the_plan_agent_sees_a_program_s_output_and_action_only_in_the_same_turn() -> None:
     episode = begun()
     episode.apply(TOOL, PROGRAM, RIGHT)
     observation = episode.observe(PLAN)
@@ -100,7 +96,7 @@ def test_the_plan_agent_sees_program_output_and_action_in_the_same_turn_and_not_
     assert "print(" not in begun().observe(PLAN)
 
 
-def test_the_program_that_is_to_be_run_is_given_what_its_writer_saw_and_its_time() -> None:
+def test_a_program_receives_its_writer_s_observation_and_a_time_limit() -> None:
     episode = begun(program_seconds=3)
     wanted = episode.to_run(TOOL, f"I think so.\n{PROGRAM}")
     assert wanted is not None
@@ -123,7 +119,7 @@ def test_the_program_that_is_to_be_run_is_given_what_its_writer_saw_and_its_time
         (PROGRAM, ProgramRun(last="#### [U]"), ["outside"], (1, 1, 0)),
     ],
 )
-def test_a_program_earns_a_tenth_for_its_form_a_tenth_for_its_run_and_the_rest_for_its_proposal(
+def test_a_program_earns_a_tenth_each_for_form_and_run_and_the_rest_for_its_proposal(
     text: str, ran: ProgramRun | None, reasons: list[str], parts: tuple[int, int, int]
 ) -> None:
     episode = begun()
@@ -138,7 +134,7 @@ def test_a_program_earns_a_tenth_for_its_form_a_tenth_for_its_run_and_the_rest_f
         assert "It proposes nothing" in episode.observe(PLAN)
 
 
-def test_an_episode_never_runs_a_program_and_says_so_who_should() -> None:
+def test_an_episode_never_runs_a_program_and_reports_who_must() -> None:
     episode = begun()
     before = episode.copy()
     with pytest.raises(ProgramNotRun, match="workflow pair, with a judge"):
@@ -146,7 +142,7 @@ def test_an_episode_never_runs_a_program_and_says_so_who_should() -> None:
     assert episode == before
 
 
-def test_calls_are_no_language_here_and_programs_none_where_calls_are() -> None:
+def test_calls_are_refused_in_program_mode_and_programs_in_call_mode() -> None:
     refused = begun().apply(TOOL, "#### [bfs(3)]").observation.refusals
     assert [refusal.reason for refusal in refused] == ["no_program"]
     calls = begun(python=False)
@@ -155,7 +151,7 @@ def test_calls_are_no_language_here_and_programs_none_where_calls_are() -> None:
     assert calls.actions[0].ran is None
 
 
-def test_a_tool_agent_alone_has_its_program_s_proposal_carried_out() -> None:
+def test_a_lone_tool_agent_s_program_has_its_proposal_executed() -> None:
     episode = begun(team=["tool_agent"])
     applied = episode.apply(TOOL, PROGRAM, RIGHT)
     assert applied.done
@@ -166,7 +162,7 @@ def test_a_tool_agent_alone_has_its_program_s_proposal_carried_out() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([PROGRAM, "none"]), runs), min_size=1, max_size=4))
 @settings(max_examples=100, deadline=None)
-def test_the_instance_the_texts_and_the_facts_are_the_whole_episode(
+def test_the_instance_the_texts_and_the_facts_determine_the_episode(
     turns: list[tuple[str, ProgramRun]],
 ) -> None:
     episode = begun()
@@ -209,7 +205,7 @@ def test_the_instance_the_texts_and_the_facts_are_the_whole_episode(
         ),
     ],
 )
-def test_each_puzzle_reads_a_program_s_last_line_as_it_reads_an_answer(
+def test_each_puzzle_reads_a_program_s_last_line_like_an_answer(
     episode: Episode, last: str, action: JsonObject
 ) -> None:
     assert isinstance(episode, ProgrammedEpisode)
@@ -229,7 +225,7 @@ def test_a_program_s_answer_is_a_proposal_that_the_plan_agent_can_repeat() -> No
 
 
 @pytest.mark.parametrize("proposed", ["keep(r1)", "answer(r1)", "skip()"])
-def test_a_program_gives_the_plan_agent_no_result_to_keep(proposed: str) -> None:
+def test_a_program_leaves_the_plan_agent_no_result_to_keep(proposed: str) -> None:
     episode = nuts()
     episode.apply(TOOL, PROGRAM, proposing(proposed))
     refusals = episode.apply(PLAN, "#### [keep(r1)]").observation.refusals
@@ -238,7 +234,7 @@ def test_a_program_gives_the_plan_agent_no_result_to_keep(proposed: str) -> None
 
 @pytest.mark.parametrize(("proposed", "right", "dense"), [("65", 1.0, 1.0), ("72", 0.0, 0.0)])
 @pytest.mark.parametrize("team", [["tool_agent"], ["tool_agent", "plan_agent"]])
-def test_the_answer_of_a_program_is_paid_as_what_it_is(
+def test_a_program_s_answer_is_rewarded_as_an_answer(
     team: list[str], proposed: str, right: float, dense: float
 ) -> None:
     rewards, _, _ = nuts(team=team).apply(TOOL, PROGRAM, proposing(f"answer({proposed})"))
@@ -248,7 +244,7 @@ def test_the_answer_of_a_program_is_paid_as_what_it_is(
 
 
 @pytest.mark.parametrize("proposed", ["answer(65)", "answer(72)", "keep(r1)"])
-def test_a_tool_agent_alone_that_answers_by_a_program_is_judged_by_its_answer(
+def test_a_lone_tool_agent_s_program_is_judged_by_its_answer(
     proposed: str,
 ) -> None:
     episode = nuts(team=["tool_agent"], turns=1)
@@ -262,5 +258,5 @@ def test_a_tool_agent_alone_that_answers_by_a_program_is_judged_by_its_answer(
     ("output", "last"),
     [("a\nb\n", "b"), ("b\r\n\n", "b"), ("", ""), ("a\n" + "b" * (MAX_LINE + 1), "")],
 )
-def test_the_last_line_is_the_last_that_says_something(output: str, last: str) -> None:
+def test_the_last_line_is_the_last_nonblank_one(output: str, last: str) -> None:
     assert last_line(output) == last

@@ -87,7 +87,7 @@ written = st.lists(
 
 @pytest.mark.timeout(TIMEOUT)
 @pytest.mark.parametrize("split", list(Split))
-def test_who_reads_only_the_text_and_who_evaluates_the_solution_come_to_the_same_answer(
+def test_reading_the_text_and_evaluating_the_solution_give_the_same_answer(
     split: Split,
 ) -> None:
     for instance in islice(stream(split, 7, Difficulty(equations=(1, 7))), INSTANCES):
@@ -99,7 +99,7 @@ def test_who_reads_only_the_text_and_who_evaluates_the_solution_come_to_the_same
         assert check_work(instance, [(item,)]).solved
 
 
-def test_how_a_problem_is_told_belongs_to_one_split_alone() -> None:
+def test_each_wording_belongs_to_only_one_split() -> None:
     wordings = {
         split: {wording for instance in instances(split, 5, 300) for wording in instance.wordings}
         for split in Split
@@ -112,7 +112,7 @@ def test_how_a_problem_is_told_belongs_to_one_split_alone() -> None:
         assert {instance.split for instance in instances(split, 6, 20)} == {split}
 
 
-def test_every_scheme_of_training_has_many_wordings_there_and_some_to_test() -> None:
+def test_every_training_scheme_has_many_training_wordings_and_some_test_wordings() -> None:
     for scheme in schemes():
         if not scheme.held_out:
             splits = [split_of_wording(wording) for wording in scheme.wordings]
@@ -120,7 +120,7 @@ def test_every_scheme_of_training_has_many_wordings_there_and_some_to_test() -> 
             assert splits.count(Split.TEST) >= 1, scheme.name
 
 
-def test_equations_are_as_many_as_the_difficulty_says_and_stories_of_its_domains() -> None:
+def test_the_difficulty_sets_the_number_of_equations_and_the_domains() -> None:
     wanted = Difficulty(equations=(2, 3), domains=("age", "money"))
     for instance in instances("train", 2, 50, wanted):
         assert 2 <= len(instance.solution) <= 3
@@ -140,7 +140,7 @@ def test_a_difficulty_without_problems_is_refused(options: dict[str, object], me
         Difficulty.model_validate(options)
 
 
-def test_a_difficulty_that_no_story_has_is_told_instead_of_searched_for_ever() -> None:
+def test_a_difficulty_that_no_story_has_is_refused_instead_of_searched_forever() -> None:
     with pytest.raises(ValueError, match="the difficulty leaves none"):
         instances("train", 1, 1, Difficulty(equations=(7, 7), domains=("area",)))
     with pytest.raises(ValueError, match="no split 'dev'; there are: train"):
@@ -156,7 +156,7 @@ def test_a_difficulty_that_no_story_has_is_told_instead_of_searched_for_ever() -
         ([], "at least 1 item"),
     ],
 )
-def test_an_instance_whose_solution_does_not_follow_from_its_text_is_refused(
+def test_an_instance_whose_text_does_not_imply_its_solution_is_refused(
     solution: list[tuple[int, str, int, int]], message: str
 ) -> None:
     names = ("left", "operator", "right", "result")
@@ -168,7 +168,7 @@ def test_an_instance_whose_solution_does_not_follow_from_its_text_is_refused(
 
 @given(any_instance)
 @settings(max_examples=100, deadline=None)
-def test_names_stand_before_their_numbers_and_change_nothing_else(
+def test_names_precede_their_numbers_and_change_nothing_else(
     instance: WordProblemInstance,
 ) -> None:
     named = name_numbers(instance.text)
@@ -188,7 +188,7 @@ def test_numbers_are_read_in_digits_and_in_words() -> None:
 
 @given(any_instance)
 @settings(max_examples=60, deadline=None)
-def test_the_solution_call_by_call_solves_and_so_does_the_oracle(
+def test_the_solution_s_calls_and_the_oracle_both_solve(
     instance: WordProblemInstance,
 ) -> None:
     names = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
@@ -208,7 +208,7 @@ def test_the_solution_call_by_call_solves_and_so_does_the_oracle(
 
 @given(any_instance, written)
 @settings(max_examples=200, deadline=None)
-def test_verify_agrees_with_the_answer_and_what_is_refused_changes_nothing(
+def test_verify_agrees_with_the_answer_and_refused_input_changes_nothing(
     instance: WordProblemInstance, texts: list[list[str]]
 ) -> None:
     episode = begun(instance)
@@ -230,7 +230,7 @@ def test_verify_agrees_with_the_answer_and_what_is_refused_changes_nothing(
     assert replay_episode(WORD_PROBLEMS, instance.task.instance, episode.actions) == episode
 
 
-def test_the_tool_agent_is_told_what_came_of_its_calls() -> None:
+def test_the_tool_agent_sees_the_outcome_of_its_calls() -> None:
     episode = after(calls=8)
     _, observation, _ = episode.apply(
         TOOL, "#### [mul(n1, 12), sub(r1, n3), div(n3, n1), sub(n3, n2), add(n1, 5), div(n1, r9)]"
@@ -248,13 +248,13 @@ def test_the_tool_agent_is_told_what_came_of_its_calls() -> None:
     )
 
 
-def test_results_beyond_the_largest_number_are_not_worked_out() -> None:
+def test_results_beyond_the_largest_number_are_not_computed() -> None:
     episode = after(calls=8)
     text = episode.apply(TOOL, "#### [mul(100, 100), mul(r1, r1), div(r1, 0)]").observation.text
     assert text.split("\n")[1:] == ["mul(r1, r1): too large", "div(r1, 0): 0 is not at hand"]
 
 
-def test_nothing_is_divided_by_a_zero_of_the_text() -> None:
+def test_a_division_by_a_zero_of_the_text_is_refused() -> None:
     problem = WordProblemInstance(
         text="Ben had 3 pens and found 4. Zero were lost. How many has he?",
         solution=(Equation(left=3, operator="+", right=4, result=7),),
@@ -265,7 +265,7 @@ def test_nothing_is_divided_by_a_zero_of_the_text() -> None:
     ]  # fmt: skip
 
 
-def test_what_is_kept_can_be_calculated_with_in_the_next_turn() -> None:
+def test_the_next_turn_can_calculate_with_kept_results() -> None:
     episode = after("mul(n1, n2)", "keep(r1)")
     assert "\nr1 = mul(n1, n2) = 72\n" in episode.observe(TOOL)
     episode.apply(TOOL, "#### [sub(r1, n3)]")
@@ -276,13 +276,13 @@ def test_what_is_kept_can_be_calculated_with_in_the_next_turn() -> None:
     ]  # fmt: skip
 
 
-def test_a_result_brings_those_along_that_it_needs() -> None:
+def test_keeping_a_result_also_keeps_the_results_that_it_needs() -> None:
     episode = after("mul(n1, n2), add(n1, n1), sub(r1, n3)", "keep(r3)", calls=3)
     assert [calculation.name for calculation in episode.state.calculations] == ["r1", "r3"]
     assert episode.state.next_name == "r4"
 
 
-def test_a_long_chain_of_calculations_that_all_need_each_other_is_soon_kept() -> None:
+def test_a_long_chain_of_dependent_calculations_is_kept_quickly() -> None:
     """Followed one by one, the ways back from the last result are more than can be walked."""
     squares = ", ".join(f"mul(r{number}, r{number})" for number in range(1, 64))
     episode = after(f"div(n1, n1), {squares}", calls=64)
@@ -305,7 +305,7 @@ def test_a_long_chain_of_calculations_that_all_need_each_other_is_soon_kept() ->
         ("add(n1, n1)", "mul(n1, n2)", "unknown_item"),
     ],
 )
-def test_a_plan_agent_keeps_nothing_that_was_not_calculated(
+def test_a_plan_agent_can_keep_only_calculated_results(
     proposed: str, text: str, reason: str
 ) -> None:
     episode = after(proposed)
@@ -314,14 +314,14 @@ def test_a_plan_agent_keeps_nothing_that_was_not_calculated(
     assert not episode.verify().solved
 
 
-def test_what_was_proposed_a_turn_ago_and_not_kept_is_gone() -> None:
+def test_a_proposal_that_was_not_kept_is_gone_in_the_next_turn() -> None:
     episode = after("mul(n1, n2)", "skip()", "add(n1, n1)")
     refusals = episode.apply(PLAN, "#### [answer(r2)]").observation.refusals
     assert [refusal.reason for refusal in refusals] == ["not_calculated"]
     assert not episode.done
 
 
-def test_a_wrong_answer_ends_the_problem_for_good() -> None:
+def test_a_wrong_answer_ends_the_problem_permanently() -> None:
     episode = after("mul(n1, n2)", "answer(r1)")
     assert episode.done
     assert episode.turn == 1
@@ -329,14 +329,14 @@ def test_a_wrong_answer_ends_the_problem_for_good() -> None:
     assert episode.verify().reason == "72 is not the answer"
 
 
-def test_a_right_answer_that_nobody_calculated_is_right() -> None:
+def test_a_right_answer_without_a_calculation_counts() -> None:
     """As in an examination; a plan agent alone has no calculator."""
     episode = after("answer(65)", team=["plan_agent"])
     assert episode.done
     assert episode.verify().solved
 
 
-def test_a_tool_agent_alone_is_judged_by_its_last_result() -> None:
+def test_a_lone_tool_agent_is_judged_by_its_last_result() -> None:
     """It does not know when to stop: nobody tells it."""
     alone = {"team": ["tool_agent"], "turns": 2}
     right = after("mul(n1, n2)", "sub(r1, n3)", **alone)
@@ -347,7 +347,7 @@ def test_a_tool_agent_alone_is_judged_by_its_last_result() -> None:
     assert further.verify().reason == "72 is not the answer"
 
 
-def test_verify_does_not_trust_the_episode_s_own_state_nor_what_a_result_says() -> None:
+def test_verify_does_not_trust_the_episode_s_own_state_nor_a_result_s_value() -> None:
     episode = after("mul(n1, n2)", "keep(r1)")
     episode.state = Work(answer=65)
     episode.done = True
@@ -356,7 +356,7 @@ def test_verify_does_not_trust_the_episode_s_own_state_nor_what_a_result_says() 
     assert not check_work(nuts(), [(Item("answer", "r1", (forged,)),)]).solved
 
 
-def test_no_observation_has_a_number_of_the_solution_that_was_not_worked_out() -> None:
+def test_no_observation_reveals_a_solution_number_before_it_is_computed() -> None:
     for named in (True, False):
         for instance in sample(Split.TEST):
             setting = instance.setting.model_copy(update={"named": named})
@@ -371,7 +371,7 @@ def test_no_observation_has_a_number_of_the_solution_that_was_not_worked_out() -
                 episode.apply(agent, "?")
 
 
-def test_nothing_that_stands_in_an_observation_is_an_answer() -> None:
+def test_no_part_of_an_observation_counts_as_an_answer() -> None:
     for instance in sample(Split.TRAIN):
         episode = begun(instance)
         episode.apply(TOOL, "#### [add(n1, n1), mul(n1, n1)]")
@@ -381,7 +381,7 @@ def test_nothing_that_stands_in_an_observation_is_an_answer() -> None:
             assert not trial.verify().solved
 
 
-def test_numbers_without_names_are_calculated_with_as_they_are() -> None:
+def test_numbers_without_names_are_used_directly() -> None:
     episode = after("mul(6, 12)", "keep(r1)", named=False)
     assert "n1" not in episode.observe(TOOL)
     text = episode.apply(TOOL, "#### [sub(72, 7), add(n1, n2)]").observation.text
@@ -391,7 +391,7 @@ def test_numbers_without_names_are_calculated_with_as_they_are() -> None:
 # ---- rewards ----
 
 
-def test_progress_is_the_share_of_the_solution_and_an_early_answer_has_none() -> None:
+def test_progress_is_the_solved_share_and_zero_for_an_early_answer() -> None:
     episode = after()
     first, _, _ = episode.apply(TOOL, "#### [mul(n2, n1)]")
     assert first.total("progress") == pytest.approx(1 / 3 + 0.1)
@@ -429,7 +429,7 @@ def test_an_early_answer_earns_no_progress_however_it_is_written(texts: tuple[st
     assert rewards.total("progress") == pytest.approx(0.1 - lost)
 
 
-def test_guesses_beside_an_equation_of_the_solution_take_its_progress_off() -> None:
+def test_guesses_next_to_an_equation_of_the_solution_cancel_its_progress() -> None:
     all_four = "add(n1, n2), sub(n2, n1), mul(n1, n2), div(n2, n1)"
     guessed, _, _ = after(calls=4).apply(TOOL, f"#### [{all_four}]")
     assert guessed.total("progress") == pytest.approx(0.1 + 1 / 3 - 3 / 3)
@@ -441,7 +441,7 @@ def test_guesses_beside_an_equation_of_the_solution_take_its_progress_off() -> N
     assert alone.total("progress") == pytest.approx(0.1)
 
 
-def test_the_tool_agent_is_paid_locally_for_equations_of_the_solution() -> None:
+def test_the_tool_agent_earns_a_local_reward_for_equations_of_the_solution() -> None:
     episode = after(calls=4)
     rewards, _, _ = episode.apply(TOOL, "#### [mul(n1, n2), add(n1, n2), div(n3, n1)]")
     assert rewards.total() == pytest.approx(0.1 + 0.1 * 2 / 3 + 0.8 / 2)
@@ -450,7 +450,7 @@ def test_the_tool_agent_is_paid_locally_for_equations_of_the_solution() -> None:
     assert refused.total("dense") == -1.0
 
 
-def test_a_last_result_that_is_the_answer_is_a_success_though_calls_can_only_keep() -> None:
+def test_a_last_result_equal_to_the_answer_is_a_success_for_the_tool_agent() -> None:
     """Else sampling and the sparse scheme could not tell the tool agent's candidates apart."""
     for text, would in (
         ("mul(n1, n2), sub(r1, n3)", 1.0), ("mul(n1, n2)", 0.0), ("div(n1, n3)", 0.0),
@@ -460,13 +460,13 @@ def test_a_last_result_that_is_the_answer_is_a_success_though_calls_can_only_kee
         assert rewards.scores()["team.solved"] == 0.0
 
 
-def test_a_plan_agent_that_only_keeps_the_answer_has_not_succeeded() -> None:
+def test_a_plan_agent_that_only_keeps_the_answer_does_not_succeed() -> None:
     episode = after("mul(n1, n2), sub(r1, n3)")
     rewards, _, _ = episode.apply(PLAN, "#### [keep(r2)]")
     assert rewards.total("sparse") == 0.0
 
 
-def test_keeping_only_the_right_one_of_two_calculations_pays_the_plan_agent() -> None:
+def test_the_plan_agent_earns_more_for_keeping_only_the_right_calculation() -> None:
     episode = after("mul(n1, n2), add(n1, n2)", calls=2)
     both, _, _ = episode.copy().apply(PLAN, "#### [keep(r1), keep(r2)]")
     single, _, _ = episode.copy().apply(PLAN, "#### [keep(r1)]")

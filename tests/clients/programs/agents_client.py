@@ -73,7 +73,7 @@ async def _ask(text, *model, **options):
 
 
 async def _calls(text, settings, *tools):
-    """What is called where the first calls end the run."""
+    """The calls of a run that stops at its first calls."""
     _called.clear()
     agent = _agent(settings=settings, tools=list(tools), tool_use_behavior="stop_on_first_tool")
     await Runner.run(agent, text)

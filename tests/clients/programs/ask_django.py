@@ -1,4 +1,4 @@
-"""Asks the Django project of `docs/build/apps.md`, whose app is asked in this process."""
+"""Sends requests to the Django project of `docs/build/apps.md`, whose app runs in this process."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ async def main() -> None:
     async with app.testing(slm=says):
         answers = [(await AsyncClient().get("/quotes/A7")).json()]
         for question in ("Are you open?", "Until when?"):
-            # A sync view runs in a thread of its own, as Django's server has it.
+            # A sync view runs in its own thread, as under Django's server.
             answer = await asyncio.to_thread(
                 Client().get, "/chats/ada", query_params={"question": question}
             )

@@ -1,4 +1,4 @@
-"""Serves an environment by OpenEnv's own package: guess the number that the seed stands for."""
+"""Serves an environment with OpenEnv's own package: guess the number that the seed determines."""
 
 import random
 import sys

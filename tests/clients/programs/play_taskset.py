@@ -1,4 +1,4 @@
-"""Plays a taskset of verifiers as an environment, and says what came of it, as JSON."""
+"""Plays a taskset of verifiers as an environment, and prints the outcome as JSON."""
 
 import asyncio
 import json
@@ -60,7 +60,7 @@ def refusal(kind):
 
 
 def played(environment, puzzle, text):
-    # As a worker has it: from the data of a run alone, and within a running event loop.
+    # As in a worker: only from a run's data, and within a running event loop.
     instance = environment.parse(json.loads(puzzle.task.model_dump_json())["instance"])
 
     async def play():

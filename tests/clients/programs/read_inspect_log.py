@@ -1,4 +1,4 @@
-"""Reads a log by inspect's own reader, and says what it has read, as JSON."""
+"""Reads a log with inspect's own reader, and prints its contents as JSON."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Reads exported episodes by verifiers' own reader, and says what it has read, as JSON."""
+"""Reads exported episodes with verifiers' own reader, and prints their contents as JSON."""
 
 import json
 import sys

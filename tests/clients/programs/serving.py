@@ -1,6 +1,6 @@
-"""A program of one client: told a behaviour's name on a line, it prints what came of it.
+"""A program of one client: it reads the name of a behaviour from each line and prints the outcome.
 
-The client is set up as its users do it: by OPENAI_BASE_URL and OPENAI_API_KEY.
+The client is configured as users do it: by OPENAI_BASE_URL and OPENAI_API_KEY.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Behaviour = Callable[[], Any]
 
 
 def failure(error: BaseException) -> dict[str, Any]:
-    """Of an error of OpenAI's Python client, and of those that are made like it."""
+    """The facts of an error of OpenAI's Python client, or of a similar client."""
     body = getattr(error, "body", None)
     body = body if isinstance(body, dict) else {}
     body = body.get("error", body)
@@ -62,7 +62,7 @@ async def failed_async(call: Behaviour) -> dict[str, Any]:
 
 
 def serve(behaviours: dict[str, Behaviour]) -> None:
-    """Until standard input ends."""
+    """Run the behaviours that standard input names, until it ends."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     print(json.dumps(sorted(behaviours)), flush=True)
@@ -78,7 +78,7 @@ def serve(behaviours: dict[str, Behaviour]) -> None:
 
 
 def of_module(names: dict[str, Any]) -> dict[str, Behaviour]:
-    """The module's functions without a leading underscore that it defines itself."""
+    """The public functions that the module itself defines."""
     module = names["__name__"]
     return {
         name: value

@@ -1,4 +1,4 @@
-"""Apps asked in this process: what they define, typed answers, threads, teams, the sync twin."""
+"""Apps that run in this process: definitions, typed answers, threads, teams, the sync API."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_an_agent_calls_a_function_of_its_app() -> None:
     assert requests == ["How much is A7?", "12.5"]
 
 
-async def test_what_a_tool_raises_the_model_reads() -> None:
+async def test_the_model_reads_the_exception_of_a_failed_tool() -> None:
     app = shop()
     async with app.testing(slm=[call("price", sku="B1"), "It is not for sale."]):
         events = [event async for event in app.stream("How much is B1?")]
@@ -67,7 +67,7 @@ async def test_what_a_tool_raises_the_model_reads() -> None:
     assert isinstance(events[-1], Answered)
 
 
-async def test_a_typed_answer_is_an_instance_and_a_wrong_one_is_asked_again() -> None:
+async def test_a_typed_answer_is_an_instance_and_a_wrong_one_is_retried() -> None:
     app = shop()
     replies = [call("price", sku="A7"), "12.5", '{"sku": "A7", "price": 12.5}']
     async with app.testing(slm=replies):
@@ -75,7 +75,7 @@ async def test_a_typed_answer_is_an_instance_and_a_wrong_one_is_asked_again() ->
     assert quote == Quote(sku="A7", price=12.5)
 
 
-async def test_a_model_that_never_gives_the_type_is_an_error_with_its_last_answer() -> None:
+async def test_the_error_after_three_answers_of_the_wrong_type_carries_the_last_one() -> None:
     app = shop()
     async with app.testing(slm=["a", "b", "c"]):
         with pytest.raises(WrongAnswer, match="after 3 tries") as caught:
@@ -83,7 +83,7 @@ async def test_a_model_that_never_gives_the_type_is_an_error_with_its_last_answe
     assert caught.value.answer == "c"
 
 
-async def test_a_thread_remembers_and_takes_its_turns_one_after_the_other() -> None:
+async def test_a_thread_remembers_its_turns_and_runs_them_one_at_a_time() -> None:
     app, heard = App(), list[list[str]]()
     app.agent("echo", model="slm")
 
@@ -103,10 +103,10 @@ async def test_a_thread_remembers_and_takes_its_turns_one_after_the_other() -> N
     assert {texts[2], texts[4]} == {"two", "three"}
 
 
-async def test_a_turn_of_a_machine_whose_clock_is_behind_is_waited_for(
+async def test_a_claimed_thread_is_busy_although_the_clock_of_the_bus_is_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The bus's clock says when its caller claimed it, an hour ago by this machine's."""
+    """The claim has the time of the bus, whose clock is an hour behind this machine's."""
     app, bus_time = App(), time.time() - 3_600
     app.agent("echo", model="slm")
     async with app.testing(slm=["a"]), app.session() as session:
@@ -130,7 +130,7 @@ async def test_a_turn_without_an_answer_is_left_out_of_the_thread() -> None:
     assert texts == ["one", "a", "three", "c"]
 
 
-async def test_a_row_side_by_side_and_a_loop_are_one_line_each() -> None:
+async def test_a_sequence_a_parallel_team_and_a_loop_take_one_line_each() -> None:
     app = App()
     writer, critic, editor = (app.agent(name, model="slm") for name in ("w", "c", "e"))
     row = app.sequence(writer, critic, editor)
@@ -144,7 +144,7 @@ async def test_a_row_side_by_side_and_a_loop_are_one_line_each() -> None:
         assert await app.ask("Q", agent=loop) == "better"
 
 
-def test_the_sync_twin_works_without_a_loop_and_within_one() -> None:
+def test_the_sync_api_works_with_and_without_a_running_event_loop() -> None:
     app = shop()
 
     async def main() -> tuple[str, str]:
@@ -154,7 +154,7 @@ def test_the_sync_twin_works_without_a_loop_and_within_one() -> None:
     assert asyncio.run(main()) == ("one", "two")
 
 
-async def test_names_that_are_wrong_are_answered_with_near_ones() -> None:
+async def test_an_error_about_an_unknown_name_suggests_a_similar_one() -> None:
     app = shop()
     async with app.testing(slm=["a"]):
         with pytest.raises(InputError, match="did you mean 'support'"):
@@ -164,7 +164,7 @@ async def test_names_that_are_wrong_are_answered_with_near_ones() -> None:
             await app.ask("Q")
 
 
-async def test_a_budget_is_more_than_nothing_and_is_held_where_somebody_is_paid() -> None:
+async def test_a_budget_must_be_positive_and_is_refused_in_a_test_with_a_paid_model() -> None:
     app = shop()
     async with app.testing(slm=["a"]):
         assert await app.ask("Q", budget_usd=0.5, budget_tokens=10) == "a"
@@ -174,11 +174,11 @@ async def test_a_budget_is_more_than_nothing_and_is_held_where_somebody_is_paid(
             await app.ask("Q", budget_tokens=0)
     paid = ModelSettings(engine="openai", model="m", base_url="http://127.0.0.1:9/v1")
     async with app.testing(slm=paid):
-        with pytest.raises(InputError, match="only the bus settles"):
+        with pytest.raises(InputError, match="only the bus enforces"):
             await app.ask("Q", budget_tokens=10)
 
 
-def test_what_cannot_be_defined_is_refused_at_its_line() -> None:
+def test_an_invalid_definition_raises_immediately() -> None:
     app = shop()
     with pytest.raises(InputError, match="two tools called 'price'"):
         app.tool(name="price", description="x")(lambda: 1)
@@ -192,7 +192,7 @@ def test_what_cannot_be_defined_is_refused_at_its_line() -> None:
         app.tool(lambda: 1)
 
 
-async def test_side_by_side_answers_have_no_one_type() -> None:
+async def test_a_parallel_team_refuses_a_typed_answer() -> None:
     app = App()
     fan = app.parallel(app.agent("a", model="slm"), app.agent("b", model="slm"))
     async with app.testing(slm=["a"]):
@@ -200,14 +200,14 @@ async def test_side_by_side_answers_have_no_one_type() -> None:
             await app.ask("Q", agent=fan, answer=Quote)
 
 
-async def test_a_test_that_gives_too_few_replies_is_told_so() -> None:
+async def test_a_test_with_too_few_scripted_replies_fails_with_the_reason() -> None:
     app = shop()
     async with app.testing(slm=[call("price", sku="A7")]):
         with pytest.raises(InputError, match="asked once more"):
             await app.ask("How much is A7?")
 
 
-async def test_sampling_of_one_ask_reaches_the_models_of_all_agents() -> None:
+async def test_sampling_options_reach_every_agent_but_only_the_last_is_limited_in_length() -> None:
     app = App()
     team = app.sequence(app.agent("writer", model="slm"), app.agent("editor", model="slm"))
     generation = GenerationOptions(temperature=0.25, max_tokens=7, stop=("!",))
@@ -222,7 +222,7 @@ async def test_sampling_of_one_ask_reaches_the_models_of_all_agents() -> None:
     assert (editor.max_tokens, editor.stop) == (7, ("!",))
 
 
-async def test_sampling_that_a_team_cannot_honour_is_refused_by_name() -> None:
+async def test_a_sampling_option_that_a_team_cannot_honour_is_refused_by_name() -> None:
     app = App()
     app.agent("support", model="slm")
     async with app.testing(slm=["never"]):
@@ -234,7 +234,7 @@ async def test_sampling_that_a_team_cannot_honour_is_refused_by_name() -> None:
                 pass
 
 
-async def test_sampling_is_of_the_turn_that_asks_for_it() -> None:
+async def test_sampling_options_apply_only_to_the_turn_that_sets_them() -> None:
     app = App()
     app.agent("support", model="slm")
     async with app.testing(slm=["a", "b"]):

@@ -1,4 +1,4 @@
-"""An app's file served by real processes: what is killed, late, broken or gone meanwhile."""
+"""An app's file served by real processes: killed workers, timeouts, broken and deleted files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def app(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> App:
     return shop
 
 
-async def test_asks_are_answered_by_workers_that_know_the_files_tools(
+async def test_workers_answer_with_the_tools_of_the_apps_file(
     deployment: Deployment, app: App
 ) -> None:
     await asyncio.to_thread(up, deployment, written(deployment))
@@ -79,13 +79,13 @@ async def test_asks_are_answered_by_workers_that_know_the_files_tools(
         text = "".join(event.text for event in events if isinstance(event, TextDelta))
         assert text.endswith(QUOTE)
         assert await app.thread("t").ask("This is the first turn.") == "Hello."
-    # Another connection, as another process has it; and the command, by the agent's name.
+    # Another connection, as from another process; then the command, with the agent's name.
     assert await app.thread("t").ask("This is the second turn.") == "I remember."
     record = await asyncio.to_thread(deployment.ask, "How much is A7?", "--workflow", "support")
     assert (record["answer"], record["run"]["workflow"]) == (QUOTE, "team")
 
 
-async def test_workers_killed_in_the_middle_of_an_ask_still_answer_once(
+async def test_an_ask_is_answered_exactly_once_although_its_workers_are_killed(
     deployment: Deployment, app: App
 ) -> None:
     slow = SHOP.replace("    return PRICES", "    import time; time.sleep(1)\n    return PRICES")
@@ -103,7 +103,7 @@ async def test_workers_killed_in_the_middle_of_an_ask_still_answer_once(
         assert sorted(used) == sorted(call.id for call in trajectory.steps[0].calls)
 
 
-async def test_a_time_out_is_an_error_of_its_own_and_cancels_the_run(
+async def test_a_timeout_raises_its_own_error_and_cancels_the_run(
     deployment: Deployment, app: App
 ) -> None:
     await asyncio.to_thread(up, deployment, written(deployment), latency_seconds=60)
@@ -114,7 +114,7 @@ async def test_a_time_out_is_an_error_of_its_own_and_cancels_the_run(
     assert trajectory.outcome in (Outcome.CANCELLED, Outcome.DEADLINE)
 
 
-async def test_a_deployment_without_the_app_and_an_unknown_model_are_said(
+async def test_an_error_reports_a_deployment_without_the_app_or_an_unknown_model(
     deployment: Deployment, app: App
 ) -> None:
     await asyncio.to_thread(deployment.up, kinds=KINDS)
@@ -136,7 +136,7 @@ async def test_a_deployment_without_the_app_and_an_unknown_model_are_said(
         (SHOP.replace("price(", "calculate("), "another tool is called 'calculate', too"),
     ],
 )
-def test_a_file_that_cannot_be_served_is_one_error_with_its_place(
+def test_a_broken_app_file_stops_up_with_one_error_and_no_traceback(
     deployment: Deployment, text: str, wrong: str
 ) -> None:
     text = text.replace("tools=[price]", "tools=[]") if "calculate(" in text else text
@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_served_is_one_error_with_its_place(
     assert deployment.state.running() is None
 
 
-async def test_a_file_that_is_gone_is_missed_by_the_next_tool_worker_alone(
+async def test_after_the_file_is_deleted_only_a_new_tool_worker_fails(
     deployment: Deployment, app: App
 ) -> None:
     file = written(deployment)
@@ -168,7 +168,7 @@ async def test_a_file_that_is_gone_is_missed_by_the_next_tool_worker_alone(
     assert await app.ask("How much is A7?") == QUOTE
 
 
-async def test_a_file_that_has_changed_is_told_to_the_one_who_asks(
+async def test_a_program_that_asks_is_warned_that_the_apps_file_has_changed(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = written(deployment)

@@ -1,4 +1,4 @@
-"""One deployment whose dashboard is looked at, by HTTP and with a browser."""
+"""One deployment whose dashboard the tests read by HTTP and with a browser."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ class Dashboard:
     results: Path
     """The folder of results: two benchmarks, two trainings."""
     recorded: str
-    """A run of long ago, which the store alone has."""
+    """An old run that only the store has."""
 
     @property
     def url(self) -> str:
         return f"{self.deployment.root}/dashboard"
 
     def link(self) -> str:
-        """Signs in, once."""
+        """A link that signs in once."""
         return self.deployment.ok("dashboard").strip()
 
     @contextmanager
     def signed_in(self, key: str | None = None) -> Generator[httpx.Client]:
-        """A client with a session: of the deployment's own key, or this one."""
+        """A client with a session: of the deployment's own key, or of `key`."""
         with httpx.Client(base_url=self.url, timeout=60) as client:
             if key is None:
                 client.get(self.link())
@@ -64,7 +64,7 @@ class Dashboard:
             yield client
 
     def ask(self, question: str, model: str = "llm") -> str:
-        """The id of a run that has answered."""
+        """Ask, and return the id of the answered run."""
         with self.deployment.client() as client:
             body = {"model": model, "messages": [{"role": "user", "content": question}]}
             answer = client.post("/v1/chat/completions", json=body)
@@ -72,7 +72,7 @@ class Dashboard:
             return answer.headers["x-loopline-run"]
 
     def hold_back(self, question: str) -> str:
-        """The id of a run that waits for somebody to approve a call."""
+        """The id of a run that waits for the approval of a call."""
 
         async def held_back() -> str:
             settings = load_resolved_file(self.deployment.state.resolved)
@@ -98,12 +98,12 @@ class Dashboard:
                 await serving
                 return run.id
 
-        # Playwright runs a loop of its own in this thread.
+        # Playwright runs its own loop in this thread.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, held_back()).result()
 
     def begin(self, question: str, model: str = "drip") -> str:
-        """The id of a run that goes on for half a minute."""
+        """The id of a run that takes half a minute."""
         with self.deployment.client() as client:
             body = {
                 "workflow": "solo",
@@ -152,7 +152,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, dashboard: Dashboard) -> Iterator[Page]:
-    """A signed-in page that fails its test for an error in its console."""
+    """A signed-in page; an error in its console fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     troubles: list[str] = []
@@ -161,5 +161,5 @@ def page(browser: Browser, dashboard: Dashboard) -> Iterator[Page]:
     page.goto(dashboard.link())
     yield page
     context.close()
-    # What a test asks for and is refused is an answer, and no trouble of the page.
+    # A refusal that a test provokes is not an error of the page.
     assert [text for text in troubles if "responded with a status of 40" not in text] == []

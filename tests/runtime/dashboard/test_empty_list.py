@@ -1,5 +1,5 @@
-"""What a newcomer sees: a list without a run says how to begin one, and one that was filtered
-doesn't."""
+"""The list of runs says how to start one if there is none, but not if only the filter matches
+none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopline.runtime.terminal.pages.templates import render
         (False, "/dashboard/runs?after=1", "No run matches among the newest ones"),
     ],
 )
-def test_a_list_without_lines_says_why(is_empty: bool, more: str | None, words: str) -> None:
+def test_an_empty_list_says_why_it_is_empty(is_empty: bool, more: str | None, words: str) -> None:
     page = render(
         "loopline.runtime.dashboard", "templates/runs.html.j2",
         path="/dashboard", rows=[], recorded=[], fields={}, states=["active"], live=None,

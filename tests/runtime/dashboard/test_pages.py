@@ -1,4 +1,4 @@
-"""What the dashboard's pages show and do, in Chromium."""
+"""The contents and actions of the dashboard's pages, in Chromium."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGES = (
 
 
 @pytest.mark.slow
-def test_a_run_that_begins_comes_into_the_list_by_itself(page: Page, dashboard: Dashboard) -> None:
+def test_a_new_run_appears_in_the_list_without_a_reload(page: Page, dashboard: Dashboard) -> None:
     page.goto(f"{dashboard.url}/runs")
     run_id = dashboard.ask("Name a colour.")
     row = page.locator("tr", has=page.locator(f"#to-{run_id}"))
@@ -26,7 +26,7 @@ def test_a_run_that_begins_comes_into_the_list_by_itself(page: Page, dashboard: 
     expect(row).to_contain_text("answered")
 
 
-def test_the_list_is_filtered(page: Page, dashboard: Dashboard) -> None:
+def test_the_list_of_runs_can_be_filtered(page: Page, dashboard: Dashboard) -> None:
     fruit, colour = dashboard.ask("Name a fruit."), dashboard.ask("Name a colour.")
     page.goto(f"{dashboard.url}/runs")
     page.get_by_label("Search").fill("A FRUIT")
@@ -38,7 +38,7 @@ def test_the_list_is_filtered(page: Page, dashboard: Dashboard) -> None:
     expect(page.get_by_role("alert")).to_contain_text("is not of the form name=value")
 
 
-def test_a_run_is_seen_while_it_writes_and_cancelled(page: Page, dashboard: Dashboard) -> None:
+def test_the_page_shows_a_run_while_it_writes_and_cancels_it(page: Page, dashboard: Dashboard) -> None:
     run_id = dashboard.begin("Count to nine.")
     page.goto(f"{dashboard.url}/runs/{run_id}")
     expect(page.locator("#live")).to_contain_text("one two", timeout=20_000)
@@ -46,7 +46,7 @@ def test_a_run_is_seen_while_it_writes_and_cancelled(page: Page, dashboard: Dash
     expect(page.locator("main")).to_contain_text("cancelled on the dashboard by runtime up")
 
 
-def test_a_run_is_forked_with_another_question_and_stands_beside_it(
+def test_a_fork_with_another_question_is_shown_next_to_the_original(
     page: Page, dashboard: Dashboard
 ) -> None:
     run_id = dashboard.ask("Name a fruit.")
@@ -60,7 +60,7 @@ def test_a_run_is_forked_with_another_question_and_stands_beside_it(
     expect(sides.nth(1)).to_contain_text("blue", timeout=20_000)
 
 
-def test_a_run_is_rewarded(page: Page, dashboard: Dashboard) -> None:
+def test_a_run_can_be_rewarded_on_its_page(page: Page, dashboard: Dashboard) -> None:
     run_id = dashboard.ask("Name a fruit.")
     page.goto(f"{dashboard.url}/runs/{run_id}")
     page.get_by_text("Reward this run").click()
@@ -70,7 +70,7 @@ def test_a_run_is_rewarded(page: Page, dashboard: Dashboard) -> None:
     expect(page.get_by_role("status").first).to_contain_text("0.5")
 
 
-def test_what_a_model_writes_is_text(page: Page, dashboard: Dashboard) -> None:
+def test_the_output_of_a_model_is_shown_as_text_and_never_as_markup(page: Page, dashboard: Dashboard) -> None:
     run_id = dashboard.ask("Mean harm.")
     for place in ("/runs", f"/runs/{run_id}"):
         page.goto(dashboard.url + place)
@@ -80,7 +80,7 @@ def test_what_a_model_writes_is_text(page: Page, dashboard: Dashboard) -> None:
         assert "\u202e" not in page.content(), "what turns the text around is shown, and not done"
 
 
-def test_an_approval_is_decided_where_it_is_shown(page: Page, dashboard: Dashboard) -> None:
+def test_an_approval_is_decided_on_the_page_of_approvals(page: Page, dashboard: Dashboard) -> None:
     run_id = dashboard.hold_back("Pay 600.")
     page.goto(f"{dashboard.url}/approvals")
     panel = page.locator("section", has_text=run_id)
@@ -90,13 +90,13 @@ def test_an_approval_is_decided_where_it_is_shown(page: Page, dashboard: Dashboa
     expect(page.locator("section", has_text=run_id)).to_have_count(0)
 
 
-def test_workers_and_queues_are_shown_as_they_are(page: Page, dashboard: Dashboard) -> None:
+def test_the_page_of_workers_shows_workers_and_queues(page: Page, dashboard: Dashboard) -> None:
     page.goto(f"{dashboard.url}/workers")
     expect(page.locator("main")).to_contain_text(re.compile(r"gpu-1\S*\s*ready"))
     expect(page.locator("main")).to_contain_text("infer:drip")
 
 
-def test_policies_are_pinned_and_a_wrong_one_is_named(page: Page, dashboard: Dashboard) -> None:
+def test_publishing_to_an_unknown_pool_is_refused_by_name(page: Page, dashboard: Dashboard) -> None:
     page.goto(f"{dashboard.url}/policies")
     page.get_by_label("Policy").fill("nobody/x")
     page.get_by_label("Weights").fill("/nowhere")
@@ -104,7 +104,7 @@ def test_policies_are_pinned_and_a_wrong_one_is_named(page: Page, dashboard: Das
     expect(page.get_by_role("alert")).to_contain_text("there is no pool 'nobody'")
 
 
-def test_a_run_that_is_nowhere_is_named(page: Page, dashboard: Dashboard) -> None:
+def test_the_page_of_an_unknown_run_shows_its_id(page: Page, dashboard: Dashboard) -> None:
     missing = "01a217fd-7c97-7620-bb0f-f30aed441ade"
     page.goto(f"{dashboard.url}/runs/{missing}")
     expect(page.get_by_role("alert")).to_contain_text(missing)
@@ -112,8 +112,8 @@ def test_a_run_that_is_nowhere_is_named(page: Page, dashboard: Dashboard) -> Non
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.slow
-def test_no_page_shuts_anybody_out(page: Page, dashboard: Dashboard, scheme: str) -> None:
-    """By axe-core's rules, at a desk's width and a phone's."""
+def test_every_page_is_accessible_and_fits_its_screen(page: Page, dashboard: Dashboard, scheme: str) -> None:
+    """By axe-core's rules, at the width of a desktop and of a phone."""
     run_id = dashboard.ask("Name a fruit.")
     dashboard.hold_back("Pay 500.")
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
@@ -150,10 +150,10 @@ CHARTS = """() => [...document.querySelectorAll("svg.plot")].flatMap(drawing => 
     return size >= 9.5 && inside && alone ? [] : [[text.textContent, size, inside, alone]];
   });
 })"""
-"""Texts of drawings that are smaller than 9.5 pixels, reach out of them or stand over others."""
+"""Texts of drawings that are smaller than 9.5 pixels, leave the drawing or overlap other texts."""
 
 
-def test_drawings_can_be_read_on_a_desk_and_on_a_phone(page: Page, dashboard: Dashboard) -> None:
+def test_drawings_are_legible_on_a_desktop_and_on_a_phone(page: Page, dashboard: Dashboard) -> None:
     run_id = dashboard.ask("Name a fruit.")
     dashboard.ask("Name a colour.", model="slm")
     for width in (1280, 390):
@@ -163,7 +163,7 @@ def test_drawings_can_be_read_on_a_desk_and_on_a_phone(page: Page, dashboard: Da
             assert page.evaluate(CHARTS) == [], f"{place} at {width}"
 
 
-def test_a_run_of_the_list_is_whole_on_a_phone(page: Page, dashboard: Dashboard) -> None:
+def test_a_row_of_the_list_fits_a_phone(page: Page, dashboard: Dashboard) -> None:
     run_id = dashboard.ask("Name a colour.")
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto(f"{dashboard.url}/runs")
@@ -175,7 +175,7 @@ def test_a_run_of_the_list_is_whole_on_a_phone(page: Page, dashboard: Dashboard)
         assert box["x"] + box["width"] <= 390, words
 
 
-def test_all_of_it_works_without_a_script(dashboard: Dashboard) -> None:
+def test_the_pages_of_runs_work_without_a_script(dashboard: Dashboard) -> None:
     run_id = dashboard.ask("Name a fruit.")
     with dashboard.signed_in() as client:
         assert run_id in client.get("/runs").text

@@ -1,4 +1,4 @@
-"""The page of policies: a canary with its comparison, its end by a form, and the log."""
+"""The page of policies: a canary with its comparison, the form that stops it, and the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POLICY = "llm/page"
 def test_a_canary_is_shown_with_its_comparison_and_stopped_by_a_form(
     dashboard: Dashboard, tmp_path: Path
 ) -> None:
-    """The scripted engine serves no adapters: on trial is the model itself."""
+    """The scripted engine serves no adapters, so the canary is the model itself."""
     deployment = dashboard.deployment
     (tmp_path / "adapter_model.safetensors").touch()
     assert deployment.run("policies", "publish", POLICY, str(tmp_path)).returncode == EXIT_FAILED

@@ -1,4 +1,4 @@
-"""Runs that have left the bus, in the dashboard's list; and runs of any size."""
+"""Runs in the dashboard's list that have left the bus, and runs of any size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.runtime.dashboard.conftest import Dashboard
 from tests.runtime.dashboard.written import record_runs, recorded_run
 
 
-def test_a_run_of_the_store_stands_behind_those_on_the_bus(
+def test_the_list_includes_runs_that_only_the_store_has(
     page: Page, dashboard: Dashboard
 ) -> None:
     page.goto(f"{dashboard.url}/runs?words=WHAT+DID")
@@ -29,7 +29,7 @@ def test_a_run_that_is_on_the_bus_and_in_the_store_is_listed_once(dashboard: Das
         assert client.get("/runs").text.count(f'id="to-{run_id}"') == 1
 
 
-def test_five_megabytes_of_a_model_are_shown_from_the_beginning_with_a_way_to_all_of_it(
+def test_a_huge_answer_is_truncated_on_its_page_and_complete_in_its_record(
     page: Page, dashboard: Dashboard
 ) -> None:
     text = "<script>alert(1)</script>" + "a\u202e" * 2_500_000
@@ -51,7 +51,7 @@ def test_five_megabytes_of_a_model_are_shown_from_the_beginning_with_a_way_to_al
 
 
 @pytest.mark.slow
-def test_ten_thousand_runs_are_read_page_by_page_each_once(dashboard: Dashboard) -> None:
+def test_pages_of_ten_thousand_runs_list_each_run_once(dashboard: Dashboard) -> None:
     runs = [recorded_run(number, f"Question {number} of many?") for number in range(10, 10_010)]
     record_runs(dashboard.deployment.state.store, runs)
     place, listed_ids, pages = "/runs?words=of+many", list[str](), 0
@@ -72,7 +72,7 @@ def test_ten_thousand_runs_are_read_page_by_page_each_once(dashboard: Dashboard)
     assert match == runs[1224].run.id
 
 
-def test_a_path_without_a_page_is_named_on_one_that_leads_back(dashboard: Dashboard) -> None:
+def test_an_unknown_path_gets_a_page_that_names_it_and_links_back(dashboard: Dashboard) -> None:
     with dashboard.signed_in() as client:
         answer = client.get("/nowhere/<b>")
         assert answer.status_code == 404

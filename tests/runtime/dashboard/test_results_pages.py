@@ -17,7 +17,7 @@ from tests.runtime.dashboard.conftest import Dashboard
 from tests.runtime.dashboard.written import draw
 
 
-def test_benchmarks_are_listed_with_their_course(page: Page, dashboard: Dashboard) -> None:
+def test_benchmarks_are_listed_with_a_chart_over_time(page: Page, dashboard: Dashboard) -> None:
     page.goto(f"{dashboard.url}/benchmarks")
     row = page.locator("tr", has_text="sums-0").first
     expect(row).to_contain_text("7/8")
@@ -38,7 +38,7 @@ def test_two_benchmarks_are_compared_question_by_question(page: Page, dashboard:
     expect(page.locator("details").first).to_contain_text("Only A is right")
 
 
-def test_a_comparison_of_other_questions_says_why_there_is_none(dashboard: Dashboard) -> None:
+def test_a_comparison_of_different_questions_is_refused_with_the_reason(dashboard: Dashboard) -> None:
     folder = shutil.copytree(dashboard.results / "sums-0", dashboard.results / "other")
     try:
         manifest = json.loads((folder / "manifest.json").read_text())
@@ -53,7 +53,7 @@ def test_a_comparison_of_other_questions_says_why_there_is_none(dashboard: Dashb
         shutil.rmtree(folder)
 
 
-def test_the_report_of_a_benchmark_is_kept_from_this_site(dashboard: Dashboard) -> None:
+def test_the_report_of_a_benchmark_is_sandboxed_from_the_dashboard(dashboard: Dashboard) -> None:
     with dashboard.signed_in() as client:
         answer = client.get("/benchmarks/report?folder=sums-0")
         assert "Sums" in answer.text
@@ -64,7 +64,7 @@ def test_the_report_of_a_benchmark_is_kept_from_this_site(dashboard: Dashboard) 
             assert client.get("/benchmarks/report", params={"folder": wrong}).status_code == 400
 
 
-def test_a_damaged_benchmark_is_named_and_hides_no_other(dashboard: Dashboard) -> None:
+def test_a_damaged_benchmark_is_reported_and_hides_no_other(dashboard: Dashboard) -> None:
     folder = dashboard.results / "damaged"
     folder.mkdir()
     try:
@@ -77,7 +77,7 @@ def test_a_damaged_benchmark_is_named_and_hides_no_other(dashboard: Dashboard) -
         shutil.rmtree(folder)
 
 
-def test_trainings_are_drawn_over_each_other_smoothed_and_read_by_keys(
+def test_trainings_share_a_smoothed_chart_that_is_read_with_the_keyboard(
     page: Page, dashboard: Dashboard
 ) -> None:
     page.goto(f"{dashboard.url}/trainings")
@@ -100,7 +100,7 @@ def test_trainings_are_drawn_over_each_other_smoothed_and_read_by_keys(
     assert readout.text_content() != before
 
 
-def test_curves_grow_while_they_are_looked_at_and_stay_where_they_are_read(
+def test_curves_grow_on_an_open_page_which_keeps_its_focus_and_readouts(
     page: Page, dashboard: Dashboard
 ) -> None:
     training = dashboard.results / "going-on"
@@ -148,7 +148,7 @@ def test_curves_that_have_not_grown_are_not_sent_again(dashboard: Dashboard) -> 
         shutil.rmtree(training)
 
 
-def test_what_a_version_sampled_is_shown_best_and_worst(page: Page, dashboard: Dashboard) -> None:
+def test_the_best_and_the_worst_sample_of_a_version_are_shown(page: Page, dashboard: Dashboard) -> None:
     page.goto(f"{dashboard.url}/trainings?run=taught")
     group = page.locator(".sampled")
     expect(group).to_contain_text("llm/pair version 4")
@@ -171,14 +171,14 @@ def test_what_a_version_sampled_is_shown_best_and_worst(page: Page, dashboard: D
         ("/runs?recorded=1;DROP", "is not a place in the list"),
     ],
 )
-def test_what_can_not_be_shown_says_why(dashboard: Dashboard, place: str, words: str) -> None:
+def test_a_request_for_an_impossible_page_is_refused_with_the_reason(dashboard: Dashboard, place: str, words: str) -> None:
     with dashboard.signed_in() as client:
         answer = client.get(place)
     assert answer.status_code in (400, 403)
     assert words in answer.text
 
 
-def test_costs_are_known_or_said_to_be_unknown(page: Page, dashboard: Dashboard) -> None:
+def test_costs_of_a_pool_without_a_price_are_shown_as_unknown(page: Page, dashboard: Dashboard) -> None:
     dashboard.ask("Name a fruit.")
     dashboard.ask("Name a colour.", model="slm")
     page.goto(f"{dashboard.url}/cost")

@@ -39,7 +39,7 @@ def test_a_run_is_found_by_its_system_message_and_shows_the_conversation(
     expect(page.locator(".message.system")).to_contain_text("greenhouse of oranges")
 
 
-def test_a_queue_says_how_long_its_first_message_waits(page: Page, dashboard: Dashboard) -> None:
+def test_the_page_of_workers_shows_how_long_the_oldest_message_waits(page: Page, dashboard: Dashboard) -> None:
     page.goto(f"{dashboard.url}/workers")
     queues = page.get_by_role("region", name="Queues")
     expect(queues).to_contain_text("Oldest waits")
@@ -56,7 +56,7 @@ def test_a_queue_says_how_long_its_first_message_waits(page: Page, dashboard: Da
         ((), 9, 0, "unknown"),
     ],
 )
-def test_a_cost_is_never_a_number_that_nobody_knows(
+def test_a_cost_without_a_price_is_shown_as_unknown(
     policies: tuple[str, ...], tokens: int, micro: int, words: str
 ) -> None:
     line = RunLine(

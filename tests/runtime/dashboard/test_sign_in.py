@@ -16,7 +16,7 @@ def form_token(client: httpx.Client) -> str:
     return match[1]
 
 
-def test_without_a_session_every_page_leads_to_the_door(dashboard: Dashboard) -> None:
+def test_without_a_session_every_page_redirects_to_the_sign_in(dashboard: Dashboard) -> None:
     with httpx.Client(base_url=dashboard.url) as client:
         for page in (
             "/runs",
@@ -43,7 +43,7 @@ def test_a_link_signs_in_once(dashboard: Dashboard) -> None:
         assert "was used, or is older than a minute" in again.text
 
 
-def test_a_key_signs_in_as_far_as_it_may(dashboard: Dashboard) -> None:
+def test_a_key_signs_in_only_with_a_right_to_the_dashboard(dashboard: Dashboard) -> None:
     plain = dashboard.deployment.new_key("plain")
     reader = dashboard.deployment.new_key("reader", "--dashboard", "read")
     with dashboard.signed_in(plain["key"]) as client:
@@ -69,7 +69,7 @@ def test_a_form_that_is_too_large_is_refused_before_and_after_signing_in(
             assert "the form has more than" in answer.text
 
 
-def test_who_may_only_look_changes_nothing(dashboard: Dashboard) -> None:
+def test_a_read_only_key_can_change_nothing(dashboard: Dashboard) -> None:
     run_id = dashboard.ask("Name a fruit.")
     reader = dashboard.deployment.new_key("looker", "--dashboard", "read")
     with dashboard.signed_in(reader["key"]) as client:
@@ -100,7 +100,7 @@ def test_a_form_of_another_site_or_session_is_refused(dashboard: Dashboard) -> N
         assert client.post(place, data={"form_token": token, "value": "1"}).status_code == 303
 
 
-def test_a_revoked_key_ends_its_sessions(dashboard: Dashboard) -> None:
+def test_revoking_a_key_ends_its_sessions(dashboard: Dashboard) -> None:
     leaver = dashboard.deployment.new_key("leaver", "--dashboard", "write")
     with dashboard.signed_in(leaver["key"]) as client:
         assert client.get("/runs").status_code == 200
@@ -108,7 +108,7 @@ def test_a_revoked_key_ends_its_sessions(dashboard: Dashboard) -> None:
         until(lambda: client.get("/runs").status_code == 303, "end of the session")
 
 
-def test_who_signs_out_is_out(dashboard: Dashboard) -> None:
+def test_signing_out_ends_the_session(dashboard: Dashboard) -> None:
     with dashboard.signed_in() as client:
         cookies = dict(client.cookies)
         answer = client.post("/sign-out", data={"form_token": form_token(client)})
@@ -117,7 +117,7 @@ def test_who_signs_out_is_out(dashboard: Dashboard) -> None:
             assert later.get("/runs").status_code == 303, "the bus has forgotten the session"
 
 
-def test_no_page_may_run_another_s_script_or_stand_in_a_frame(dashboard: Dashboard) -> None:
+def test_headers_forbid_foreign_scripts_and_frames_and_protect_the_cookie(dashboard: Dashboard) -> None:
     with dashboard.signed_in() as client:
         headers = client.get("/runs").headers
         assert "script-src 'self'" in headers["content-security-policy"]

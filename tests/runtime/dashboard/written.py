@@ -1,4 +1,4 @@
-"""What other programs leave behind for the dashboard: benchmarks, trainings, recorded runs."""
+"""Writes what the dashboard reads: benchmarks, trainings, recorded runs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ HOSTILE = "<script>document.title = 'owned'</script>\u202etxt.exe"
 
 
 def write_benchmarks(results: Path) -> None:
-    """Two of the same eight questions: in the second one the big model is careless, which costs the
-    router a quarter of its answers."""
+    """Two benchmarks of the same eight questions. In the second the big model is careless, which
+    costs the router a quarter of its answers."""
     careless = POOLS["llm"].model_copy(update={"scripted": ScriptedOptions(mistake_rate=1.0)})
     for number, pools in enumerate((POOLS, {**POOLS, "llm": careless})):
         directory = OutputDirectory(results / f"sums-{number}")
@@ -65,7 +65,7 @@ def draw(curves: Path, steps: Iterable[int], shift: float = 0.0) -> None:
 
 
 def write_training(results: Path, name: str, group_of: str = "") -> None:
-    """Curves of 300 steps; with a round whose one group is of that run."""
+    """Curves of 300 steps; with `group_of`, also a round whose only group is of that run."""
     draw(results / name / "curves" / "shared", range(1, 301), len(name) / 20)
     if group_of:
         group = {
@@ -78,7 +78,7 @@ def write_training(results: Path, name: str, group_of: str = "") -> None:
 
 
 def recorded_run(number: int, question: str, *texts: str) -> Trajectory:
-    """A run of long ago, whose candidates said this."""
+    """An old run whose candidates said `texts`."""
     run = a_run(number, a_step([a_candidate(1.0, a_call(text=text)) for text in texts or ("yes",)]))
     new_id = new_run_id(LONG_AGO + number)
     task = run.run.task.model_copy(update={"prompt": question})
@@ -88,7 +88,7 @@ def recorded_run(number: int, question: str, *texts: str) -> Trajectory:
 
 
 def record_runs(store: Path, runs: Sequence[Trajectory]) -> None:
-    """As a recorder writes them, in one file."""
+    """Write the runs as a recorder does, into one file."""
     table = Table(store / "trajectories", 0, TRAJECTORY_SCHEMA, trajectory_row)
     first = int(runs[0].run.created)
     entries = [(f"{first}-{at}", as_on_the_bus(run)) for at, run in enumerate(runs)]
@@ -96,6 +96,6 @@ def record_runs(store: Path, runs: Sequence[Trajectory]) -> None:
 
 
 def _wait_for(work: Coroutine[Any, Any, None]) -> None:
-    """In a thread of its own: the browser's loop runs in this one."""
+    """Run it in another thread: the browser's loop runs in this one."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(asyncio.run, work).result()

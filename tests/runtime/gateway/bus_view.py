@@ -1,4 +1,4 @@
-"""What tests of the gateway see of it on the bus."""
+"""The gateway's runs, as tests see them on the bus."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.runtime.gateway.scripted_gateway import ScriptedGateway, serving
 PROFILE = Path(__file__).with_name("deployment.toml")
 GATEWAY_KINDS = ("planner", "gpu", "gateway")
 MAX_RUNS = 8
-"""Of the profile: with as many under way the next one is refused."""
+"""The profile's limit: with this many active runs the next one is refused."""
 
 JsonBody = dict[str, Any]
 
@@ -33,7 +33,7 @@ def gateway() -> Iterator[ScriptedGateway]:
 
 @pytest.fixture(scope="package")
 def scripted() -> Iterator[ScriptedGateway]:
-    """A scripted deployment with one gateway of short patience. Don't stop or break it."""
+    """A scripted deployment with one gateway with short timeouts. Don't stop or break it."""
     with serving("gateway.header_seconds=1", "gateway.body_seconds=1") as deployment:
         yield deployment
 
@@ -94,7 +94,7 @@ async def streamed(http: httpx.AsyncClient, body: JsonBody, **headers: str) -> l
 
 
 def text_of(events: list[Event]) -> str:
-    """What the deltas of the first choice come to."""
+    """The text of the first choice, joined from its deltas."""
     choices = [event.chunk["choices"] for event in events if event.data != "[DONE]"]
     return "".join(
         choice["delta"].get("content") or ""
@@ -107,7 +107,7 @@ def text_of(events: list[Event]) -> str:
 async def eventually(
     condition: Callable[[], Awaitable[Any]], what: str, limit: float = LIMIT
 ) -> Any:
-    """Wait for a condition; its value."""
+    """Wait until the condition holds; returns its value."""
     deadline = time.monotonic() + limit
     while not (value := await condition()):
         assert time.monotonic() < deadline, f"within {limit:g} s: no {what}"

@@ -1,4 +1,4 @@
-"""A deployment with gateways for tests: its models say what a script tells them."""
+"""A deployment with gateways for tests, whose models answer from a script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = ("planner", "slm", "gpu", "tool", "gateway")
 
 
 class ScriptedGateway(Deployment):
-    """Where its gateways are, and how their user reaches them."""
+    """A deployment with the address of its gateways and clients for them."""
 
     @property
     def url(self) -> str:
@@ -30,31 +30,31 @@ class ScriptedGateway(Deployment):
 
     @property
     def root(self) -> str:
-        """Without `/v1`."""
+        """The base URL without `/v1`."""
         return self.url.removesuffix("/v1")
 
     @property
     def key(self) -> str:
-        """Of the state directory."""
+        """The key in the state directory."""
         return self.state.gateway_key.read_text("ascii").strip()
 
     def client(self, key: str | None = None) -> httpx.Client:
-        """Of all paths, by a key."""
+        """A client for all paths, with a key."""
         return httpx.Client(base_url=self.root, headers=self._authorized(key), timeout=LIMIT)
 
     def http(self, key: str | None = None, **headers: str) -> httpx.AsyncClient:
-        """Of OpenAI's API, whose every request has these headers and the key."""
+        """A client for OpenAI's API that sends the key and `headers` with every request."""
         every = self._authorized(key) | headers
         return httpx.AsyncClient(base_url=self.url, headers=every, timeout=LIMIT)
 
     def openai(self, key: str | None = None) -> openai.AsyncOpenAI:
-        """OpenAI's own client, which tries nothing twice."""
+        """OpenAI's own client, without retries."""
         return openai.AsyncOpenAI(
             base_url=self.url, api_key=key or self.key, max_retries=0, timeout=LIMIT
         )
 
     def new_key(self, name: str, *options: str) -> dict[str, Any]:
-        """What `runtime keys create --json` prints."""
+        """Create a key; returns the output of `runtime keys create --json`."""
         return json.loads(self.ok("keys", "create", name, *options, "--json"))
 
     def _authorized(self, key: str | None) -> dict[str, str]:
@@ -65,8 +65,8 @@ class ScriptedGateway(Deployment):
 def serving(
     *overrides: str, profile: Path | str = "scripted", kinds: Collection[str] = KINDS
 ) -> Generator[ScriptedGateway]:
-    """A deployment of its own, that is gone at the end, with one gateway unless it is told of
-    more."""
+    """A separate deployment, which is stopped at the end. It has one gateway unless `overrides`
+    sets more."""
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
         scripted = ScriptedGateway(Path(folder))
         try:

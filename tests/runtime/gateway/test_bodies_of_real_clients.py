@@ -1,4 +1,4 @@
-"""Bodies as clients of other servers write them: read, or refused with the field to blame."""
+"""Bodies as clients of other servers write them: accepted, or refused by the field at fault."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("fields", ACCEPTED.values(), ids=ACCEPTED)
-def test_what_changes_no_answer_is_accepted(fields: dict[str, Any]) -> None:
+def test_fields_that_do_not_change_the_answer_are_accepted(fields: dict[str, Any]) -> None:
     validated(ChatRequest, {**asked("Say hi"), **fields}, strict=True)
 
 
@@ -74,19 +74,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("fields", "param"), REFUSED.values(), ids=REFUSED)
-def test_what_would_be_ignored_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
+def test_fields_that_would_be_ignored_are_refused_by_name(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(ApiError) as refused:
         validated(ChatRequest, {**asked("Say hi"), **fields}, strict=True)
     assert refused.value.body["error"]["param"] == param
 
 
-def test_null_in_a_field_of_a_response_that_is_not_listed_is_nothing() -> None:
+def test_null_in_an_unknown_field_of_a_responses_request_is_accepted() -> None:
     validated(
         ResponseRequest, {"model": "m", "input": "x", "modalities": None, "text": {"a": None}}
     )
 
 
-async def test_bodies_in_other_codings_are_read_or_refused(http: httpx.AsyncClient) -> None:
+async def test_a_byte_order_mark_is_accepted_and_a_compressed_body_refused(http: httpx.AsyncClient) -> None:
     body = orjson.dumps(asked("Say hi", max_tokens=8))
     marked = await http.post("chat/completions", content=b"\xef\xbb\xbf" + body)
     assert marked.status_code == 200, marked.text
@@ -97,7 +97,7 @@ async def test_bodies_in_other_codings_are_read_or_refused(http: httpx.AsyncClie
     assert "without compression" in zipped.json()["error"]["message"]
 
 
-def test_a_path_that_was_joined_by_hand_is_told_where_it_belongs(gateway: ScriptedGateway) -> None:
+def test_the_error_for_a_wrong_path_names_the_right_one(gateway: ScriptedGateway) -> None:
     with gateway.client() as client:
         for path in ("/chat/completions", "/v1//chat/completions", "/v1/v1/chat/completions",
                      "/v1/completions", "/api/chat", "/v1/messages"):  # fmt: skip

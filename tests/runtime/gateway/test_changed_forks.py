@@ -1,4 +1,4 @@
-"""`/v1/runs`: forks with other words, tools by name, and costs that nobody knows."""
+"""`/v1/runs`: forks with other questions and prompts, tools by name, and unknown costs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 from tests.runtime.gateway.test_native_api import QUESTION, ended
 
 
-def test_a_fork_asks_another_question_or_goes_by_another_prompt(
+def test_a_fork_can_change_the_question_and_a_prompt(
     scripted: ScriptedGateway,
 ) -> None:
     with scripted.client() as client:
@@ -30,7 +30,7 @@ def test_a_fork_asks_another_question_or_goes_by_another_prompt(
     assert "Say nothing but a number." in record
 
 
-def test_a_prompt_that_the_run_has_not_is_named_with_those_that_it_has(
+def test_the_error_about_an_unknown_prompt_lists_the_prompts_of_the_run(
     scripted: ScriptedGateway,
 ) -> None:
     with scripted.client() as client:
@@ -53,7 +53,7 @@ def test_a_prompt_that_the_run_has_not_is_named_with_those_that_it_has(
         ({"workflow": "agent", "prompt": "x", "tools": ["no_such_tool"]}, "no_such_tool"),
     ],
 )
-def test_tools_that_a_run_can_not_have_are_refused_by_name(
+def test_tools_that_a_run_cannot_have_are_refused_by_name(
     scripted: ScriptedGateway, body: dict[str, Any], message: str
 ) -> None:
     with scripted.client() as client:
@@ -65,7 +65,7 @@ def test_tools_that_a_run_can_not_have_are_refused_by_name(
         assert error["param"] == "tools"
 
 
-def test_a_run_s_tools_are_an_option_of_its_agent(scripted: ScriptedGateway) -> None:
+def test_the_tools_of_a_run_become_an_option_of_its_agent(scripted: ScriptedGateway) -> None:
     with scripted.client() as client:
         body = {"workflow": "agent", "prompt": "What is 17 * 23?", "tools": ["calculate"]}
         answer = client.post("/v1/runs", json=body)

@@ -1,4 +1,4 @@
-"""What reaches the model of a request, and what comes back of its answer."""
+"""The parts of a request that reach the model, and the parts of its answer that come back."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ async def test_history_and_parts_of_text_reach_the_model(http: httpx.AsyncClient
     assert content(await answered(http, body)) == "Your name is Ada."
 
 
-async def test_the_text_is_the_models_character_by_character(http: httpx.AsyncClient) -> None:
+async def test_the_text_of_the_model_arrives_unchanged(http: httpx.AsyncClient) -> None:
     body = asked("Say it in every script.")
     assert content(await answered(http, body)) == UNICODE
     assert text_of(await streamed(http, body)) == UNICODE
 
 
-async def test_a_tools_answer_goes_back_to_the_model(http: httpx.AsyncClient) -> None:
+async def test_the_result_of_a_tool_reaches_the_model(http: httpx.AsyncClient) -> None:
     body = asked("Weather in Oslo?", tools=[WEATHER])
     first = await answered(http, body)
     assert first["choices"][0]["finish_reason"] == "tool_calls"
@@ -106,13 +106,13 @@ async def test_several_calls_of_one_turn_are_streamed_by_index(http: httpx.Async
     assert events[-1].chunk["choices"][0]["finish_reason"] == "tool_calls"
 
 
-async def test_only_one_call_comes_where_several_are_not_allowed(http: httpx.AsyncClient) -> None:
+async def test_without_parallel_tool_calls_the_model_makes_only_one_call(http: httpx.AsyncClient) -> None:
     question = "Weather in Oslo? I mean Oslo and Rome"
     body = asked(question, tools=[WEATHER], parallel_tool_calls=False)
     assert called(await answered(http, body)) == [("weather", {"city": "Oslo"})]
 
 
-async def test_tool_choice_none_lets_the_model_call_nothing(http: httpx.AsyncClient) -> None:
+async def test_tool_choice_none_prevents_calls(http: httpx.AsyncClient) -> None:
     body = asked("What is 2 + 3?", tools=[WEATHER], tool_choice="none")
     choice = (await answered(http, body))["choices"][0]
     assert "tool_calls" not in choice["message"]
@@ -132,7 +132,7 @@ async def test_tool_choice_none_lets_the_model_call_nothing(http: httpx.AsyncCli
         },
     ],
 )
-async def test_a_named_tool_is_called(http: httpx.AsyncClient, choice: JsonBody) -> None:
+async def test_a_tool_choice_with_a_name_makes_the_model_call_that_tool(http: httpx.AsyncClient, choice: JsonBody) -> None:
     body = asked("What is 2 + 3?", tools=[WEATHER, NOW], tool_choice=choice)
     assert [name for name, _ in called(await answered(http, body))] == ["now"]
 
@@ -143,7 +143,7 @@ async def test_tool_choice_required_makes_the_model_call(http: httpx.AsyncClient
 
 
 @pytest.mark.parametrize("kind", ["json_schema", "json_object"])
-async def test_the_text_keeps_to_the_format(http: httpx.AsyncClient, kind: str) -> None:
+async def test_the_text_follows_the_response_format(http: httpx.AsyncClient, kind: str) -> None:
     schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
     form: JsonBody = {"type": kind}
     if kind == "json_schema":
@@ -152,7 +152,7 @@ async def test_the_text_keeps_to_the_format(http: httpx.AsyncClient, kind: str) 
     assert json.loads(text) == ({"sum": 5} if kind == "json_schema" else {})
 
 
-async def test_every_choice_has_its_own_text_also_in_a_stream(http: httpx.AsyncClient) -> None:
+async def test_every_choice_has_its_own_text_even_in_a_stream(http: httpx.AsyncClient) -> None:
     body = asked("Name a fruit.", n=2)
     choices = (await answered(http, body))["choices"]
     assert [(c["index"], c["message"]["content"]) for c in choices] == [(0, "apple"), (1, "pear")]
@@ -163,7 +163,7 @@ async def test_every_choice_has_its_own_text_also_in_a_stream(http: httpx.AsyncC
     assert texts == {0: "apple", 1: "pear"}
 
 
-async def test_a_seed_repeats_and_without_one_samples_differ(http: httpx.AsyncClient) -> None:
+async def test_a_seed_repeats_the_answer_and_without_one_answers_differ(http: httpx.AsyncClient) -> None:
     same = {content(await answered(http, asked("How old?", seed=5))) for _ in range(3)}
     assert len(same) == 1
     free = {content(await answered(http, asked("How old?"))) for _ in range(8)}
@@ -180,14 +180,14 @@ async def test_a_stop_string_ends_the_text_before_it(
 
 
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
-async def test_a_text_that_is_cut_says_so(http: httpx.AsyncClient, field: str) -> None:
+async def test_a_truncated_text_has_the_finish_reason_length(http: httpx.AsyncClient, field: str) -> None:
     completion = await answered(http, asked("Count to nine.") | {field: 3})
     assert completion["choices"][0]["finish_reason"] == "length"
     assert completion["usage"]["completion_tokens"] == 3
     assert content(completion) == "one two t"
 
 
-async def test_logprobs_and_ids_are_those_of_the_texts_tokens(http: httpx.AsyncClient) -> None:
+async def test_logprobs_and_token_ids_match_the_tokens_of_the_text(http: httpx.AsyncClient) -> None:
     body = asked("Count to nine.", logprobs=True, return_token_ids=True)
     completion = await answered(http, body)
     choice = completion["choices"][0]
@@ -199,7 +199,7 @@ async def test_logprobs_and_ids_are_those_of_the_texts_tokens(http: httpx.AsyncC
     assert len(completion["prompt_token_ids"]) == completion["usage"]["prompt_tokens"]
 
 
-async def test_the_last_chunk_has_the_usage_if_it_is_asked_for(http: httpx.AsyncClient) -> None:
+async def test_the_last_chunk_has_the_usage_if_the_request_includes_it(http: httpx.AsyncClient) -> None:
     body = asked("Count to nine.")
     whole = (await answered(http, body))["usage"]
     *events, _ = await streamed(http, {**body, "stream_options": {"include_usage": True}})
@@ -211,7 +211,7 @@ async def test_the_last_chunk_has_the_usage_if_it_is_asked_for(http: httpx.Async
     assert all("usage" not in event.chunk for event in events)
 
 
-async def test_a_team_answers_behind_a_models_name(http: httpx.AsyncClient) -> None:
+async def test_a_team_answers_under_the_name_of_a_model(http: httpx.AsyncClient) -> None:
     body = asked("What is 12 * 7 + 5?", model="workflow/solo")
     completion = await answered(http, body)
     assert content(completion) == "89"
@@ -220,7 +220,7 @@ async def test_a_team_answers_behind_a_models_name(http: httpx.AsyncClient) -> N
     assert text_of(await streamed(http, body)) == "89"
 
 
-async def test_the_models_are_listed_and_each_is_found(http: httpx.AsyncClient) -> None:
+async def test_models_are_listed_and_can_be_retrieved(http: httpx.AsyncClient) -> None:
     listed = (await http.get("models")).json()
     names = [Model.model_validate(model, strict=True).id for model in listed["data"]]
     assert {"llm", "slow", "workflow/solo"} <= set(names)
@@ -230,7 +230,7 @@ async def test_the_models_are_listed_and_each_is_found(http: httpx.AsyncClient) 
 async def test_a_policy_is_a_model_before_its_first_version_is_published(
     http: httpx.AsyncClient,
 ) -> None:
-    """The pool's own model answers for it: version 0."""
+    """Version 0, the pool's own model, answers."""
     listed = (await http.get("models")).json()
     assert "llm/later" in [model["id"] for model in listed["data"]]
     for name in ("llm/later", "llm/later@0"):
@@ -240,6 +240,6 @@ async def test_a_policy_is_a_model_before_its_first_version_is_published(
     assert response.status_code == 404
 
 
-async def test_a_response_names_its_request(http: httpx.AsyncClient) -> None:
+async def test_the_id_of_a_completion_contains_its_request_id(http: httpx.AsyncClient) -> None:
     response = await http.post("chat/completions", json=asked("Hello?"))
     assert response.json()["id"] == f"chatcmpl-{response.headers['x-request-id']}"

@@ -1,4 +1,4 @@
-"""Errors have OpenAI's shape: a status, a type, a code, and the field to blame."""
+"""Errors have OpenAI's shape: a status, a type, a code, and the field at fault."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ WRONG_FIELDS: dict[str, tuple[dict[str, Any], str, str | None]] = {
 
 
 @pytest.mark.parametrize("case", WRONG_FIELDS)
-async def test_a_wrong_field_is_named_by_its_path(http: httpx.AsyncClient, case: str) -> None:
+async def test_an_error_reports_the_path_of_a_wrong_field(http: httpx.AsyncClient, case: str) -> None:
     fields, param, code = WRONG_FIELDS[case]
     response = await http.post("chat/completions", json=asked("Hello?") | fields)
     assert response.status_code == 400
@@ -93,7 +93,7 @@ async def test_a_wrong_field_is_named_by_its_path(http: httpx.AsyncClient, case:
 
 
 @pytest.mark.parametrize("body", [b'{"model', b"[]", b"", b"\xff\xfe"])
-async def test_a_body_that_is_no_json_object_is_refused(
+async def test_a_body_that_is_not_a_json_object_is_refused(
     http: httpx.AsyncClient, body: bytes
 ) -> None:
     response = await http.post("chat/completions", content=body)
@@ -115,7 +115,7 @@ async def test_a_body_that_is_too_large_is_refused(
     assert response.json()["error"]["code"] == "request_too_large"
 
 
-async def test_an_unknown_model_is_named_with_the_nearest(http: httpx.AsyncClient) -> None:
+async def test_the_error_about_an_unknown_model_suggests_a_similar_one(http: httpx.AsyncClient) -> None:
     response = await http.post("chat/completions", json=asked("Hello?", model="lln"))
     assert response.status_code == 404
     error = response.json()["error"]
@@ -126,7 +126,7 @@ async def test_an_unknown_model_is_named_with_the_nearest(http: httpx.AsyncClien
 
 @pytest.mark.parametrize("key", ["", "Bearer", "Bearer sk-wrong", "Basic eDp5"])
 @pytest.mark.parametrize("path", ["models", "chat/completions/chatcmpl-x"])
-async def test_without_a_known_key_nobody_gets_in(
+async def test_a_request_without_a_known_key_is_refused(
     gateway: ScriptedGateway, key: str, path: str
 ) -> None:
     async with gateway.http(authorization=key) as stranger:
@@ -135,20 +135,20 @@ async def test_without_a_known_key_nobody_gets_in(
     assert response.json()["error"]["type"] == "authentication_error"
 
 
-async def test_what_the_engine_refuses_is_a_bad_request(http: httpx.AsyncClient) -> None:
+async def test_a_request_that_the_engine_refuses_is_a_bad_request(http: httpx.AsyncClient) -> None:
     response = await http.post("chat/completions", json=asked("Hello?", frequency_penalty=1.0))
     assert response.status_code == 400
-    assert "the scripted engine cannot sample with" in response.json()["error"]["message"]
+    assert "the scripted engine does not support" in response.json()["error"]["message"]
 
 
-async def test_a_refusal_of_a_stream_has_a_status_of_its_own(http: httpx.AsyncClient) -> None:
+async def test_a_refused_stream_has_the_status_of_its_error(http: httpx.AsyncClient) -> None:
     body = asked("Hello?", frequency_penalty=1.0, stream=True)
     response = await http.post("chat/completions", json=body)
     assert response.status_code == 400
     assert response.headers["content-type"] == "application/json"
 
 
-async def test_a_team_takes_no_tools_of_its_caller(http: httpx.AsyncClient) -> None:
+async def test_a_team_takes_no_tools_from_its_caller(http: httpx.AsyncClient) -> None:
     body = asked("Hello?", model="workflow/solo", tools=[NOW])
     response = await http.post("chat/completions", json=body)
     assert response.status_code == 400
@@ -156,7 +156,7 @@ async def test_a_team_takes_no_tools_of_its_caller(http: httpx.AsyncClient) -> N
 
 
 @pytest.mark.parametrize("path", ["nowhere", "models/nobody", "chat/completions/chatcmpl-x"])
-async def test_what_is_not_there_is_a_404_with_a_request_id(
+async def test_an_unknown_path_or_id_is_a_404_with_a_request_id(
     http: httpx.AsyncClient, path: str
 ) -> None:
     response = await http.get(path)
@@ -165,7 +165,7 @@ async def test_what_is_not_there_is_a_404_with_a_request_id(
     assert response.headers["x-request-id"]
 
 
-async def test_embeddings_are_refused_by_name(http: httpx.AsyncClient) -> None:
+async def test_embeddings_of_a_text_model_are_refused_with_their_own_code(http: httpx.AsyncClient) -> None:
     response = await http.post("embeddings", json={"model": "llm", "input": "x"})
     assert response.status_code == 404
     assert response.json()["error"]["code"] == "embeddings_not_supported"

@@ -1,4 +1,4 @@
-"""A stream goes on behind the last event that its client has seen, at any gateway."""
+"""A stream resumes after the last event that its client has seen, at any gateway."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def first_events(response: httpx.Response, count: int) -> list[Event]:
     return events
 
 
-async def test_a_client_that_comes_back_gets_what_it_has_not_seen(gateway: ScriptedGateway) -> None:
+async def test_a_client_that_reconnects_gets_the_events_it_has_not_seen(gateway: ScriptedGateway) -> None:
     body = SLOW | {"stream_options": {"include_usage": True}}
     headers = {"idempotency-key": "resumed-by-post"}
     async with (
@@ -33,7 +33,7 @@ async def test_a_client_that_comes_back_gets_what_it_has_not_seen(gateway: Scrip
         client.stream("POST", "chat/completions", json=body, headers=headers) as response,
     ):
         before = await first_events(response, 4)
-    # Of a client of its own, and so of a new connection: it may reach the other gateway.
+    # Another client has a new connection, which may reach the other gateway.
     async with gateway.http() as client:
         after = await streamed(client, body, **headers, **{"last-event-id": before[-1].id})
         whole = await streamed(client, body, **headers)
@@ -41,7 +41,7 @@ async def test_a_client_that_comes_back_gets_what_it_has_not_seen(gateway: Scrip
     assert whole[-1].data == "[DONE]"
 
 
-async def test_a_stream_is_resumed_by_its_completions_id(
+async def test_a_stream_is_resumed_by_the_id_of_its_completion(
     http: httpx.AsyncClient, gateway: ScriptedGateway
 ) -> None:
     headers = {"idempotency-key": "resumed-by-id"}
@@ -79,7 +79,7 @@ async def test_a_completion_is_found_by_its_id(http: httpx.AsyncClient) -> None:
     assert again["usage"] == completion["usage"]
 
 
-async def test_what_is_no_events_id_is_refused(http: httpx.AsyncClient) -> None:
+async def test_an_invalid_event_id_is_refused(http: httpx.AsyncClient) -> None:
     response = await http.post(
         "chat/completions", json=SLOW, headers={"last-event-id": "yesterday"}
     )

@@ -1,4 +1,4 @@
-"""A client that has gone ends what only it waited for; a full deployment says so."""
+"""A run without a key is cancelled when its client leaves; a full deployment refuses requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.runtime.gateway.scripted_gateway import ScriptedGateway
 ASLEEP = asked("Hello?", model="asleep")
 
 
-async def test_a_run_whose_only_client_has_gone_is_cancelled(gateway: ScriptedGateway) -> None:
+async def test_a_run_whose_only_client_has_left_is_cancelled(gateway: ScriptedGateway) -> None:
     async with bus_client(gateway) as client, gateway.http() as http:
         before = await active_runs(client)
         asking = asyncio.create_task(http.post("chat/completions", json=ASLEEP))
@@ -32,7 +32,7 @@ async def test_a_run_whose_only_client_has_gone_is_cancelled(gateway: ScriptedGa
     assert trajectory.reason == "its client has gone"
 
 
-async def test_a_stream_that_is_closed_cancels_its_run(gateway: ScriptedGateway) -> None:
+async def test_closing_a_stream_cancels_its_run(gateway: ScriptedGateway) -> None:
     body = asked("Count to nine.", model="slow", stream=True)
     async with bus_client(gateway) as client, gateway.http() as http:
         async with http.stream("POST", "chat/completions", json=body) as response:
@@ -43,7 +43,7 @@ async def test_a_stream_that_is_closed_cancels_its_run(gateway: ScriptedGateway)
     assert trajectory.outcome == "cancelled"
 
 
-async def test_a_run_under_a_key_goes_on_without_its_client(gateway: ScriptedGateway) -> None:
+async def test_a_run_with_an_idempotency_key_continues_without_its_client(gateway: ScriptedGateway) -> None:
     body = asked("Count to nine.", model="slow", stream=True)
     headers = {"idempotency-key": "goes-on"}
     async with bus_client(gateway) as client, gateway.http() as http:
@@ -55,7 +55,7 @@ async def test_a_run_under_a_key_goes_on_without_its_client(gateway: ScriptedGat
     assert trajectory.outcome == "answered"
 
 
-async def test_a_full_deployment_asks_its_clients_to_come_again(gateway: ScriptedGateway) -> None:
+async def test_a_full_deployment_asks_its_clients_to_retry_later(gateway: ScriptedGateway) -> None:
     async with bus_client(gateway) as client, AsyncExitStack() as stack:
         http = await stack.enter_async_context(gateway.http())
         await eventually(lambda: is_idle(client), "end of the runs before")

@@ -1,4 +1,4 @@
-"""Keys of the gateway that stand in environment variables."""
+"""Keys of the gateway that are set in environment variables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.runtime.gateway.scripted_gateway import ScriptedGateway, serving
 KEY = "a-key-of-a-container-secret"
 
 
-def test_a_configured_key_calls_what_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configured_key_reaches_only_its_models_and_is_stored_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI_KEY", KEY)
     words = ("gateway.keys.ci.env=CI_KEY", 'gateway.keys.ci.models=["slm"]')
     with serving(*words, kinds=("gateway",)) as deployment, deployment.client(KEY) as client:
@@ -33,7 +33,7 @@ def _stands_nowhere(deployment: ScriptedGateway) -> None:
             assert KEY.encode() not in path.read_bytes(), path
 
 
-async def test_what_the_configuration_says_now_holds_and_a_revoked_key_stays_so(
+async def test_a_new_configuration_changes_a_key_but_does_not_restore_a_revoked_one(
     own_server: RedisProcess,
 ) -> None:
     async with Bus(quick_settings(own_server.url)) as bus:
@@ -58,7 +58,7 @@ async def test_what_the_configuration_says_now_holds_and_a_revoked_key_stays_so(
             await Authentication(bus).caller(f"Bearer {KEY}")
 
 
-def test_only_gateways_are_told_these_keys() -> None:
+def test_only_gateways_get_the_variables_of_configured_keys() -> None:
     settings = Settings.model_validate(
         {
             "gateway": {"keys": {"ci": {"env": "CI_SECRET_KEY"}}},

@@ -1,4 +1,4 @@
-"""Vectors by OpenAI's API, of a deployment with an endpoint whose model makes them."""
+"""Embeddings by OpenAI's API, from a deployment with an endpoint whose model creates them."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def close(vector: list[float], wanted: list[float]) -> bool:
     return vector == pytest.approx(wanted, abs=1e-6)
 
 
-async def test_openais_client_gets_the_vectors_of_texts_in_their_order(place: Place) -> None:
-    """Its own default is base64."""
+async def test_openais_client_gets_the_vectors_in_the_order_of_the_texts(place: Place) -> None:
+    """The client asks for base64 by default."""
     async with place.gateway.openai() as client:
         answer = await client.embeddings.create(model="embed", input=["a b", "c", "a b"])
     assert [item.index for item in answer.data] == [0, 1, 2]
@@ -90,7 +90,7 @@ async def test_openais_client_gets_the_vectors_of_texts_in_their_order(place: Pl
     assert answer.usage.prompt_tokens == answer.usage.total_tokens == 5
 
 
-async def test_numbers_token_ids_and_dimensions_are_passed_on(place: Place) -> None:
+async def test_float_vectors_token_ids_and_dimensions_are_supported(place: Place) -> None:
     async with place.gateway.openai() as client:
         single = await client.embeddings.create(
             model="embed", input="hello", encoding_format="float", dimensions=5
@@ -117,7 +117,7 @@ def test_a_request_is_a_recorded_run_with_its_usage_and_price(place: Place) -> N
     assert completion.status_code == 404, "vectors are no completion"
 
 
-def test_a_key_that_is_used_again_gets_the_same_vectors_and_is_billed_once(place: Place) -> None:
+def test_a_repeated_idempotency_key_gets_the_same_vectors_from_one_call(place: Place) -> None:
     body, header = {"model": "embed", "input": "again"}, {"idempotency-key": "e-1"}
     before = place.endpoint.calls
     first, second = place.post(body, **header), place.post(body, **header)
@@ -137,7 +137,7 @@ def test_a_key_that_is_used_again_gets_the_same_vectors_and_is_billed_once(place
         ({"colour": "red"}, "colour"), ({"input": ["a"] * 2_049}, "input"),
     ],
 )  # fmt: skip
-def test_a_body_that_is_wrong_is_refused_by_its_field(
+def test_a_wrong_body_is_refused_by_the_name_of_its_field(
     place: Place, change: dict[str, Any], param: str | None
 ) -> None:
     answer = place.post({"model": "embed", "input": "x", **change})
@@ -147,7 +147,7 @@ def test_a_body_that_is_wrong_is_refused_by_its_field(
     assert error["type"] == "invalid_request_error"
 
 
-async def test_models_are_asked_for_what_they_make_alone(place: Place) -> None:
+async def test_a_model_serves_either_embeddings_or_text(place: Place) -> None:
     async with place.gateway.openai() as client:
         with pytest.raises(openai.NotFoundError, match="these do: embed") as no_vectors:
             await client.embeddings.create(model="llm", input="x")
@@ -160,7 +160,7 @@ async def test_models_are_asked_for_what_they_make_alone(place: Place) -> None:
     assert no_vectors.value.code == "embeddings_not_supported"
 
 
-def test_a_key_reaches_its_own_models_and_keeps_to_its_days_budget(place: Place) -> None:
+def test_a_key_is_limited_to_its_models_and_its_daily_tokens(place: Place) -> None:
     chats = place.gateway.new_key("chats", "--model", "llm")["key"]
     refused = place.post({"model": "embed", "input": "x"}, key=chats)
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "model_not_allowed")
@@ -171,7 +171,7 @@ def test_a_key_reaches_its_own_models_and_keeps_to_its_days_budget(place: Place)
     assert (much.status_code, much.json()["error"]["code"]) == (429, "insufficient_quota")
 
 
-def test_vectors_that_are_more_than_a_message_holds_are_refused_with_the_limit(
+def test_vectors_that_do_not_fit_a_message_are_refused_with_the_name_of_the_limit(
     place: Place,
 ) -> None:
     answer = place.post({"model": "embed", "input": ["x"] * 100, "dimensions": 4_096})
@@ -179,7 +179,7 @@ def test_vectors_that_are_more_than_a_message_holds_are_refused_with_the_limit(
     assert "max_message_bytes" in answer.json()["error"]["message"]
 
 
-async def test_a_client_that_leaves_ends_its_run(place: Place) -> None:
+async def test_a_run_ends_when_its_client_leaves(place: Place) -> None:
     async def ended() -> bool:
         with place.gateway.client() as http:
             runs = http.get("/v1/runs?workflow=embeddings&status=active").json()["data"]

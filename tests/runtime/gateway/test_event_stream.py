@@ -1,4 +1,4 @@
-"""How a stream ends that can't go on: its status has been sent, so that an event says why."""
+"""A stream that fails after its status was sent reports the error as an event."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def last_words(error: ApiError) -> bytes:
         (UnknownName("workflow", "x", ()), b"400"),
     ],
 )
-async def test_what_breaks_a_stream_is_its_last_event(error: Exception, status: bytes) -> None:
+async def test_an_error_that_breaks_a_stream_is_its_last_event(error: Exception, status: bytes) -> None:
     closed: list[bool] = []
 
     async def events() -> AsyncGenerator[bytes]:
@@ -58,7 +58,7 @@ async def numbers(
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 @pytest.mark.parametrize("seconds", [0.0, 5.0])
-async def test_a_started_stream_has_all_items(count: int, seconds: float) -> None:
+async def test_a_started_stream_yields_all_items(count: int, seconds: float) -> None:
     closed, released = list[bool](), asyncio.Event()
     if seconds:
         released.set()
@@ -68,7 +68,7 @@ async def test_a_started_stream_has_all_items(count: int, seconds: float) -> Non
     assert closed == [True]
 
 
-async def test_what_the_first_item_raises_is_raised_at_the_start() -> None:
+async def test_an_error_at_the_first_item_is_raised_at_the_start() -> None:
     async def refuses() -> AsyncGenerator[int]:
         raise ApiError(502, "no")
         yield 1

@@ -1,4 +1,4 @@
-"""What a ladder refuses reaches no client that follows the text as it is written."""
+"""A draft that a ladder refuses reaches no client that streams the text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def climbing() -> Iterator[ScriptedGateway]:
 
 
 def followed(gateway: ScriptedGateway, question: str) -> tuple[list[tuple[str, str]], Any]:
-    """Agent and text of what the run's events say, in order; and the run."""
+    """Agent and text of each of the run's text events, in order; and the run."""
     body = {"workflow": "agent", "prompt": question, "stream": True}
     with gateway.client() as client:
         run_id = client.post("/v1/runs", json=body).json()["id"]
@@ -41,7 +41,7 @@ def followed(gateway: ScriptedGateway, question: str) -> tuple[list[tuple[str, s
     return [(e["agent"], e["text"]) for e in events if e["type"] in ("tokens", "restart")], run
 
 
-def test_a_refused_draft_is_in_no_event_and_the_big_models_text_is(
+def test_events_contain_the_big_models_text_but_no_refused_draft(
     climbing: ScriptedGateway,
 ) -> None:
     texts, run = followed(climbing, "Add two and two.")
@@ -52,13 +52,13 @@ def test_a_refused_draft_is_in_no_event_and_the_big_models_text_is(
     assert drafts == [WRONG, RIGHT], "the record has both"
 
 
-def test_an_accepted_draft_comes_with_its_step(climbing: ScriptedGateway) -> None:
+def test_an_accepted_draft_arrives_with_its_step(climbing: ScriptedGateway) -> None:
     texts, run = followed(climbing, "Greet me.")
     assert texts == []
     assert run["answer"] == PLAIN
 
 
-async def test_a_streamed_chat_with_a_team_has_the_answer_alone(climbing: ScriptedGateway) -> None:
+async def test_a_streamed_chat_with_a_team_contains_only_the_answer(climbing: ScriptedGateway) -> None:
     async with climbing.http() as http:
         body = {
             "model": "workflow/agent",

@@ -1,4 +1,4 @@
-"""Requests that a client of good will does not send: each is refused by its own error."""
+"""Requests that no well-behaved client sends: each is refused with a specific error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def post(client: httpx.Client, body: str | bytes, path: str = CHAT) -> httpx.Res
         "",
     ],
 )
-def test_a_body_that_no_record_can_carry_is_not_json(
+def test_a_body_that_no_record_can_store_is_refused_as_invalid_json(
     scripted: ScriptedGateway, body: str | bytes
 ) -> None:
     with scripted.client() as client:
@@ -44,7 +44,7 @@ def test_a_body_that_no_record_can_carry_is_not_json(
 @pytest.mark.parametrize(
     "arguments", ['{"a": NaN}', r'{"a": "\ud800"}', '{"a":' + "[" * 100 + "]" * 100 + "}", "{", ""]
 )
-def test_arguments_of_a_call_that_are_no_json_go_on_as_the_text_that_they_are(
+def test_call_arguments_that_are_not_json_are_accepted_as_text(
     scripted: ScriptedGateway, arguments: str
 ) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
@@ -67,14 +67,14 @@ def test_arguments_of_a_call_that_are_no_json_go_on_as_the_text_that_they_are(
 
 
 @pytest.mark.parametrize("limit", ["0", "101", "0000000001" + "0" * 5_000, "٣", "x"])
-def test_a_list_is_as_long_as_a_number_says(scripted: ScriptedGateway, limit: str) -> None:
+def test_an_invalid_limit_of_a_list_is_refused(scripted: ScriptedGateway, limit: str) -> None:
     with scripted.client() as client:
         answer = client.get("/v1/runs", params={"limit": limit})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "limit")
 
 
 @pytest.mark.parametrize("after", ["99999999999999999999-1", "1-", "٣-٣", "1-1-1", "-1-1", "$"])
-def test_events_behind_what_is_no_event_are_refused_and_others_go_on(
+def test_events_after_an_invalid_id_are_refused_and_the_run_stays_readable(
     scripted: ScriptedGateway, after: str
 ) -> None:
     with scripted.client() as client:
@@ -85,14 +85,14 @@ def test_events_behind_what_is_no_event_are_refused_and_others_go_on(
 
 
 @pytest.mark.parametrize("event", ["1_0-0/1", "+1-1/1", "1-1", "1-1/1/1", "9" * 5_000])
-def test_a_stream_behind_what_is_no_event_is_refused(scripted: ScriptedGateway, event: str) -> None:
+def test_a_stream_after_an_invalid_event_id_is_refused(scripted: ScriptedGateway, event: str) -> None:
     body = {"model": "llm", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
     with scripted.client() as client:
         answer = client.post(CHAT, json=body, headers={"last-event-id": event})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_event_id")
 
 
-def test_no_key_reads_goes_on_with_or_ends_what_is_another_s(scripted: ScriptedGateway) -> None:
+def test_no_key_can_read_continue_or_cancel_another_keys_runs(scripted: ScriptedGateway) -> None:
     stranger_key = scripted.new_key("stranger")["key"]
     body = {"model": "llm", "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
     with scripted.client() as owner, scripted.client(stranger_key) as stranger:
@@ -119,12 +119,12 @@ def test_no_key_reads_goes_on_with_or_ends_what_is_another_s(scripted: ScriptedG
         for request in refused:
             assert owner.post("/v1/responses", json=request).status_code == 200, request
             assert stranger.post("/v1/responses", json=request).status_code == 404, request
-        # The same idempotency key of another caller is another key.
+        # Callers don't share idempotency keys.
         other = stranger.post(CHAT, json=body, headers={"idempotency-key": "mine"}).json()["id"]
         assert other != chat
 
 
-def test_a_session_s_reward_reaches_the_runs_of_its_own_key_alone() -> None:
+def test_the_reward_of_a_session_reaches_only_runs_of_the_same_key() -> None:
     with serving("workers.recorder.count=1") as scripted:
         stranger_key = scripted.new_key("stranger")["key"]
         body = {"model": "llm", "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
@@ -133,7 +133,7 @@ def test_a_session_s_reward_reaches_the_runs_of_its_own_key_alone() -> None:
         with scripted.client() as owner, scripted.client(stranger_key) as stranger:
             chat = owner.post("/sessions/shared/v1/chat/completions", json=body).json()["id"]
             assert stranger.post(path, json={**reward, "value": -9.0}).json()["new"]
-            assert owner.post(path, json=reward).json()["new"]  # the stranger's id is another
+            assert owner.post(path, json=reward).json()["new"]  # the stranger's id does not count
         printed = scripted.ok("runs", "show", chat.removeprefix("chatcmpl-"), "--json")
         store = scripted.state.store
         until(lambda: len(read_rewards(store).rewards) == 2, "two recorded rewards")

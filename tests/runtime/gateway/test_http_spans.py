@@ -1,4 +1,4 @@
-"""The span of an HTTP request stands between its client's span and the run's."""
+"""The span of an HTTP request is between its client's span and its run's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.workers.tracing.collector import Received, TestCollector, collecting
 
 @dataclass(frozen=True)
 class Traced:
-    """A deployment that traces, and the collector."""
+    """A deployment that exports traces, and the collector."""
 
     gateway: ScriptedGateway
     collector: TestCollector
@@ -32,7 +32,7 @@ class Traced:
             return await http.post(f"{self.gateway.root}{path}", json=body)
 
     def arrived(self, trace_id: str, *names: str) -> dict[str, Received]:
-        """Spans of a trace by name, once these are there."""
+        """The spans of a trace by name, once those called `names` have arrived."""
 
         def spans() -> dict[str, Received]:
             return {span.name: span for span in self.collector.of_trace(trace_id)}
@@ -52,7 +52,7 @@ def traced() -> Iterator[Traced]:
 
 
 def context(sampled: bool = True) -> TraceContext:
-    """As a client would bring it."""
+    """A trace context as a client sends it."""
     return TraceContext(os.urandom(16).hex(), os.urandom(8).hex(), sampled)
 
 
@@ -68,7 +68,7 @@ CHAT = ("/v1/chat/completions", asked("Name a fruit."), "invoke_workflow chat")
         ("/v1/runs", {"workflow": "solo", "prompt": "2 + 2?"}, "invoke_workflow solo"),
     ],
 )
-async def test_a_runs_span_lies_below_the_requests_and_that_below_the_clients(
+async def test_the_requests_span_is_a_child_of_the_clients_and_the_parent_of_the_runs(
     traced: Traced, path: str, body: dict[str, Any], run_name: str
 ) -> None:
     client = context()
@@ -110,7 +110,7 @@ async def test_the_span_of_a_stream_ends_with_its_last_byte(traced: Traced) -> N
     assert spans[name].ended >= spans["serve slow"].ended
 
 
-async def test_a_request_that_is_refused_shows_in_its_clients_trace(traced: Traced) -> None:
+async def test_a_refused_request_appears_in_its_clients_trace(traced: Traced) -> None:
     client, unrecorded = context(), context(sampled=False)
     wrong = {"model": "nobody", "messages": []}
     for brought in (unrecorded, client):
@@ -123,7 +123,7 @@ async def test_a_request_that_is_refused_shows_in_its_clients_trace(traced: Trac
     assert traced.collector.of_trace(unrecorded.trace_id) == []
 
 
-async def test_a_second_request_of_one_key_joins_the_run_of_the_first(traced: Traced) -> None:
+async def test_a_second_request_with_one_idempotency_key_joins_the_first_run(traced: Traced) -> None:
     first, second = context(), context()
     path, body, run_name = CHAT
     for brought in (first, second):
@@ -139,7 +139,7 @@ async def test_a_second_request_of_one_key_joins_the_run_of_the_first(traced: Tr
     assert run_id == spans[name].attributes["loopline.run.id"]
 
 
-async def test_a_fork_has_a_trace_of_its_own(traced: Traced) -> None:
+async def test_a_fork_has_its_own_trace(traced: Traced) -> None:
     path, body = "/v1/runs", {"workflow": "solo", "prompt": "2 + 3?"}
     run_id = (await traced.post(path, body)).json()["id"]
 

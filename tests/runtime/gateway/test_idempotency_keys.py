@@ -51,7 +51,7 @@ async def test_another_body_under_the_same_key_is_a_conflict(http: httpx.AsyncCl
     assert response.json()["error"]["code"] == "idempotency_key_reused"
 
 
-async def test_the_same_body_to_another_route_or_session_is_another_request(
+async def test_the_same_key_for_another_route_or_session_is_a_conflict(
     http: httpx.AsyncClient,
 ) -> None:
     body, key = {"model": "llm", "input": "How old?"}, {"idempotency-key": "places"}
@@ -64,7 +64,7 @@ async def test_the_same_body_to_another_route_or_session_is_another_request(
         assert response.json()["error"]["code"] == "idempotency_key_reused"
 
 
-async def test_a_request_in_progress_is_joined_at_every_gateway(gateway: ScriptedGateway) -> None:
+async def test_repeated_requests_join_the_one_in_progress_at_every_gateway(gateway: ScriptedGateway) -> None:
     body, key = asked("Count to nine.", model="slow"), {"idempotency-key": "joined"}
     clients = [gateway.http() for _ in range(2 * MAX_RUNS)]  # more than admission allows
     try:
@@ -75,14 +75,14 @@ async def test_a_request_in_progress_is_joined_at_every_gateway(gateway: Scripte
     assert len({orjson.dumps(answer) for answer in answers}) == 1
 
 
-async def test_a_stream_and_a_whole_answer_have_keys_of_their_own(http: httpx.AsyncClient) -> None:
+async def test_a_stream_and_a_whole_answer_cannot_share_a_key(http: httpx.AsyncClient) -> None:
     body, key = asked("How old?"), {"idempotency-key": "both"}
     await answered(http, body, **key)
     response = await http.post("chat/completions", json=body | {"stream": True}, headers=key)
     assert response.status_code == 409
 
 
-async def test_a_stream_under_a_key_is_joined(gateway: ScriptedGateway) -> None:
+async def test_a_repeated_request_joins_the_stream_in_progress(gateway: ScriptedGateway) -> None:
     body, key = asked("Count to nine.", model="slow"), {"idempotency-key": "joined-stream"}
     async with gateway.http() as first, gateway.http() as second:
         streams = await asyncio.gather(streamed(first, body, **key), streamed(second, body, **key))
@@ -90,7 +90,7 @@ async def test_a_stream_under_a_key_is_joined(gateway: ScriptedGateway) -> None:
     assert text_of(streams[0]).startswith("one two three")
 
 
-async def test_without_a_key_every_request_is_a_run_of_its_own(http: httpx.AsyncClient) -> None:
+async def test_without_a_key_every_request_starts_its_own_run(http: httpx.AsyncClient) -> None:
     body = asked("Count to nine.")
     first, second = await answered(http, body), await answered(http, body)
     assert first["id"] != second["id"]
@@ -98,7 +98,7 @@ async def test_without_a_key_every_request_is_a_run_of_its_own(http: httpx.Async
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256])
-async def test_a_key_of_no_use_is_refused(http: httpx.AsyncClient, key: str) -> None:
+async def test_an_empty_or_overlong_key_is_refused(http: httpx.AsyncClient, key: str) -> None:
     response = await http.post(
         "chat/completions", json=asked("How old?"), headers={"idempotency-key": key}
     )
@@ -109,10 +109,10 @@ async def test_a_key_of_no_use_is_refused(http: httpx.AsyncClient, key: str) -> 
 WEEK = 7 * 86_400.0
 
 
-async def test_a_key_lives_as_long_as_its_run_whatever_that_waits_for(
+async def test_a_key_lives_as_long_as_its_run_even_if_that_waits(
     settings: BusSettings,
 ) -> None:
-    """Admitted, waiting, woken, ended: the lives of the run's record and of its key are equal."""
+    """The run's record and its key expire together: when admitted, waiting, woken and ended."""
 
     async def lives() -> tuple[float, float]:
         shard = bus.keys.shard_of(claimed.id)
@@ -166,7 +166,7 @@ async def test_a_key_lives_as_long_as_its_run_whatever_that_waits_for(
         assert await run_of_key(bus, "caller", "key", "body") == claimed
 
 
-async def test_a_key_of_a_gateway_of_an_earlier_version_leads_to_its_run(bus: Bus) -> None:
+async def test_a_key_stored_by_an_earlier_version_leads_to_its_run(bus: Bus) -> None:
     claimed = await run_of_key(bus, "caller", "new", "body")
     earlier = new_run_id()
     digest = hashlib.sha256(b"caller\0old").hexdigest()

@@ -31,7 +31,7 @@ ANSWER = {
 
 @dataclass
 class Endpoint:
-    """What an endpoint was asked."""
+    """An endpoint and the bodies that it received."""
 
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -102,7 +102,7 @@ async def test_parts_of_a_chat_message_reach_the_endpoint_in_their_order(
     assert endpoint.last_content == content
 
 
-async def test_a_response_takes_images_gives_them_back_and_goes_on_from_them(
+async def test_a_response_takes_images_lists_them_and_can_be_continued(
     seeing: tuple[ScriptedGateway, Endpoint],
 ) -> None:
     gateway, endpoint = seeing
@@ -135,7 +135,7 @@ async def test_a_response_takes_images_gives_them_back_and_goes_on_from_them(
 
 
 @pytest.mark.parametrize("model", ["blind", "llm", "workflow/delegate"])
-async def test_a_model_that_takes_none_is_not_asked(
+async def test_images_for_a_model_that_takes_none_are_refused_before_it_is_asked(
     seeing: tuple[ScriptedGateway, Endpoint], model: str
 ) -> None:
     gateway, endpoint = seeing
@@ -155,7 +155,7 @@ async def test_a_model_that_takes_none_is_not_asked(
     assert len(endpoint.bodies) == count
 
 
-async def test_an_image_counts_as_its_tokens_and_not_as_its_bytes_where_budgets_are_held(
+async def test_a_budget_counts_the_tokens_of_an_image_and_not_its_bytes(
     seeing: tuple[ScriptedGateway, Endpoint],
 ) -> None:
     gateway, _ = seeing

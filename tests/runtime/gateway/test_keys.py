@@ -22,7 +22,7 @@ CHAT = "/v1/chat/completions"
 
 
 @pytest.mark.parametrize("header", [None, "Bearer", "Bearer sk-loopline-wrong", "Basic eDp5"])
-def test_without_a_known_key_there_is_no_answer(
+def test_a_request_without_a_known_key_is_refused(
     scripted: ScriptedGateway, header: str | None
 ) -> None:
     with scripted.client() as client:
@@ -34,7 +34,7 @@ def test_without_a_known_key_there_is_no_answer(
     assert answer.json()["error"]["type"] == "authentication_error"
 
 
-def test_a_key_names_the_models_that_it_may(scripted: ScriptedGateway) -> None:
+def test_a_key_may_use_only_the_models_that_it_lists(scripted: ScriptedGateway) -> None:
     key = scripted.new_key("scoped", "--model", "slm*")["key"]
     with scripted.client(key) as client:
         listed = [model["id"] for model in client.get("/v1/models").json()["data"]]
@@ -59,7 +59,7 @@ def test_a_revoked_key_is_refused_within_a_moment(scripted: ScriptedGateway) -> 
     assert scripted.run("keys", "revoke", "nosuchkey").returncode == 2
 
 
-def test_a_day_s_tokens_end_before_the_call_that_could_pass_them(
+def test_a_call_that_could_exceed_the_daily_tokens_is_refused(
     scripted: ScriptedGateway,
 ) -> None:
     record = scripted.new_key("thrifty", "--tokens-per-day", "1000")
@@ -77,7 +77,7 @@ def test_a_day_s_tokens_end_before_the_call_that_could_pass_them(
     assert 0 < line["tokens_today"] == used <= 1_000
 
 
-def test_no_key_stands_on_the_bus_in_a_log_or_in_a_file_that_others_read(
+def test_no_key_is_stored_on_the_bus_in_a_log_or_in_a_file_that_others_can_read(
     scripted: ScriptedGateway,
 ) -> None:
     record = scripted.new_key("hidden")
@@ -92,7 +92,7 @@ def test_no_key_stands_on_the_bus_in_a_log_or_in_a_file_that_others_read(
                 assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_list_of_keys_says_what_each_may(scripted: ScriptedGateway) -> None:
+def test_the_list_of_keys_shows_the_rights_of_each(scripted: ScriptedGateway) -> None:
     record = scripted.new_key(
         "manager", "--tenant", "acme", "--seconds-per-day", "60", "--dashboard", "read",
         "--approves",
@@ -101,7 +101,7 @@ def test_the_list_of_keys_says_what_each_may(scripted: ScriptedGateway) -> None:
     assert line.rstrip().endswith("tenant acme, 60 s a day, dashboard read, approves")
 
 
-def test_a_new_key_is_shown_once_and_to_a_terminal_alone(
+def test_a_new_key_is_shown_only_on_a_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = StateDirectory(tmp_path)
@@ -113,7 +113,7 @@ def test_a_new_key_is_shown_once_and_to_a_terminal_alone(
     assert "key: sk-loopline-new (not shown again)" in capsys.readouterr().out
 
 
-async def test_a_gateway_that_starts_while_redis_restarts_has_its_key(
+async def test_a_gateway_that_starts_while_redis_restarts_gets_its_key(
     own_server: RedisProcess, tmp_path: Path
 ) -> None:
     async with Bus(quick_settings(own_server.url)) as bus:

@@ -1,4 +1,4 @@
-"""What a hostile client costs is bounded."""
+"""The cost of a hostile client is bounded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def authorized(scripted: ScriptedGateway) -> bytes:
 
 
 @pytest.mark.parametrize("begin", [b"", START, START + b"A: b\r\n"])
-def test_a_client_that_does_not_end_its_headers_is_disconnected(
+def test_a_client_that_does_not_finish_its_headers_is_disconnected(
     scripted: ScriptedGateway, begin: bytes
 ) -> None:
     with connection(scripted) as raw:
@@ -36,7 +36,7 @@ def test_a_client_that_does_not_end_its_headers_is_disconnected(
         assert raw.recv(1) == b""
 
 
-def test_endless_headers_are_cut(scripted: ScriptedGateway) -> None:
+def test_a_client_with_endless_headers_is_disconnected(scripted: ScriptedGateway) -> None:
     headers = START + 1_000 * (b"X-Filler: " + b"x" * 1_000 + b"\r\n")
     with connection(scripted) as raw:
         answer = b"cut"
@@ -60,7 +60,7 @@ def test_a_huge_body_without_a_length_is_refused_at_the_limit(scripted: Scripted
         assert raw.recv(64).startswith(b"HTTP/1.1 413")
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(scripted: ScriptedGateway) -> None:
+def test_a_body_that_does_not_arrive_in_time_is_refused(scripted: ScriptedGateway) -> None:
     with connection(scripted) as raw:
         raw.sendall(authorized(scripted) + b"Content-Length: 100\r\n\r\n{")
         assert raw.recv(64).startswith(b"HTTP/1.1 408")

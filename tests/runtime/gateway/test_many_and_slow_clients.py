@@ -1,5 +1,5 @@
-"""What slow, huge and very many clients cost the gateway is bounded, and others are answered
-meanwhile."""
+"""Slow, huge and very many clients cost the gateway a bounded amount of memory, and others are
+answered meanwhile."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 IDLE = 10_000
 SPARE_FILES = 500
 MAX_IDLE_BYTES = 32_000
-"""That one idle connection may cost."""
+"""Bytes that one idle connection may cost."""
 MAX_GROWTH = 32_000_000
-"""Bytes, of clients that take little or send too much."""
+"""Bytes that clients may cost that read slowly or send too much."""
 ANSWER_SECONDS = 10.0
-"""For another client's request, on a machine that does other things."""
+"""Limit for another client's request on a busy machine."""
 
 HOLD = """
 import resource, socket, sys
@@ -42,7 +42,7 @@ sys.stdin.read()
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[ScriptedGateway]:
-    """One gateway with the patience that it has by default."""
+    """One gateway with its default timeouts."""
     with serving() as deployment:
         yield deployment
 
@@ -65,14 +65,14 @@ def connection(gateway: ScriptedGateway) -> Generator[socket.socket]:
 
 
 def require_answer(gateway: ScriptedGateway) -> None:
-    """Another client is answered."""
+    """Check that another client is answered."""
     with gateway.client() as client:
         assert client.get("/v1/models", timeout=ANSWER_SECONDS).status_code == 200
 
 
-def test_a_client_that_reads_byte_by_byte_is_not_answered_ahead(gateway: ScriptedGateway) -> None:
-    """It asks ten thousand things at once and reads almost nothing of the answers, which lie in no
-    memory but the sockets'."""
+def test_a_client_that_reads_byte_by_byte_does_not_fill_the_memory_of_the_gateway(gateway: ScriptedGateway) -> None:
+    """The client sends ten thousand requests at once and reads almost nothing of the answers, of
+    which only the sockets' buffers may hold more."""
     require_answer(gateway)
     process = process_of(gateway)
     before = process.memory_info().rss
@@ -87,7 +87,7 @@ def test_a_client_that_reads_byte_by_byte_is_not_answered_ahead(gateway: Scripte
         assert process.memory_info().rss - before < MAX_GROWTH
 
 
-def test_a_hundred_megabytes_are_refused_without_being_held(gateway: ScriptedGateway) -> None:
+def test_a_body_of_a_hundred_megabytes_is_refused_without_being_buffered(gateway: ScriptedGateway) -> None:
     require_answer(gateway)
     process = process_of(gateway)
     before = process.memory_info().rss

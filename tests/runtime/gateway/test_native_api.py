@@ -1,4 +1,4 @@
-"""`/v1/runs`: what a program that is not Python starts, follows, ends, forks and rewards."""
+"""`/v1/runs`: programs in any language start, follow, cancel, fork and reward runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def events(text: str) -> list[tuple[str, dict[str, Any]]]:
     return [(block["id"], json.loads(block["data"])) for block in blocks if "id" in block]
 
 
-def test_a_run_is_started_and_read_with_its_steps_and_usage(scripted: ScriptedGateway) -> None:
+def test_a_run_can_be_started_and_read_with_its_steps_and_usage(scripted: ScriptedGateway) -> None:
     with scripted.client() as client:
         answer = client.post("/v1/runs", json={**QUESTION, "tags": {"team": "blue"}})
         assert answer.status_code == 202
@@ -42,7 +42,7 @@ def test_a_run_is_started_and_read_with_its_steps_and_usage(scripted: ScriptedGa
     assert run["usage"]["total_tokens"] > 0
 
 
-def test_a_conversation_reaches_the_run_whole(scripted: ScriptedGateway) -> None:
+def test_a_conversation_reaches_the_run_unchanged(scripted: ScriptedGateway) -> None:
     messages = [
         {"role": "system", "content": "Answer in one word."},
         {"role": "user", "content": "Hello", "name": "ada"},
@@ -60,7 +60,7 @@ def test_a_conversation_reaches_the_run_whole(scripted: ScriptedGateway) -> None
     assert task["prompt"] == "What is 2 + 2?"
 
 
-def test_events_go_on_from_any_id_without_a_gap_or_a_repeat(scripted: ScriptedGateway) -> None:
+def test_events_resume_from_any_id_without_a_gap_or_a_repeat(scripted: ScriptedGateway) -> None:
     with scripted.client() as client:
         run_id = client.post("/v1/runs", json={**QUESTION, "stream": True}).json()["id"]
         whole = events(client.get(f"/v1/runs/{run_id}/events").text)
@@ -74,7 +74,7 @@ def test_events_go_on_from_any_id_without_a_gap_or_a_repeat(scripted: ScriptedGa
             assert events(rest) == whole[index + 1 :]
 
 
-def test_a_run_is_listed_for_its_caller_alone(scripted: ScriptedGateway) -> None:
+def test_only_its_caller_can_list_read_and_change_a_run(scripted: ScriptedGateway) -> None:
     other = scripted.new_key("listing")["key"]
     with scripted.client() as client, scripted.client(other) as stranger:
         body = {**QUESTION, "tags": {"batch": "listed"}}
@@ -94,7 +94,7 @@ def test_a_run_is_listed_for_its_caller_alone(scripted: ScriptedGateway) -> None
             assert stranger.post(f"/v1/runs/{ids[0]}{route}", json=body).status_code == 404
 
 
-def test_one_idempotency_key_is_one_run(scripted: ScriptedGateway) -> None:
+def test_an_idempotency_key_starts_one_run(scripted: ScriptedGateway) -> None:
     headers = {"idempotency-key": "one-run"}
     with scripted.client() as client:
         first = client.post("/v1/runs", json=QUESTION, headers=headers).json()["id"]
@@ -106,7 +106,7 @@ def test_one_idempotency_key_is_one_run(scripted: ScriptedGateway) -> None:
     assert other.json()["error"]["code"] == "idempotency_key_reused"
 
 
-def test_a_run_is_forked_at_a_turn(scripted: ScriptedGateway) -> None:
+def test_a_run_can_be_forked_at_a_turn(scripted: ScriptedGateway) -> None:
     with scripted.client() as client:
         parent = client.post("/v1/runs", json=QUESTION).json()["id"]
         ended(client, parent)
@@ -118,7 +118,7 @@ def test_a_run_is_forked_at_a_turn(scripted: ScriptedGateway) -> None:
     assert "turns 0 to 0" in late.json()["error"]["message"]
 
 
-def test_a_reward_counts_once_for_its_id(scripted: ScriptedGateway) -> None:
+def test_a_reward_counts_once_for_each_id(scripted: ScriptedGateway) -> None:
     with scripted.client() as client:
         run_id = client.post("/v1/runs", json=QUESTION).json()["id"]
         ended(client, run_id)
@@ -130,8 +130,8 @@ def test_a_reward_counts_once_for_its_id(scripted: ScriptedGateway) -> None:
         assert "'r1'" in other.json()["error"]["message"]
 
 
-def test_a_reward_that_is_not_in_the_store_yet_is_to_be_recorded(scripted: ScriptedGateway) -> None:
-    """Who trains on rewards can wait until there is none. This deployment has no recorder."""
+def test_status_counts_rewards_that_are_not_in_the_store_yet(scripted: ScriptedGateway) -> None:
+    """A trainer can wait until there are none. This deployment has no recorder."""
 
     def unrecorded() -> int:
         return json.loads(scripted.ok("status", "--json"))["unrecorded"]
@@ -156,7 +156,7 @@ def test_a_reward_that_is_not_in_the_store_yet_is_to_be_recorded(scripted: Scrip
         ({**QUESTION, "webhook": "ftp://x"}, "webhook"),
     ],
 )
-def test_what_can_not_be_run_is_refused_by_name(
+def test_a_wrong_run_is_refused_by_the_name_of_its_field(
     scripted: ScriptedGateway, body: dict[str, Any], message: str
 ) -> None:
     with scripted.client() as client:
@@ -166,11 +166,11 @@ def test_what_can_not_be_run_is_refused_by_name(
 
 
 def kinds(deployment: ScriptedGateway) -> set[str]:
-    """Of the workers that there are, in whatever state."""
+    """The kinds of all workers, in any state."""
     return {worker["kind"] for worker in deployment.status()["workers"]}
 
 
-def test_a_cancelled_run_says_so(scripted: ScriptedGateway) -> None:
+def test_cancelling_a_run_returns_it_as_cancelled(scripted: ScriptedGateway) -> None:
     scripted.ok("scale", "planner=0")
     try:
         until(lambda: "planner" not in kinds(scripted), "end of the planner")

@@ -34,7 +34,7 @@ def error_of(response: httpx.Response) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_one_version_of_a_model_answers_or_is_refused_with_the_one_that_is_served() -> None:
+def test_a_pinned_version_answers_or_is_refused_with_the_served_version() -> None:
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
         deployment = ScriptedGateway(Path(folder))
         loras = [make_tiny_lora(MICRO, Path(folder) / f"lora-{n}", n) for n in (1, 2)]

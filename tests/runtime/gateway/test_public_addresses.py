@@ -1,4 +1,4 @@
-"""What callers name is reached at the address that was checked, and at no other."""
+"""A caller's URL is reached only at the address that was checked."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ async def post(url: str, *addresses: str, verify: ssl.SSLContext | bool = True) 
     return answer.status_code
 
 
-async def test_a_request_resolves_no_name_again(hook: Receiver) -> None:
+async def test_a_request_does_not_resolve_the_name_again(hook: Receiver) -> None:
     port = hook.server_address[1]
     assert await post(f"http://{NAME}:{port}/hook", "127.0.0.1") == 204
     headers, body = hook.deliveries[0]
     assert (headers["host"], headers["x-a"], body) == (f"{NAME}:{port}", "b", b"{}")
 
 
-async def test_the_next_address_is_tried_where_one_takes_no_connection(hook: Receiver) -> None:
+async def test_the_next_address_is_tried_if_one_accepts_no_connection(hook: Receiver) -> None:
     port = hook.server_address[1]
     assert await post(f"http://{NAME}:{port}/hook", "127.0.0.2", "127.0.0.1") == 204
     with pytest.raises(httpx2.ConnectError):
@@ -48,7 +48,7 @@ async def test_the_next_address_is_tried_where_one_takes_no_connection(hook: Rec
 
 
 @pytest.mark.parametrize("name", [NAME, "other.invalid"])
-async def test_the_certificate_is_that_of_the_name(name: str) -> None:
+async def test_the_certificate_must_match_the_name(name: str) -> None:
     authority = trustme.CA()
     server, client = (
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH),
@@ -73,10 +73,10 @@ async def test_the_certificate_is_that_of_the_name(name: str) -> None:
                 await post(url, "127.0.0.1", verify=client)
 
 
-async def test_a_webhook_goes_where_its_check_led(
+async def test_a_webhook_is_sent_to_the_address_that_was_checked(
     bus: Bus, hook: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name whose second resolution leads to this machine."""
+    """The second resolution of the name leads to this machine."""
     answers = ["192.0.0.9", "127.0.0.1"]
 
     async def rebinding(host: object, port: object, **_: object) -> list[object]:

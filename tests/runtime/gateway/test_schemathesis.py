@@ -1,5 +1,5 @@
-"""schemathesis sends what the OpenAPI document allows: every answer is one that the document has,
-and none is the gateway's own failure."""
+"""schemathesis sends requests that the OpenAPI document allows: every answer conforms to the
+document, and none is a failure of the gateway."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ schemathesis: Any = pytest.importorskip(
     "schemathesis", reason="schemathesis is not installed: pip install '.[dev]'"
 )
 EXAMPLES = 20
-"""Of each operation. `bench gateway-fuzz` sends a million."""
+"""Requests to each operation. `bench gateway-fuzz` sends a million."""
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
@@ -30,7 +30,7 @@ OPERATIONS: list[Any] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
-def test_every_answer_is_one_that_the_document_has(
+def test_every_answer_conforms_to_the_openapi_document(
     operation: Any, scripted: ScriptedGateway
 ) -> None:
     checks = [getattr(schemathesis.checks, name) for name in CHECKS]

@@ -1,4 +1,4 @@
-"""What is known of a session: bounded in time, and of any call that a model writes."""
+"""The memory of a session: bounded in time, and able to keep any call that a model writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.runtime.gateway.responses.runs import call, trajectory_of, view_of
 SESSION = Session("s", "caller")
 
 
-def test_an_id_says_when_it_was_made() -> None:
+def test_a_run_id_contains_its_creation_time() -> None:
     assert time_of_run_id(new_run_id(1_700_000_000.5)) == 1_700_000_000.5
     assert time_of_run_id("x") is None
     assert time_of_run_id("8d249876-38f1-462a-a941-eb10ad51d567") is None

@@ -1,4 +1,4 @@
-"""The calls of a session that go on from each other are one sample, tokenized once."""
+"""The calls of a session that continue each other form one sample, tokenized once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def call(http: httpx.AsyncClient, path: str, body: JsonBody, **headers: st
 
 
 def ids(completion: JsonBody) -> list[int]:
-    """Of prompt and output, together."""
+    """The token ids of prompt and output together."""
     return completion["prompt_token_ids"] + completion["choices"][0]["token_ids"]
 
 
@@ -33,14 +33,14 @@ def begins_with(completion: JsonBody, earlier: JsonBody) -> bool:
 
 
 def place(gateway: ScriptedGateway, way: str, name: str) -> tuple[str, dict[str, str]]:
-    """Where a call of the session goes, and with which headers."""
+    """The URL and the headers of a call in the session."""
     if way == "path":
         return f"{gateway.root}/sessions/{name}/v1/chat/completions", {}
     return f"{gateway.url}/chat/completions", {"x-loopline-session": name}
 
 
 @pytest.mark.parametrize("way", ["path", "header"])
-async def test_a_sessions_second_call_begins_with_the_ids_of_its_first(
+async def test_the_second_call_of_a_session_starts_with_the_token_ids_of_the_first(
     gateway: ScriptedGateway, http: httpx.AsyncClient, way: str
 ) -> None:
     path, headers = place(gateway, way, f"two-calls-{way}")
@@ -54,7 +54,7 @@ async def test_a_sessions_second_call_begins_with_the_ids_of_its_first(
     assert begins_with(await call(http, path, body, **headers), second)
 
 
-async def test_a_session_goes_on_through_calls_of_tools(
+async def test_a_session_continues_across_tool_calls(
     gateway: ScriptedGateway, http: httpx.AsyncClient
 ) -> None:
     path, _ = place(gateway, "path", "through-tools")
@@ -67,7 +67,7 @@ async def test_a_session_goes_on_through_calls_of_tools(
     assert begins_with(second, first)
 
 
-async def test_what_a_client_changed_begins_a_sample_of_its_own(
+async def test_a_changed_conversation_starts_a_new_sample(
     gateway: ScriptedGateway, http: httpx.AsyncClient
 ) -> None:
     path, _ = place(gateway, "path", "changed")
@@ -79,7 +79,7 @@ async def test_what_a_client_changed_begins_a_sample_of_its_own(
     assert not begins_with(second, first)
 
 
-async def test_one_session_may_branch(gateway: ScriptedGateway, http: httpx.AsyncClient) -> None:
+async def test_a_session_can_branch(gateway: ScriptedGateway, http: httpx.AsyncClient) -> None:
     path, _ = place(gateway, "path", "branches")
     first = await call(http, path, asked("What is 12 * 7 + 5?"))
     for follow_up in ("Are you sure?", "Why?"):
@@ -88,7 +88,7 @@ async def test_one_session_may_branch(gateway: ScriptedGateway, http: httpx.Asyn
         assert begins_with(await call(http, path, body), first)
 
 
-async def test_the_runs_of_a_session_are_tagged_with_it(
+async def test_the_runs_of_a_session_are_tagged_with_its_name(
     gateway: ScriptedGateway, http: httpx.AsyncClient
 ) -> None:
     path, _ = place(gateway, "path", "tagged")

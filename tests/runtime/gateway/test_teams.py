@@ -1,4 +1,4 @@
-"""What a request to a workflow's model may set, and what comes of it in every agent."""
+"""The options that a request to a workflow's model may set, and their effect on every agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARROT = {"role": "system", "content": "You are a parrot."}
 
 
 async def samplings(http: httpx.AsyncClient, completion: JsonBody) -> list[tuple[str, Any]]:
-    """Agent and sampling of each call that an answer took."""
+    """Agent and sampling of each call behind an answer."""
     run_id = completion["id"].removeprefix("chatcmpl-")
     run = (await http.get(f"runs/{run_id}")).json()
     return [
@@ -26,7 +26,7 @@ async def samplings(http: httpx.AsyncClient, completion: JsonBody) -> list[tuple
     ]
 
 
-async def test_what_is_set_for_a_single_model_reaches_it(http: httpx.AsyncClient) -> None:
+async def test_sampling_options_reach_the_only_agent_of_a_team(http: httpx.AsyncClient) -> None:
     body = asked(
         "Count to nine.", model="workflow/solo", temperature=0.25, top_p=0.5, stop=["five"], seed=11
     )
@@ -37,7 +37,7 @@ async def test_what_is_set_for_a_single_model_reaches_it(http: httpx.AsyncClient
     assert completion["choices"][0]["message"]["content"] == "one two three four"
 
 
-async def test_an_answer_that_is_cut_off_ends_for_its_length(http: httpx.AsyncClient) -> None:
+async def test_a_truncated_answer_has_the_finish_reason_length(http: httpx.AsyncClient) -> None:
     body = asked("Count to nine.", model="workflow/agent", max_completion_tokens=10)
     (choice,) = (await answered(http, body))["choices"]
     assert choice["finish_reason"] == "length"
@@ -65,7 +65,7 @@ async def test_instructions_and_history_reach_the_model(
     ("param", "value"),
     [("n", 2), ("logprobs", True), ("parallel_tool_calls", False), ("tool_choice", "none")],
 )
-async def test_what_a_team_cannot_honour_is_refused_by_name(
+async def test_an_option_that_a_team_cannot_honour_is_refused_by_name(
     http: httpx.AsyncClient, param: str, value: object
 ) -> None:
     body = asked("Hello?", model="workflow/solo", **{param: value})
@@ -77,7 +77,7 @@ async def test_what_a_team_cannot_honour_is_refused_by_name(
     assert "workflow 'solo'" in error["message"]
 
 
-async def test_the_native_api_takes_it_too(http: httpx.AsyncClient) -> None:
+async def test_the_native_api_takes_sampling_options_too(http: httpx.AsyncClient) -> None:
     body: JsonBody = {"workflow": "solo", "prompt": "Count to nine."}
     response = await http.post("runs", json={**body, "generation": {"temperature": 0.75}})
     run_id = response.json()["id"]
@@ -94,7 +94,7 @@ async def test_the_native_api_takes_it_too(http: httpx.AsyncClient) -> None:
     assert response.json()["error"]["param"] == "generation.temperature"
 
 
-def test_sampling_is_for_every_agent_and_the_length_for_who_answers(
+def test_the_temperature_reaches_every_agent_but_length_and_seed_only_the_last(
     scripted: ScriptedGateway,
 ) -> None:
     with scripted.client() as http:
@@ -111,7 +111,7 @@ def test_sampling_is_for_every_agent_and_the_length_for_who_answers(
         assert (sampling["seed"] == 4) == (agent == "planner")
 
 
-def test_a_cascade_is_a_model_whose_small_one_answers_what_its_ladder_does_not_doubt(
+def test_a_cascade_asks_the_big_model_only_if_its_ladder_doubts_the_small_one(
     scripted: ScriptedGateway,
 ) -> None:
     with scripted.client() as http:

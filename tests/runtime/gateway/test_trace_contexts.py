@@ -1,4 +1,4 @@
-"""A run that is asked for with a W3C `traceparent` is a part of its client's trace."""
+"""A run whose request has a W3C `traceparent` is part of its client's trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTEXT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
         ("/v1/runs", {"workflow": "solo", "prompt": "What is 2 + 2?"}),
     ],
 )
-async def test_the_context_of_a_request_is_the_runs_and_a_wrong_one_is_nobodys(
+async def test_a_run_takes_the_trace_context_of_its_request_unless_it_is_invalid(
     gateway: ScriptedGateway, http: httpx.AsyncClient, path: str, body: dict[str, object]
 ) -> None:
     for header, tag in ((CONTEXT, CONTEXT), ("00-xyz", None)):
@@ -33,7 +33,7 @@ async def test_the_context_of_a_request_is_the_runs_and_a_wrong_one_is_nobodys(
         assert "traceparent" not in (response.json().get("metadata") or {})
 
 
-async def test_the_tag_can_only_be_set_by_the_header(
+async def test_only_the_header_can_set_the_trace_tag(
     gateway: ScriptedGateway, http: httpx.AsyncClient
 ) -> None:
     body = {"workflow": "solo", "prompt": "Hi", "tags": {"traceparent": CONTEXT}}

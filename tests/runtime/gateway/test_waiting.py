@@ -33,7 +33,7 @@ ASKED = {"workflow": "support", "prompt": "Refund 500 euros for A7."}
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[ScriptedGateway]:
-    """A deployment of the example, whose model says what is scripted."""
+    """A deployment of the example, whose model answers from a script."""
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
         deployment = ScriptedGateway(Path(folder))
         scripted = json.dumps({"answers": ANSWERS})
@@ -105,7 +105,7 @@ def test_a_call_is_approved_over_http_and_announced_by_a_signed_webhook(
         assert decided["by"].startswith("shop (")
 
 
-def test_a_number_of_any_length_that_a_model_wrote_is_shown_to_who_approves(
+def test_approvers_see_a_number_of_any_length_that_a_model_wrote(
     shop: ScriptedGateway, http: httpx.Client
 ) -> None:
     with receiver() as hook:
@@ -116,7 +116,7 @@ def test_a_number_of_any_length_that_a_model_wrote_is_shown_to_who_approves(
     assert http.post(f"/v1/runs/{run_id}/cancel").status_code == 200
 
 
-def test_a_key_without_the_right_neither_sees_nor_approves(shop: ScriptedGateway) -> None:
+def test_a_key_without_the_right_can_neither_list_nor_approve_calls(shop: ScriptedGateway) -> None:
     with shop.client(shop.new_key("nobody")["key"]) as client:
         assert client.get("/v1/approvals").status_code == 403
         refused = client.post("/v1/approvals/x", json={"decision": "approve", "digest": "0" * 64})
@@ -141,7 +141,7 @@ def test_a_call_is_denied_in_the_terminal(shop: ScriptedGateway, http: httpx.Cli
     assert "no request waits for approval" in gone.stderr
 
 
-def test_a_call_is_approved_on_the_live_page_by_who_may_change_things(
+def test_the_live_page_offers_an_approval_only_to_keys_that_may_write(
     shop: ScriptedGateway, http: httpx.Client
 ) -> None:
     run_id = begin(http)
@@ -166,7 +166,7 @@ def test_a_call_is_approved_on_the_live_page_by_who_may_change_things(
     assert ended(http, run_id)["answer"] == "You get 500 euros."
 
 
-def test_a_run_begins_later_and_takes_signals_meanwhile(
+def test_a_run_can_start_later_and_accepts_signals_meanwhile(
     shop: ScriptedGateway, http: httpx.Client
 ) -> None:
     run_id = begin(http, prompt="Refund 20 euros.", start_after=3_600)
@@ -183,7 +183,7 @@ def test_a_run_begins_later_and_takes_signals_meanwhile(
     shop.ok("runs", "cancel", run_id)
     assert http.post(place, json={}).status_code == 409
     soon = shop.ok("ask", "--after", "1s", "--workflow", "support", "Refund 20 euros.").strip()
-    # It is the terminal's own run, of no key.
+    # It is the terminal's own run, without a key.
     show = until(
         lambda: "still running" not in (text := shop.ok("runs", "show", soon)) and text, "answer"
     )
@@ -191,7 +191,7 @@ def test_a_run_begins_later_and_takes_signals_meanwhile(
     assert "not a time of up to a year" in shop.run("ask", "--after", "soon", "x").stderr
 
 
-def test_a_schedule_runs_by_the_clock(shop: ScriptedGateway) -> None:
+def test_a_schedule_starts_runs_by_the_clock(shop: ScriptedGateway) -> None:
     added = shop.ok(
         "schedule", "add", "often", "Refund 20 euros.", "--cron", "* * * * * *",
         "--workflow", "support",

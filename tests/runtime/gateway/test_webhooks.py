@@ -1,4 +1,4 @@
-"""A run's end, sent to its caller's URL: signed, and at least once."""
+"""The end of a run is sent to its caller's URL: signed, and at least once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUESTION = {"workflow": "solo", "prompt": "What is 17 * 23?"}
 
 
 class Receiver(ThreadingHTTPServer):
-    """Notes what it is sent; answers with the next status of a list, then with 204."""
+    """Records deliveries; answers with the next status of a list, then with 204."""
 
     def __init__(self, statuses: list[int]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -60,7 +60,7 @@ def receiver(*statuses: int) -> Generator[Receiver]:
         server.server_close()
 
 
-def test_an_end_is_signed_with_the_secret_of_the_key(scripted: ScriptedGateway) -> None:
+def test_the_end_of_a_run_is_signed_with_the_secret_of_the_key(scripted: ScriptedGateway) -> None:
     record = scripted.new_key("hooked")
     with receiver() as hook, scripted.client(record["key"]) as client:
         body = {**QUESTION, "webhook": hook.url}
@@ -72,7 +72,7 @@ def test_an_end_is_signed_with_the_secret_of_the_key(scripted: ScriptedGateway) 
     assert event["data"]["status"] == "answered"
 
 
-def test_a_refused_delivery_is_tried_again_under_the_same_id(scripted: ScriptedGateway) -> None:
+def test_a_refused_delivery_is_retried_with_the_same_id(scripted: ScriptedGateway) -> None:
     with receiver(500) as hook, scripted.client() as client:
         body = {**QUESTION, "webhook": hook.url}
         run_id = client.post("/v1/runs", json=body).raise_for_status().json()["id"]
@@ -84,7 +84,7 @@ def test_a_refused_delivery_is_tried_again_under_the_same_id(scripted: ScriptedG
     assert ids == {run_id}
 
 
-def test_a_gateway_that_is_killed_loses_no_end() -> None:
+def test_killing_a_gateway_loses_no_delivery() -> None:
     with serving() as scripted, receiver() as hook, scripted.client() as client:
         scripted.ok("scale", "planner=0")
         body = {**QUESTION, "webhook": hook.url}
@@ -97,7 +97,7 @@ def test_a_gateway_that_is_killed_loses_no_end() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1/x", "http://10.0.0.1/", "http://[::1]/"])
-async def test_callers_from_elsewhere_reach_no_private_network(url: str) -> None:
+async def test_a_gateway_on_a_public_address_sends_no_webhooks_to_private_ones(url: str) -> None:
     with pytest.raises(ApiError, match="private network"):
         await check_url(url, GatewaySettings(host="0.0.0.0"))
     await check_url(url, GatewaySettings())

@@ -1,4 +1,4 @@
-"""Head and body of a whole answer leave the gateway together; the head of a stream leaves alone."""
+"""The gateway sends the head of a whole answer with its body, and that of a stream at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Transport:
-    """Notes what is written, and whether it was closed."""
+    """Records what is written, and whether it was closed."""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -41,7 +41,7 @@ class Transport:
         ((HEAD, b"ok", HEAD, b"no"), [HEAD + b"ok", HEAD + b"no"]),
     ],
 )
-def test_a_head_waits_for_its_body_where_a_length_is_told(
+def test_a_head_with_a_content_length_waits_for_its_body(
     written: tuple[bytes, ...], leaves: list[bytes]
 ) -> None:
     transport = Transport()
@@ -51,7 +51,7 @@ def test_a_head_waits_for_its_body_where_a_length_is_told(
     assert transport.writes == leaves
 
 
-def test_a_head_whose_body_never_comes_leaves_before_the_end() -> None:
+def test_a_head_without_its_body_is_sent_before_the_connection_closes() -> None:
     transport = Transport()
     joined = WholeAnswers(cast(asyncio.Transport, cast(Any, transport)))
     joined.write(HEAD)

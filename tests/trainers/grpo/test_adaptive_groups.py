@@ -46,7 +46,7 @@ def group_of(rewards: Sequence[float]) -> Group:
 
 
 @given(REWARDS, st.text(max_size=4))
-def test_as_many_of_either_kind_are_kept_as_there_are(rewards: list[float], seed: str) -> None:
+def test_sampling_keeps_successes_and_failures_balanced(rewards: list[float], seed: str) -> None:
     successes = [reward == 1.0 for reward in rewards]
     indices = select_samples(successes, 4, seed)
     assert len(indices) == len(set(indices)) == 4
@@ -57,7 +57,7 @@ def test_as_many_of_either_kind_are_kept_as_there_are(rewards: list[float], seed
 
 
 @given(REWARDS)
-def test_baselines_are_of_all_that_was_sampled(rewards: list[float]) -> None:
+def test_baselines_are_computed_over_all_sampled_candidates(rewards: list[float]) -> None:
     group = group_of(rewards)
     array = numpy.array(rewards)
     indices = [int(member.origin.rpartition("#")[2]) for member in group.members]
@@ -68,7 +68,7 @@ def test_baselines_are_of_all_that_was_sampled(rewards: list[float]) -> None:
         assert group.advantages("standardised") == pytest.approx(expected[indices])
 
 
-def test_a_step_is_a_group_of_its_own_however_often_it_was_sampled() -> None:
+def test_each_step_forms_its_own_group_however_often_it_was_sampled() -> None:
     runs = [sampled([0.0] * 7 + [1.0], 1), sampled([0.0, 0.0, 0.0, 1.0], 2)]
     first, second = seal(runs, SEALING).records
     assert sorted(first.rewards) == [0.0, 0.0, 0.0, 1.0]
@@ -77,26 +77,26 @@ def test_a_step_is_a_group_of_its_own_however_often_it_was_sampled() -> None:
     assert {member.origin[:36] for member in first.members} == {runs[0].run.id}
 
 
-def test_what_another_version_sampled_in_a_later_round_is_named_and_left_out() -> None:
+def test_samples_that_another_version_drew_in_a_later_round_are_reported_and_left_out() -> None:
     reading = seal([sampled([0.0] * 4 + [1.0] * 2, versions=[3] * 4 + [4] * 2)], SEALING)
     (group,) = reading.records
     assert (group.policy.version, group.sampled_rewards) == (3, (0.0,) * 4)
     assert [skip.reason for skip in reading.skipped] == [groups.INCOMPLETE]
 
 
-def test_whole_runs_compete_as_ever() -> None:
+def test_whole_runs_compete_without_adaptive_sampling() -> None:
     whole = Sealing(size=2, belongs=SEALING.belongs, max_context=64, grouping="trajectory")
     (group,) = seal([sampled([0.0], 1), sampled([1.0], 2)], whole).records
     assert group.sampled is None
 
 
-def test_a_candidate_whose_rewards_do_not_say_whether_it_is_a_success_is_named() -> None:
+def test_a_candidate_whose_rewards_do_not_show_whether_it_succeeded_is_reported() -> None:
     run = a_run(1, a_step([a_candidate(0.0) for _ in range(4)]))
     adaptive = run.run.model_copy(update={"options": {"adaptive": {"exit_when": "positive"}}})
     reading = seal([run.model_copy(update={"run": adaptive})], SEALING)
     assert {skip.reason for skip in reading.skipped} == {adaptive_groups.NO_SUCCESS}
 
 
-def test_a_run_whose_sampling_can_not_be_read_is_named() -> None:
+def test_a_run_with_unreadable_sampling_options_is_reported() -> None:
     reading = seal([sampled([0.0] * 4, exit_when="whenever")], SEALING)
     assert [skip.reason for skip in reading.skipped] == [adaptive_groups.BAD_OPTIONS]

@@ -21,7 +21,7 @@ REWARDS = st.lists(st.floats(-10, 10).map(lambda value: round(value, 3)), min_si
 
 
 @given(REWARDS)
-def test_every_advantage_is_its_formula(rewards: list[float]) -> None:
+def test_every_advantage_follows_its_formula(rewards: list[float]) -> None:
     if not has_signal(rewards):
         return
     array = numpy.array(rewards)
@@ -33,7 +33,7 @@ def test_every_advantage_is_its_formula(rewards: list[float]) -> None:
 
 
 @given(REWARDS)
-def test_advantages_of_a_group_add_up_to_nothing_and_keep_the_order(rewards: list[float]) -> None:
+def test_advantages_of_a_group_sum_to_zero_and_keep_the_order(rewards: list[float]) -> None:
     for function in (standardise, centre, leave_one_out):
         advantages = function(rewards)
         assert sum(advantages) == pytest.approx(0.0, abs=1e-6)
@@ -50,7 +50,7 @@ def test_a_group_of_equal_rewards_has_no_signal_and_no_advantage(rewards: list[f
 
 
 @given(REWARDS, st.floats(0.1, 10), st.floats(-5, 5))
-def test_standardised_advantages_do_not_know_the_scale_of_rewards(
+def test_standardised_advantages_do_not_depend_on_the_scale_of_rewards(
     rewards: list[float], factor: float, offset: float
 ) -> None:
     changed = [factor * reward + offset for reward in rewards]

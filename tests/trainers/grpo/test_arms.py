@@ -120,7 +120,7 @@ def test_an_arm_draws_as_many_samples_as_at_grpo_and_at_most_a_step_more(
 
 
 @pytest.mark.parametrize("name", [CONTINUED, MAS_GRPO_TOKENS])
-def test_an_arm_of_as_many_tokens_as_at_grpo_ends_with_the_step_that_has_them(
+def test_an_arm_with_the_token_budget_of_at_grpo_ends_with_the_step_that_reaches_it(
     whole: Path, name: ArmName
 ) -> None:
     arm_result, wanted = result(name, whole), result(AT_GRPO, whole).tokens
@@ -130,7 +130,7 @@ def test_an_arm_of_as_many_tokens_as_at_grpo_ends_with_the_step_that_has_them(
 
 
 @pytest.mark.parametrize("name", REWARDED)
-def test_an_arm_that_is_rewarded_ends_with_other_weights_than_it_began_with(
+def test_a_rewarded_arm_ends_with_other_weights_than_it_started_with(
     whole: Path, name: ArmName
 ) -> None:
     begins = KINDS[name].begins
@@ -145,7 +145,7 @@ def test_an_arm_that_is_rewarded_ends_with_other_weights_than_it_began_with(
         assert any(not torch.equal(after[key], before[key.split("/")[-1]]) for key in after)
 
 
-def test_roles_have_weights_of_their_own(whole: Path) -> None:
+def test_each_role_has_its_own_weights(whole: Path) -> None:
     for name in BY_ROLE:
         tensors = weights(name, whole)
         tool, plan = (
@@ -161,7 +161,7 @@ class Stopped(Exception):
 
 
 @pytest.mark.parametrize("name", [EXPERT_ITERATION, PER_ROLE_LORA, MAS_GRPO, SINGLE_GRPO])
-def test_an_arm_that_breaks_off_ends_with_the_weights_of_one_that_does_not(
+def test_an_interrupted_arm_ends_with_the_weights_of_an_uninterrupted_one(
     whole: Path, tmp_path: Path, name: ArmName
 ) -> None:
     for needed in arm(name).needs:
@@ -183,7 +183,7 @@ def test_an_arm_that_breaks_off_ends_with_the_weights_of_one_that_does_not(
 
 
 @pytest.mark.parametrize("name", [CONTINUED, AT_GRPO, PER_ROLE_LORA])
-def test_a_training_that_comes_to_no_number_ends_with_the_weights_before_it_and_says_so(
+def test_an_arm_whose_loss_becomes_nan_stops_early_and_is_still_measured(
     whole: Path, tmp_path: Path, name: ArmName
 ) -> None:
     steep = Arm(kind=name, seed=1, tuning=Tuning(rate=1e30))
@@ -205,7 +205,7 @@ def test_a_training_that_comes_to_no_number_ends_with_the_weights_before_it_and_
     assert read_result(steep.folder(tmp_path)) == arm_result
 
 
-def test_the_tool_agent_alone_proposes_and_nobody_answers(whole: Path) -> None:
+def test_the_proposer_arm_plays_only_the_tool_agent(whole: Path) -> None:
     assert set(result(PROPOSER, whole).answers) == {TOOL}
     assert set(result(SINGLE_GRPO, whole).answers) == {PLAN}
     assert set(result(PER_ROLE, whole).answers) == set(AGENTS)
@@ -227,7 +227,7 @@ def test_swapped_policies_answer_in_each_others_place(whole: Path) -> None:
     assert playing.prompter.text(completion) in arm_result.answers[TOOL]
 
 
-def test_best_of_k_follows_from_its_seed(whole: Path, tmp_path: Path) -> None:
+def test_best_of_k_is_reproducible_from_its_seed(whole: Path, tmp_path: Path) -> None:
     warm = arm(WARM_START)
     shutil.copytree(warm.folder(whole), warm.folder(tmp_path))
     again = train_arm(arm(BEST_OF_K), tmp_path, LEARNING, silent)
@@ -236,7 +236,7 @@ def test_best_of_k_follows_from_its_seed(whole: Path, tmp_path: Path) -> None:
     assert set(again.failures) <= {"refused", "in circles", "out of turns"}
 
 
-def test_an_update_by_whole_runs_is_of_as_many_completions(tmp_path: Path) -> None:
+def test_an_update_from_whole_runs_has_as_many_completions(tmp_path: Path) -> None:
     settings = LEARNING.model_copy(
         update={"reinforced": LEARNING.reinforced.model_copy(update={"minibatch": 64})}
     )
@@ -253,7 +253,7 @@ def test_an_update_by_whole_runs_is_of_as_many_completions(tmp_path: Path) -> No
         assert settings_by_name[name].objective == settings_by_name[AT_GRPO].objective
 
 
-def test_a_tuning_changes_what_it_names_and_nothing_else() -> None:
+def test_a_tuning_changes_only_the_settings_that_it_lists() -> None:
     settings = ArmSettings(game=LEARNING.game)
     tuned = Tuning(rate=2, entropy=0, batch=0.25).applied(settings)
     rewarded, imitated = settings.reinforced, settings.supervised
@@ -269,7 +269,7 @@ def test_a_tuning_changes_what_it_names_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(("value", "text"), [(math.nan, "nan"), (-math.inf, "inf")])
-def test_a_supervised_loss_that_is_no_number_changes_no_weight(
+def test_a_nan_supervised_loss_changes_no_weight(
     value: float, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each answer's logits are set to `value`."""
@@ -281,7 +281,7 @@ def test_a_supervised_loss_that_is_no_number_changes_no_weight(
     refused(logits, f"the loss is {text} at supervised step 3", tmp_path, monkeypatch)
 
 
-def test_a_supervised_gradient_that_is_no_number_changes_no_weight(
+def test_a_nan_supervised_gradient_changes_no_weight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = Network.learned_logits
@@ -316,7 +316,7 @@ def refused(
 
 
 @pytest.mark.parametrize("name", [AT_GRPO, PER_ROLE])
-def test_an_arm_that_ends_early_is_measured_at_the_weights_before_the_whole_step(
+def test_an_arm_that_ends_early_is_measured_with_the_weights_from_before_the_failed_step(
     name: ArmName, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though other minibatches, or another policy, of the step had changed theirs: wherever in the
@@ -334,7 +334,7 @@ def test_an_arm_that_ends_early_is_measured_at_the_weights_before_the_whole_step
     assert result(name, ended[1]).outcomes == result(name, ended[3]).outcomes
 
 
-def test_a_peer_that_ended_in_its_first_step_leaves_nothing_to_spend_as_much_as(
+def test_a_peer_that_ended_in_its_first_step_sets_no_budget_for_a_control(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for needed in arm(AT_GRPO).needs:
@@ -342,7 +342,7 @@ def test_a_peer_that_ended_in_its_first_step_leaves_nothing_to_spend_as_much_as(
     with monkeypatch.context() as patched:
         spoil(patched, step=1, update=2)
         assert train_arm(arm(AT_GRPO), tmp_path, LEARNING, silent).tokens == 0
-    with pytest.raises(TrainingError, match=r"ended before its first step was done .*lower"):
+    with pytest.raises(TrainingError, match=r"stopped before it finished its first step .*lower"):
         train_arm(arm(CONTINUED), tmp_path, LEARNING, silent)
 
 
@@ -366,7 +366,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch, *, step: int, update: int) -> None:
     monkeypatch.setattr(Learner, "_clipped_norm", norm)
 
 
-def test_arms_come_after_what_they_need_and_have_folders_of_their_own() -> None:
+def test_arms_follow_the_arms_that_they_need_and_have_their_own_folders() -> None:
     arm_names: set[ArmName] = set()
     for name in KINDS:
         assert arm_names.issuperset(needed.kind for needed in arm(name).needs)
@@ -374,18 +374,18 @@ def test_arms_come_after_what_they_need_and_have_folders_of_their_own() -> None:
     assert len({slug(name) for name in KINDS}) == len(KINDS)
 
 
-def test_a_folder_takes_more_seeds_only_where_it_may_and_no_other_settings(tmp_path: Path) -> None:
+def test_a_folder_accepts_more_seeds_only_if_allowed_and_no_other_settings(tmp_path: Path) -> None:
     claim(tmp_path / "out", LEARNING)
     more = LEARNING.model_copy(update={"seeds": (1, 2)})
     claim(tmp_path / "out", more, more_seeds=True)
-    with pytest.raises(TrainingError, match="was begun with other settings: seeds"):
+    with pytest.raises(TrainingError, match="was started with other settings: seeds"):
         claim(tmp_path / "out", more)
     other_settings = LEARNING.model_copy(update={"held_out": 5})
     with pytest.raises(TrainingError, match="held_out"):
         claim(tmp_path / "out", other_settings, more_seeds=True)
 
 
-def test_the_clock_of_a_command_that_is_killed_has_all_but_its_last_seconds(
+def test_the_clock_of_a_killed_command_lacks_only_the_last_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.trainers.grpo.arms.folder._KEPT_EVERY", 0.01)
@@ -395,7 +395,7 @@ def test_the_clock_of_a_command_that_is_killed_has_all_but_its_last_seconds(
         assert 0 < read_record(tmp_path / CLOCK, Clock).seconds <= seconds()
 
 
-def test_a_clock_that_a_full_disk_stops_is_written_at_the_end_all_the_same(
+def test_a_clock_that_a_full_disk_stopped_is_still_written_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.trainers.grpo.arms.folder._KEPT_EVERY", 0.01)
@@ -409,7 +409,7 @@ def test_a_clock_that_a_full_disk_stops_is_written_at_the_end_all_the_same(
     assert (tmp_path / CLOCK).exists()
 
 
-def test_a_restart_leaves_files_of_others_as_they_are(tmp_path: Path) -> None:
+def test_a_restart_keeps_unrelated_files(tmp_path: Path) -> None:
     claim(tmp_path, LEARNING)
     (tmp_path / "seed-1").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
@@ -447,7 +447,7 @@ class TestGame:
             assert game.tables(Split.TEST, 3, 1, team)[0].episode.agents == team
         assert game.tables(Split.TEST, 3, 1)[0].episode.agents == AGENTS
 
-    def test_what_the_weak_team_says_fits_its_limits(self, name: str, tmp_path: Path) -> None:
+    def test_the_weak_team_s_answers_fit_its_limits(self, name: str, tmp_path: Path) -> None:
         entry = LearnedGame.of(name)
         loaded = a_model(tmp_path / "model", game=entry)
         prompter = Prompter(loaded)
@@ -458,13 +458,13 @@ class TestGame:
             assert loaded.codec.decode(ids) == answer
             assert len(prompter.ids(observation)) + len(ids) < entry.training.network.context
 
-    def test_its_players_by_hand_have_a_floor_and_a_ceiling(self, name: str) -> None:
+    def test_its_oracle_solves_everything_and_chance_does_not(self, name: str) -> None:
         solved = LearnedGame.of(name).baselines(5, 12)
         assert all(0 <= count <= 12 for count in solved.values())
         assert solved["random"] < solved["oracle"] == 12
 
 
-def test_progress_says_how_many_arms_are_done_and_how_long_the_others_may_take(
+def test_progress_shows_how_many_arms_are_done_and_how_long_the_others_may_take(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with JobProgress("arms") as progress:
@@ -480,7 +480,7 @@ def test_progress_says_how_many_arms_are_done_and_how_long_the_others_may_take(
     assert third.endswith(" min left)")
 
 
-def test_progress_goes_on_where_it_turns_out_how_many_arms_there_are(
+def test_progress_continues_when_the_number_of_arms_grows(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with JobProgress("arms") as progress:
@@ -491,7 +491,7 @@ def test_progress_goes_on_where_it_turns_out_how_many_arms_there_are(
     assert second.startswith("seed 1, AT-GRPO per role: 8 of 8 (3 of 6 arms; about ")
 
 
-def test_an_arm_learns_on_the_cpu_also_where_a_gpu_is(
+def test_an_arm_learns_on_the_cpu_even_if_there_is_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has one core for itself, and its samples are drawn there."""

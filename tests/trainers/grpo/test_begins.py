@@ -65,7 +65,7 @@ def in_network(policies: Policies) -> dict[str, dict[str, torch.Tensor]]:
 
 
 @pytest.mark.parametrize("kind", ["full", "lora"])
-def test_each_policy_goes_on_with_its_own_weights(kind: str, base: Path, tmp_path: Path) -> None:
+def test_each_policy_resumes_from_its_own_weights(kind: str, base: Path, tmp_path: Path) -> None:
     if kind == "lora":
         pytest.importorskip("peft", reason="needs make install")
     ended = trained(base, tmp_path, kind)
@@ -82,7 +82,7 @@ def test_each_policy_goes_on_with_its_own_weights(kind: str, base: Path, tmp_pat
     )
 
 
-def test_what_is_no_earlier_version_is_refused_by_name(base: Path, tmp_path: Path) -> None:
+def test_a_folder_without_an_earlier_version_is_refused_by_name(base: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"not an earlier version of a policy of this base"):
         initial_policies(given(base, "full", {"coder": MICRO_MODELS / "slm"}), ROLES, load(base))
 
@@ -92,7 +92,7 @@ def test_adapters_of_another_rank_or_base_are_refused(base: Path, tmp_path: Path
     trained(base, tmp_path, "lora")
     folder = tmp_path / "out/policies/coder"
     wider = given(base, "lora", {"coder": folder}).model_copy(update={"rank": 4})
-    with pytest.raises(TrainingError, match=r"has rank 2 and alpha 4, .* give its --rank"):
+    with pytest.raises(TrainingError, match=r"has rank 2 and alpha 4, .* pass the --rank"):
         initial_policies(wider, ROLES, load(base))
     facts = folder / "training.json"
     facts.write_text(facts.read_text().replace(weights_sha256(base), "0" * 64))
@@ -102,7 +102,7 @@ def test_adapters_of_another_rank_or_base_are_refused(base: Path, tmp_path: Path
         initial_policies(given(base, "lora", {"coder": base}), ROLES, load(base))
 
 
-def test_adapters_that_are_scaled_or_made_in_another_way_are_refused_by_the_setting(
+def test_adapters_with_unsupported_settings_are_refused_with_the_setting(
     base: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("peft", reason="needs make install")

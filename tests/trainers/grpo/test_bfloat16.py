@@ -58,7 +58,7 @@ def size(parameters: Any) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in parameters)
 
 
-def test_the_base_beneath_adapters_takes_half_the_bytes_and_what_is_trained_none_less(
+def test_the_base_beneath_adapters_takes_half_the_bytes_and_trained_weights_keep_theirs(
     base: Path,
 ) -> None:
     settings = adapters(batch=6)
@@ -76,7 +76,7 @@ def test_the_base_beneath_adapters_takes_half_the_bytes_and_what_is_trained_none
     assert {tensor.dtype for tensor in moments} == {torch.float32}
 
 
-def test_weights_that_are_trained_stay_in_float32(base: Path) -> None:
+def test_trained_weights_stay_in_float32(base: Path) -> None:
     settings = settings_of(precision="bfloat16")
     loaded = held(base, settings)
     assert {parameter.dtype for parameter in loaded.model.parameters()} == {torch.float32}
@@ -97,7 +97,7 @@ def gradients(base: Path, runs: list[Trajectory], settings: GrpoSettings) -> dic
     return {name: tensor for name, tensor in policies.tensors().items() if name.endswith("exp_avg")}
 
 
-def test_the_gradients_of_an_adapter_are_near_those_of_float32(base: Path) -> None:
+def test_an_adapter_s_gradients_are_close_to_those_in_float32(base: Path) -> None:
     runs = rollouts(load(base), 0, count=6)
     settings = settings_of(weights="lora", rank=4, batch=6)
     exact = gradients(base, runs, settings)
@@ -121,7 +121,7 @@ def without_time(report: Report) -> list[object]:
     ]
 
 
-def test_a_training_that_was_stopped_goes_on_as_if_nothing_had_been(
+def test_a_stopped_training_resumes_as_if_uninterrupted(
     base: Path, tmp_path: Path
 ) -> None:
     runs = rollouts(load(base), 0, count=6, agents=ROLES)
@@ -176,7 +176,7 @@ async def sampled(base: Path) -> list[Completion]:
         await engine.close()
 
 
-def test_what_an_engine_in_bfloat16_says_of_its_tokens_is_what_the_trainer_says(base: Path) -> None:
+def test_a_bfloat16_engine_and_the_trainer_agree_on_log_probabilities(base: Path) -> None:
     completions = asyncio.run(sampled(base))
     members = tuple(
         Member(

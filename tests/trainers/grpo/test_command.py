@@ -37,7 +37,7 @@ def command(mode: str, *arguments: object) -> tuple[int, str, str]:
     return ended.exit_code, ended.stdout, ended.stderr
 
 
-def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_of_json(
+def test_the_command_reports_what_it_leaves_out_and_ends_with_a_table_and_a_json_line(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     arguments = (
@@ -52,7 +52,7 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
     assert "(version 2; this program reads 1)" in err
     assert "step 1/3" in err
     assert "checkpoint at step 2" in err
-    assert "version 3 → 6; 6 groups of 4 runs, 0 with all rewards the same, 0 too old" in out
+    assert "version 3 → 6; 6 groups of 4 runs, 0 with equal rewards, 0 too old" in out
     summary = json.loads(out.splitlines()[-1])
     assert (summary["version"], summary["steps"], summary["groups"]) == (6, 3, 6)
     assert summary["skipped"] == {"records of another schema version": 1}
@@ -66,7 +66,7 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
     assert again == out
 
 
-def test_policies_that_begin_at_different_versions_are_warned_of(
+def test_the_command_warns_of_policies_that_start_at_different_versions(
     base: Path, tmp_path: Path
 ) -> None:
     """A deployment counts each policy's versions for itself; a training has one number."""
@@ -80,13 +80,13 @@ def test_policies_that_begin_at_different_versions_are_warned_of(
     arguments = ("--from-store", tmp_path / "store", "--base", base, "--steps", 1)
     code, _, err = command("offline", tmp_path / "both", *arguments)
     assert code == 0, err
-    assert "warning: the groups begin at different versions of their policies (coder 3, " in err
+    assert "warning: the groups start at different versions of their policies (coder 3, " in err
     code, _, err = command("offline", tmp_path / "one", *arguments, "--agent", "tester")
     assert code == 0, err
     assert "warning" not in err
 
 
-def test_a_pool_that_answered_until_its_adapter_was_published_is_no_other_policy(
+def test_a_pool_and_the_adapter_published_to_it_later_are_one_policy(
     base: Path, tmp_path: Path
 ) -> None:
     loaded = load(base)
@@ -98,7 +98,7 @@ def test_a_pool_that_answered_until_its_adapter_was_published_is_no_other_policy
     assert "warning" not in err
 
 
-def test_samples_of_several_base_models_are_warned_of_with_their_names(
+def test_the_command_warns_of_samples_from_several_base_models(
     base: Path, tmp_path: Path
 ) -> None:
     """Of one tokenizer, which is all that their token ids tell."""
@@ -155,16 +155,16 @@ def sampled_by(run: Trajectory, **policy: str) -> Trajectory:
         (("--init-from", "coder"), "--init-from: 'coder' is not POLICY=FOLDER"),
         (("--init-from", "coder=/nowhere/at/all"), "there is no such folder"),
         (("--from-store", "/nowhere/at/all"), "holds no recorded runs"),
-        (("--workflow", "other"), "holds no run of the workflow 'other' that can be read"),
+        (("--workflow", "other"), "has no readable run of the workflow 'other'"),
         (("--group-size", 5), "have no complete group of 5 (at-grpo); 6 × incomplete group"),
         (("--init-from", "critic=micro:slm"), "--init-from critic: no such policy is trained"),
         (("--base-version", 9, "--staleness", 2), "the newest is of version 3"),
-        (("--agent", "nobody"), "--agent nobody: nobody of that name acted in the runs of"),
+        (("--agent", "nobody"), "--agent nobody: no such agent acted in the runs of"),
         (
             ("--agent", "coder", "--agent", "testr"),
-            "--agent testr: nobody of that name acted in the runs of",
+            "--agent testr: no such agent acted in the runs of",
         ),
-        (("--agent", "coder", "--agent", "testr"), "who did: coder, tester"),
+        (("--agent", "coder", "--agent", "testr"), "agents: coder, tester"),
         (
             ("--publish", "--profile", "petting"),
             "--profile only applies with --redis-url, or with LOOPLINE_",
@@ -179,11 +179,11 @@ def sampled_by(run: Trajectory, **policy: str) -> Trajectory:
             ("--correction", "clip", "--cap", 3),
             "--cap only applies with --correction truncated, token or",
         ),
-        (("--correction", "truncated", "--dual-clip", 3), "with every --correction but truncated"),
+        (("--correction", "truncated", "--dual-clip", 3), "with every --correction except"),
         (("--pool", "pair"), "--pool only applies with --publish: leave"),
     ],
 )
-def test_bad_input_is_named_before_anything_is_trained(
+def test_bad_input_is_reported_before_any_training(
     base: Path, store: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     code, _, answer = command(
@@ -194,7 +194,7 @@ def test_bad_input_is_named_before_anything_is_trained(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_folder_of_another_command_is_left_as_it_is_whatever_is_asked(
+def test_the_folder_of_another_command_is_never_touched(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     """`bench grpo`, `train glpft` and others have a settings.json of their own."""
@@ -204,18 +204,18 @@ def test_the_folder_of_another_command_is_left_as_it_is_whatever_is_asked(
     for option in ((), ("--restart",)):
         code, _, err = command("offline", tmp_path, "--from-store", store, "--base", base, *option)
         assert code == 1
-        assert "settings.json is of another command or version, or damaged" in err
+        assert "settings.json belongs to another command or version, or is damaged" in err
         assert {path.name for path in tmp_path.iterdir()} == {foreign_path.name, "report.json"}
 
 
-def test_what_can_not_be_a_folder_is_named(base: Path, store: Path, tmp_path: Path) -> None:
+def test_an_impossible_folder_is_reported(base: Path, store: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     code, _, err = command("offline", tmp_path / "file", "--from-store", store, "--base", base)
     assert code == 1
-    assert "file can't be made a folder (File exists): name another one" in err
+    assert "file can't be created (File exists): choose another one" in err
 
 
-def test_what_can_not_be_published_is_named_before_anything_is_trained(
+def test_unpublishable_policies_are_reported_before_any_training(
     base: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pool that is not there, and one that serves another base."""
@@ -247,7 +247,7 @@ def test_what_can_not_be_published_is_named_before_anything_is_trained(
         ("demo", "--from-store"),
     ],
 )
-def test_what_has_no_meaning_in_a_mode_is_no_option_of_it(
+def test_a_mode_refuses_options_that_have_no_meaning_in_it(
     tmp_path: Path, mode: str, option: str
 ) -> None:
     code, _, err = command(mode, tmp_path / "out", option, 1)
@@ -263,7 +263,7 @@ def test_what_has_no_meaning_in_a_mode_is_no_option_of_it(
         (("--from-store", "runs"), "--base is missing: give it, or `base = …` in the file of"),
     ],
 )
-def test_an_option_that_is_missing_is_named(
+def test_a_missing_option_is_reported(
     tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     code, _, err = command("offline", tmp_path / "out", *arguments)
@@ -272,7 +272,7 @@ def test_an_option_that_is_missing_is_named(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_dry_run_says_what_would_run_and_touches_nothing(
+def test_a_dry_run_shows_what_would_run_and_touches_nothing(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     """What it prints is a file that `--config` reads."""
@@ -291,9 +291,9 @@ def test_a_dry_run_says_what_would_run_and_touches_nothing(
     code, _, err = command("offline", "--config", file)
     assert code == 0, err
     code, out, err = command("offline", "--config", output / "options.toml", "--dry-run")
-    assert f"# {output} is finished: nothing would be done again" in out
+    assert f"# {output} is finished: nothing would be repeated" in out
     code, out, err = command("offline", "--config", file, "--restart", "--dry-run")
     assert f"# discards the progress in {output} and starts over" in out
     code, _, err = command("offline", "--config", file, "--batch", 3)
     assert code == 1
-    assert f"{output} was begun with other settings: batch (2 → 3)" in err
+    assert f"{output} was started with other settings: batch (2 → 3)" in err

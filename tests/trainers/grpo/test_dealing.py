@@ -48,12 +48,12 @@ def test_rows_are_dealt_one_by_one_where_no_prefix_is_shared() -> None:
     assert deal_rows(rows, 3, share_prefixes=False) == [[0, 3, 6], [1, 4], [2, 5]]
 
 
-def test_long_answers_to_a_single_prompt_are_dealt_one_by_one_all_the_same() -> None:
+def test_long_answers_to_a_single_prompt_are_still_dealt_one_by_one() -> None:
     """One process would have them all, and the other nothing to do."""
     rows = rows_of_prompts(1, read=4, written=30)
     assert deal_rows(rows, 2, share_prefixes=True) == [[0, 2], [1, 3]]
 
 
-def test_the_largest_prompt_is_dealt_first_to_a_process_that_then_gets_less() -> None:
+def test_the_largest_prompt_is_dealt_first_and_its_process_gets_less_afterwards() -> None:
     rows = [row((prompt,) * 30, (1, 1), 0) for prompt in range(3)] + [row((9,) * 90, (1, 1), 0)]
     assert deal_rows(rows, 2, share_prefixes=True) == [[3], [0, 1, 2]]

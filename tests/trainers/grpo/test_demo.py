@@ -74,7 +74,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-def test_one_seed_has_the_same_weights_and_results_wherever_it_is_done(
+def test_one_seed_gives_the_same_weights_and_results_in_any_process(
     whole: Path, tmp_path: Path
 ) -> None:
     for name in ARMS:
@@ -113,7 +113,7 @@ def held_after(steps: int, arm: Arm, output: Path, end: Connection) -> None:
 
 
 @pytest.mark.parametrize("name", [AT_GRPO, WARM_START])
-def test_an_arm_that_is_killed_ends_with_the_weights_of_one_that_is_not(
+def test_a_killed_arm_ends_with_the_weights_of_an_uninterrupted_one(
     whole: Path, tmp_path: Path, name: ArmName
 ) -> None:
     arm = Arm(kind=name, seed=1)
@@ -202,7 +202,7 @@ def results(*solved: tuple[int, int, int]) -> list[ArmResult]:
     ]
 
 
-def test_the_gain_is_the_least_one_of_the_seeds() -> None:
+def test_the_reported_gain_is_the_smallest_of_all_seeds() -> None:
     settings = DemoSettings(seeds=(1, 2, 3))
     report = report_of(
         settings, results((40, 340, 100), (60, 320, 80), (20, 330, 90)),
@@ -219,7 +219,7 @@ def test_the_gain_is_the_least_one_of_the_seeds() -> None:
     assert (learned.low, learned.high) == pytest.approx((0.8117, 0.8817), abs=1e-4)
 
 
-def test_a_gain_that_is_none_is_reported_as_it_is() -> None:
+def test_a_negative_gain_is_reported_honestly() -> None:
     settings = DemoSettings(seeds=(1, 2))
     report = report_of(settings, results((100, 90, 200), (100, 300, 110)), {}, 1.0)
     assert report.success_gain == pytest.approx(-0.025)
@@ -228,7 +228,7 @@ def test_a_gain_that_is_none_is_reported_as_it_is() -> None:
     assert "do not lie above" in "\n".join(conclusion(report))
 
 
-def test_the_command_shows_what_was_found_and_ends_with_the_gain_and_the_minutes(
+def test_the_command_shows_its_results_and_ends_with_the_gain_and_the_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.trainers.grpo.demo.settings.DemoSettings", lambda: TINY)
@@ -247,12 +247,12 @@ def test_the_command_shows_what_was_found_and_ends_with_the_gain_and_the_minutes
     )
 
 
-def test_a_missing_result_is_named() -> None:
+def test_a_missing_result_is_reported() -> None:
     with pytest.raises(TrainingError, match="seed 2 has no result of warm start"):
         report_of(DemoSettings(seeds=(1, 2)), results((1, 2, 3)), {}, 1.0)
 
 
-def test_arms_come_after_what_they_begin_with() -> None:
+def test_arms_follow_the_arms_that_they_start_from() -> None:
     arms: set[Arm] = set()
     for arm in arms_of(DemoSettings()):
         assert arms.issuperset(arm.needs)
@@ -260,7 +260,7 @@ def test_arms_come_after_what_they_begin_with() -> None:
     assert len(arms) == 9
 
 
-def test_random_weights_are_those_of_the_seed(tmp_path: Path) -> None:
+def test_random_weights_follow_from_the_seed(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         write_initial_model(TINY.network, GAME.pieces, seed, tmp_path / name)
     a, b, c = (load_file(tmp_path / name / "model.safetensors") for name in "abc")
@@ -268,7 +268,7 @@ def test_random_weights_are_those_of_the_seed(tmp_path: Path) -> None:
     assert not same(a, c)
 
 
-def test_random_weights_that_another_arm_of_the_seed_wrote_meanwhile_stay(tmp_path: Path) -> None:
+def test_random_weights_that_another_arm_wrote_meanwhile_are_kept(tmp_path: Path) -> None:
     folder = tmp_path / "beginning"
     write_initial_model(TINY.network, GAME.pieces, 1, folder)
     first = (folder / "model.safetensors").stat().st_ino
@@ -280,9 +280,9 @@ def test_random_weights_that_another_arm_of_the_seed_wrote_meanwhile_stay(tmp_pa
 def test_a_folder_of_other_settings_or_of_something_else_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own/notes.txt").write_text("mine")
-    with pytest.raises(TrainingError, match="holds something else"):
+    with pytest.raises(TrainingError, match="already contains other files"):
         run(TINY, tmp_path / "own", jobs=1)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / SETTINGS).write_text(DemoSettings().model_dump_json())
-    with pytest.raises(TrainingError, match="was begun with other settings"):
+    with pytest.raises(TrainingError, match="was started with other settings"):
         run(TINY, tmp_path / "other", jobs=1)

@@ -52,7 +52,7 @@ def rewarded(trajectory: Trajectory) -> Trajectory:
     return trajectory.model_copy(update={"team_reward": float(number % 3 == 0)})
 
 
-async def test_conversations_of_the_torch_engine_are_learned_from_within_rounding() -> None:
+async def test_the_trainer_learns_from_conversations_of_the_torch_engine_within_rounding() -> None:
     runs = [rewarded(trajectory) for trajectory in await played()]
     loaded = load_base(MODEL)
     belongs = same_tokenizer(loaded.codec, loaded.vocabulary, loaded.end_ids)

@@ -74,7 +74,7 @@ def expected(model: torch.nn.Module, groups: Sequence[Group], how: Normalisation
 
 
 @pytest.mark.parametrize("how", ["token", "sequence", "constant"])
-def test_the_entropy_bonus_is_normalised_as_the_loss_is(how: Normalisation, base: Path) -> None:
+def test_the_entropy_bonus_is_normalised_like_the_loss(how: Normalisation, base: Path) -> None:
     """Value and gradient."""
     loaded = load(base)
     groups = of_unequal_lengths(seal(rollouts(loaded, 0), sealing_of(loaded)).records)

@@ -55,7 +55,7 @@ def with_signal(batch: Batch) -> list[Group]:
     return groups
 
 
-def test_what_the_best_candidates_said_becomes_more_probable(
+def test_the_best_candidates_answers_become_more_probable(
     training: tuple[ReinforcedSteps, Network],
 ) -> None:
     steps, network = training
@@ -80,7 +80,7 @@ def test_the_imitated_candidate_is_the_first_of_the_best() -> None:
     assert best_answer(group) == ((7, 8), (2, 3))
 
 
-def test_a_loss_that_is_no_number_leaves_the_weights_before_the_whole_step(
+def test_a_nan_loss_restores_the_weights_from_before_the_step(
     training: tuple[ReinforcedSteps, Network], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps, network = training

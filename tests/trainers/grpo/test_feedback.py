@@ -90,7 +90,7 @@ def test_a_policy_learns_from_posted_rewards_and_runs_without_one_are_counted(
     assert learned_reward(tmp_path / "out") == pytest.approx(mean)
 
 
-def test_a_training_goes_on_with_the_rewards_that_it_began_with(base: Path, tmp_path: Path) -> None:
+def test_a_resumed_training_uses_the_rewards_it_started_with(base: Path, tmp_path: Path) -> None:
     runs = single_calls(base, 2)
     store = in_store(tmp_path / "store", runs, [posted(run, value_of(run)) for run in runs])
     code, before, err = command("offline", tmp_path / "out", *arguments(store, base))
@@ -105,7 +105,7 @@ def test_a_training_goes_on_with_the_rewards_that_it_began_with(base: Path, tmp_
     assert len(known_rewards(tmp_path / "new") or ()) == len(runs) + 1
 
 
-def test_a_reward_of_a_session_reaches_its_run_and_a_tag_says_what_competes(
+def test_a_session_s_reward_reaches_its_run_and_a_tag_decides_which_runs_compete(
     base: Path, tmp_path: Path
 ) -> None:
     runs = single_calls(base, 1, task="A7")
@@ -118,7 +118,7 @@ def test_a_reward_of_a_session_reaches_its_run_and_a_tag_says_what_competes(
     assert json.loads(out.splitlines()[-1])["groups"] == 1
 
 
-def test_only_the_sources_that_are_named_count(base: Path, tmp_path: Path) -> None:
+def test_only_the_listed_sources_count(base: Path, tmp_path: Path) -> None:
     runs = single_calls(base, 1)
     rewards = [posted(run, value_of(run)) for run in runs]
     noise = [posted(run, 100.0 * at, source="noise") for at, run in enumerate(runs)]
@@ -132,11 +132,11 @@ def test_only_the_sources_that_are_named_count(base: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--scheme", "sparse"), "--scheme and --alpha are about recorded rewards"),
+        (("--scheme", "sparse"), "--scheme and --alpha only apply to recorded rewards"),
         (("--feedback-source", "nobody"), "run without a posted reward"),
     ],
 )
-def test_rewards_that_cannot_be_used_are_named_before_anything_is_trained(
+def test_unusable_rewards_are_reported_before_any_training(
     base: Path, tmp_path: Path, more: tuple[str, ...], message: str
 ) -> None:
     runs = single_calls(base, 1)
@@ -147,7 +147,7 @@ def test_rewards_that_cannot_be_used_are_named_before_anything_is_trained(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_source_without_the_rewards_that_it_names_is_refused(base: Path, tmp_path: Path) -> None:
+def test_a_source_without_the_requested_rewards_is_refused(base: Path, tmp_path: Path) -> None:
     store = in_store(tmp_path / "store", single_calls(base, 1), [])
     code, _, err = command(
         "offline", tmp_path / "out", "--from-store", store, "--base", base,

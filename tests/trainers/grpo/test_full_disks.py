@@ -24,7 +24,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_base(tmp_path_factory.mktemp("disks") / "base")
 
 
-def test_a_loss_that_is_no_number_is_named_with_its_samples_though_the_disk_is_full(
+def test_a_nan_loss_is_reported_with_its_samples_even_if_the_disk_is_full(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = load(base)
@@ -41,7 +41,7 @@ def test_a_loss_that_is_no_number_is_named_with_its_samples_though_the_disk_is_f
     message = str(raised.value)
     assert "step 2: the loss is inf at version 1, policy shared" in message
     assert runs[4].run.id in message
-    assert "version 1, after step 1, is the last good one, and could not be kept: " in message
+    assert "version 1, after step 1, is the last good one, but could not be saved: " in message
     assert "free some space" in message
     monkeypatch.undo()
     with pytest.raises(NotFinite, match="version 1, after step 1, is the last good one: it is in"):
@@ -49,7 +49,7 @@ def test_a_loss_that_is_no_number_is_named_with_its_samples_though_the_disk_is_f
     assert (tmp_path / "out/last-good/shared/model.safetensors").is_file()
 
 
-def test_a_training_that_had_room_to_begin_has_room_to_go_on(
+def test_a_training_with_room_to_start_has_room_to_resume(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a disk that takes two checkpoints and little else."""

@@ -40,13 +40,13 @@ def test_k_candidates_of_one_step_are_a_group() -> None:
     assert reasons == {}
 
 
-def test_runs_that_meet_the_same_state_share_a_group_whatever_their_ids() -> None:
+def test_runs_that_meet_the_same_state_share_a_group_regardless_of_their_ids() -> None:
     runs = [a_run(number, a_step([a_candidate(float(number))])) for number in (1, 2)]
     (group,), _ = shown(*runs)
     assert group.rewards == (1.0, 2.0)
 
 
-def test_another_instance_agent_turn_or_observation_is_another_group() -> None:
+def test_another_instance_agent_turn_or_observation_makes_another_group() -> None:
     candidate = a_candidate(1.0)
     runs = [
         a_run(1, a_step([candidate])),
@@ -58,14 +58,14 @@ def test_another_instance_agent_turn_or_observation_is_another_group() -> None:
     assert shown(*runs) == ([], {grouping.INCOMPLETE: 5})
 
 
-def test_members_beyond_k_begin_a_new_group_which_is_never_sealed_half() -> None:
+def test_members_beyond_k_start_a_new_group_which_is_never_sealed_half_full() -> None:
     step = a_step([a_candidate(float(reward)) for reward in range(5)])
     groups, reasons = shown(a_run(1, step))
     assert [group.rewards for group in groups] == [(0.0, 1.0), (2.0, 3.0)]
     assert reasons == {grouping.INCOMPLETE: 1}
 
 
-def test_versions_are_never_mixed_neither_in_a_group_nor_in_a_member() -> None:
+def test_neither_a_group_nor_a_member_mixes_versions() -> None:
     two_versions = [a_candidate(1.0, a_call(version=version)) for version in (3, 4)]
     assert shown(a_run(1, a_step(two_versions))) == ([], {grouping.MIXED: 1})
     torn = a_candidate(1.0, a_call(version=3), a_call(prompt=(1, 2, 3, 4, 5), version=4))
@@ -73,7 +73,7 @@ def test_versions_are_never_mixed_neither_in_a_group_nor_in_a_member() -> None:
     assert reasons == {grouping.MIXED: 2}
 
 
-def test_groups_come_by_version_whatever_order_their_runs_are_read_in() -> None:
+def test_groups_are_ordered_by_version_in_whatever_order_their_runs_are_read() -> None:
     runs = [
         a_run(9 - version, a_step([a_candidate(r, a_call(version=version)) for r in (0.0, 1.0)]))
         for version in (2, 0, 1)
@@ -83,14 +83,14 @@ def test_groups_come_by_version_whatever_order_their_runs_are_read_in() -> None:
     assert shown(*reversed(runs))[0] == groups
 
 
-def test_a_run_that_is_there_twice_counts_once() -> None:
+def test_a_duplicate_run_counts_once() -> None:
     run = a_run(1, a_step([a_candidate(1.0), a_candidate(0.0)]))
     groups, reasons = shown(run, run)
     assert len(groups) == 1
     assert reasons == {grouping.TWICE: 1}
 
 
-def test_groups_are_sealed_by_the_run_that_completes_them() -> None:
+def test_the_run_that_completes_a_group_seals_it() -> None:
     sealer = Sealer(SEALING)
     first, second, third = (a_run(number, a_step([a_candidate(1.0)])) for number in (1, 2, 3))
     assert sealer.add(first) == []
@@ -135,7 +135,7 @@ def test_groups_are_sealed_by_the_run_that_completes_them() -> None:
         (a_candidate(float("nan")), rewards.NOT_A_NUMBER),
     ],
 )
-def test_what_cannot_be_learned_from_is_named_and_its_group_stays_open(
+def test_an_unusable_sample_is_reported_and_its_group_stays_open(
     candidate: Candidate, reason: str
 ) -> None:
     groups, reasons = shown(a_run(1, a_step([a_candidate(1.0), candidate])))
@@ -143,7 +143,7 @@ def test_what_cannot_be_learned_from_is_named_and_its_group_stays_open(
     assert reasons == {reason: 1, grouping.INCOMPLETE: 1}
 
 
-def test_records_of_another_schema_version_are_named() -> None:
+def test_records_of_another_schema_version_are_reported() -> None:
     newer = a_run(1, a_step([a_candidate(1.0)] * 2)).model_copy(update={"version": 2})
     reading = seal([newer], SEALING)
     assert reading.records == ()
@@ -151,7 +151,7 @@ def test_records_of_another_schema_version_are_named() -> None:
     assert reading.skipped[0].detail == "version 2; this program reads 1"
 
 
-def test_ids_of_another_tokenizer_are_known_by_the_text_that_they_do_not_say() -> None:
+def test_ids_of_another_tokenizer_are_recognised_because_they_do_not_decode_to_the_text() -> None:
     codec = TokenizerCodec(load_tokenizer(MICRO_MODELS / "slm"))
     end = 2
     belongs = sequences.same_tokenizer(codec, 2048, frozenset({end}))
@@ -166,7 +166,7 @@ def test_ids_of_another_tokenizer_are_known_by_the_text_that_they_do_not_say() -
     assert not belongs(a_call(output=written, text="The answer"))
 
 
-def test_a_conversation_is_one_sequence_in_which_observations_are_not_learned() -> None:
+def test_a_conversation_is_one_sequence_whose_observations_are_not_learned() -> None:
     first = a_call((1, 2), (3, 4), [-0.1, -0.2])
     second = a_call((1, 2, 3, 4, 9, 9), (5,), [-0.3], finish_reason="length")
     (sequence,) = sequences.sequences_of((first, second), lambda call: True, 64)
@@ -176,7 +176,7 @@ def test_a_conversation_is_one_sequence_in_which_observations_are_not_learned() 
     assert sequence.truncated
 
 
-def test_a_completion_that_was_cut_marks_the_sequence_that_goes_on_from_it() -> None:
+def test_a_truncated_completion_marks_the_sequence_that_continues_it() -> None:
     cut = a_call((1, 2), (3, 4), finish_reason="length")
     (sequence,) = sequences.sequences_of(
         (cut, a_call((1, 2, 3, 4, 9), (5,))), lambda call: True, 64
@@ -184,7 +184,7 @@ def test_a_completion_that_was_cut_marks_the_sequence_that_goes_on_from_it() -> 
     assert sequence.truncated
 
 
-def test_a_prompt_that_does_not_extend_the_ids_before_begins_a_new_sequence() -> None:
+def test_a_prompt_that_does_not_extend_the_previous_ids_starts_a_new_sequence() -> None:
     """A template that drops earlier reasoning, or another temperature."""
     other_call = a_call((1, 2, 4, 9), (5,))
     hotter = a_call((1, 2, 3, 4), (5,), sampling=SamplingParams(temperature=0.7))
@@ -214,7 +214,7 @@ def test_mas_grpo_compares_whole_runs_of_one_instance_for_each_agent() -> None:
     assert shown(run(1, 0.0), run(2, 0.0), grouping="single")[1] == {grouping.SEVERAL_AGENTS: 2}
 
 
-def test_whole_runs_are_not_learned_from_where_a_step_was_chosen_by_its_reward() -> None:
+def test_whole_runs_are_skipped_if_a_step_was_chosen_by_its_reward() -> None:
     """The best of several samples is not a sample of the policy: its importance ratios are
     wrong."""
     candidates = [a_candidate(9.0), a_candidate(0.0)]
@@ -223,7 +223,7 @@ def test_whole_runs_are_not_learned_from_where_a_step_was_chosen_by_its_reward()
     assert shown(*runs, grouping="single") == ([], {grouping.CHOSEN: 2})
 
 
-def test_single_agent_grpo_compares_runs_by_their_last_team_reward_where_none_is_set() -> None:
+def test_single_agent_grpo_compares_runs_by_their_last_team_reward_if_no_reward_is_set() -> None:
     runs = [
         a_run(number, a_step([a_candidate(0.0)]), a_step([a_candidate(float(number))], turn=1))
         for number in (1, 2)
@@ -240,12 +240,12 @@ def test_only_the_wanted_agents_are_grouped() -> None:
     assert [group.key.agent for group in groups] == ["tester"]
 
 
-def test_what_an_environment_has_added_up_itself_does_not_count_twice() -> None:
+def test_sums_that_an_environment_added_up_itself_do_not_count_twice() -> None:
     parts = {"team.progress": 0.5, "local.format": 1.0, "mask": 1.0, "total": 0.6}
     assert rewards.candidate_reward(parts, RewardChoice()) == 0.6
 
 
-def test_rewards_are_alpha_times_the_team_s_and_the_other_parts() -> None:
+def test_rewards_are_alpha_times_the_team_s_part_plus_the_other_parts() -> None:
     parts = {"team": 1.0, "format": 1.0, "legal": 0.5}
     assert rewards.candidate_reward(parts, RewardChoice()) == 2.5
     assert rewards.candidate_reward(parts, RewardChoice(alpha=0.5)) == 2.0
@@ -253,7 +253,7 @@ def test_rewards_are_alpha_times_the_team_s_and_the_other_parts() -> None:
     assert rewards.run_reward(run, "solo", RewardChoice()) == 1.25
 
 
-def test_the_sums_of_another_scheme_give_the_reward_that_it_would_have_been_ranked_by() -> None:
+def test_the_recorded_sums_give_the_total_of_any_other_scheme() -> None:
     step_rewards = Rewards(
         (
             Part("team", "progress", 0.5, 1.0), Part("local", "legal", 1.0, 0.25),
@@ -277,7 +277,7 @@ def test_the_sums_of_another_scheme_give_the_reward_that_it_would_have_been_rank
     )
 
 
-def test_a_record_without_a_scheme_s_rewards_is_named() -> None:
+def test_a_record_without_a_scheme_s_rewards_is_reported() -> None:
     step = a_step([Candidate(calls=(a_call(),), reward_parts={"total": 1.0})])
     _, reasons = shown(a_run(1, step), reward=RewardChoice(scheme="dense"))
     assert reasons == {rewards.NO_SCHEME: 1}
@@ -285,7 +285,7 @@ def test_a_record_without_a_scheme_s_rewards_is_named() -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("outcome", Outcome)
-def test_a_run_that_was_broken_off_is_no_failure_to_learn_from(
+def test_an_aborted_run_is_not_learned_from_as_a_failure(
     outcome: Outcome, whole: bool
 ) -> None:
     """What a worker's crash, a limit or a user ended says nothing of what the agents did."""
@@ -316,7 +316,7 @@ def a_team(number: int, tester: int, coder: int = 3, prompt: str = "") -> Trajec
     )
 
 
-def test_whole_runs_beside_other_versions_of_a_team_mate_do_not_compete() -> None:
+def test_whole_runs_with_different_versions_of_a_teammate_do_not_compete() -> None:
     """What a better tester makes of it is nothing that the coder has done."""
     runs = [a_team(1, 3), a_team(2, 4), a_team(3, 3), a_team(4, 4)]
     groups, reasons = shown(*runs, grouping="trajectory", agents=frozenset({"coder"}))
@@ -324,7 +324,7 @@ def test_whole_runs_beside_other_versions_of_a_team_mate_do_not_compete() -> Non
     assert reasons == {}
 
 
-def test_whole_runs_that_are_beside_several_versions_are_told() -> None:
+def test_whole_runs_with_several_versions_of_a_teammate_are_reported() -> None:
     """As where a publication falls into a wave."""
     reading = seal([a_team(1, 3), a_team(2, 4)], replace(SEALING, grouping="trajectory"))
     assert reading.records == ()
@@ -335,7 +335,7 @@ def test_whole_runs_that_are_beside_several_versions_are_told() -> None:
     assert coder.detail.endswith("tester by llm 4 of micro")
 
 
-def test_whole_runs_compete_though_one_ended_before_a_team_mate_had_a_turn() -> None:
+def test_whole_runs_compete_even_if_one_ended_before_a_teammate_had_a_turn() -> None:
     """A planner that gives up at once, for example, and one that does not."""
     both, alone = (
         a_team(1, 3),
@@ -364,7 +364,7 @@ def forked(number: int, parent: Trajectory, *more: Step) -> Trajectory:
     return branch.model_copy(update={"run": run, "steps": (*steps, *branch.steps)})
 
 
-def test_the_steps_that_a_fork_has_of_its_parent_are_learned_once() -> None:
+def test_the_steps_that_a_fork_inherits_from_its_parent_are_learned_once() -> None:
     pair = [a_candidate(0.0), a_candidate(1.0)]
     parent = a_run(1, a_step(pair))
     fork = forked(2, parent, a_step(pair, turn=1))
@@ -381,7 +381,7 @@ def test_the_steps_that_a_fork_has_of_its_parent_are_learned_once() -> None:
     assert reasons == {grouping.SEEN: 1, grouping.INCOMPLETE: 1}
 
 
-def test_a_fork_is_no_whole_run_that_competes_with_its_parent() -> None:
+def test_a_fork_does_not_compete_with_its_parent_as_a_whole_run() -> None:
     parent = a_run(1, a_step([a_candidate(0.0)]), reward=0.0)
     fork = forked(2, parent, a_step([a_candidate(1.0)], turn=1))
     groups, reasons = shown(parent, fork, grouping="trajectory")

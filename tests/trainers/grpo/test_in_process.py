@@ -46,7 +46,7 @@ def texts_of(group: Group, prompter: Prompter) -> list[str]:
     return texts
 
 
-def test_a_prompt_is_the_one_that_a_gpu_worker_makes(model: LoadedModel) -> None:
+def test_a_prompt_equals_the_one_that_a_gpu_worker_makes(model: LoadedModel) -> None:
     for table in GAME.tables(Split.TRAIN, 1, 3):
         observation = table.episode.observe(TOOL)
         rendered = model.render([Message(role="user", content=observation)], [])
@@ -54,7 +54,7 @@ def test_a_prompt_is_the_one_that_a_gpu_worker_makes(model: LoadedModel) -> None
         assert Prompter(model).ids(observation) == expected
 
 
-def test_a_cell_of_the_grid_and_a_move_are_one_token_each(model: LoadedModel) -> None:
+def test_each_grid_cell_and_each_move_is_one_token(model: LoadedModel) -> None:
     assert [
         model.codec.decode([token_id]) for token_id in model.codec.encode("##.\n.A.\n")
     ] == list("##.\n.A.\n")
@@ -87,7 +87,7 @@ def test_the_best_candidate_is_executed_before_the_next_agent_observes(
         assert episode.done
 
 
-async def test_a_model_plays_as_it_does_when_it_is_served(model: LoadedModel) -> None:
+async def test_a_model_plays_in_process_as_it_does_when_served(model: LoadedModel) -> None:
     settings = ModelSettings(
         engine="torch", model=str(model.weights.folder), device="cpu", dtype="float32",
         plain_logprobs=True, constrain_tools=False,
@@ -118,12 +118,12 @@ async def test_a_model_plays_as_it_does_when_it_is_served(model: LoadedModel) ->
         await engine.close()
 
 
-def test_one_seed_plays_the_same_and_another_seed_does_not(model: LoadedModel) -> None:
+def test_equal_seeds_play_the_same_and_different_seeds_do_not(model: LoadedModel) -> None:
     assert played(model, seed=2) == played(model, seed=2)
     assert played(model, seed=2) != played(model, seed=3)
 
 
-def test_puzzles_that_are_played_together_go_as_they_go_alone(model: LoadedModel) -> None:
+def test_puzzles_played_together_go_as_they_do_alone(model: LoadedModel) -> None:
     prompter, sampler = Prompter(model), sampler_of(model)
     together = evaluate(GAME.tables(Split.TEST, 5, 6), prompter, sampler, 5)
     alone = [
@@ -133,6 +133,6 @@ def test_puzzles_that_are_played_together_go_as_they_go_alone(model: LoadedModel
     assert sum(together.failures.values()) == together.outcomes.count("0")
 
 
-def test_no_puzzle_of_an_evaluation_is_one_of_training() -> None:
+def test_evaluation_and_training_share_no_puzzle() -> None:
     grids = {split: {t.instance for t in GAME.tables(split, 1, 50)} for split in Split}
     assert grids[Split.TRAIN].isdisjoint(grids[Split.TEST] | grids[Split.VALIDATION])

@@ -53,7 +53,7 @@ def everything(training: Path, data: GrpoData) -> list[LearnedSequence]:
     return sorted(records, key=lambda entry: (entry.step, entry.sample))
 
 
-def test_every_learned_token_is_there_once_a_step_with_what_it_was_sampled_with(
+def test_every_learned_token_is_recorded_once_per_step_with_its_sampling_log_probability(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     data = data_of(store, base)
@@ -75,7 +75,7 @@ def test_every_learned_token_is_there_once_a_step_with_what_it_was_sampled_with(
         assert entry.policy == entry.sample.split("/")[2].partition("#")[0]
 
 
-def test_ratios_are_one_where_nothing_has_moved_and_clipped_shares_are_the_reports(
+def test_ratios_are_one_before_any_update_and_clipped_shares_match_the_report(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     data = data_of(store, base)
@@ -109,7 +109,7 @@ def test_the_first_groups_that_fit_are_kept_whole(base: Path, store: Path, tmp_p
     assert not (tmp_path / "none" / LEARNED_TOKENS).exists()
 
 
-def test_keeping_them_changes_no_weight(base: Path, store: Path, tmp_path: Path) -> None:
+def test_keeping_ratios_changes_no_weight(base: Path, store: Path, tmp_path: Path) -> None:
     data = data_of(store, base)
     for name, tokens in (("kept", ALL), ("plain", 0)):
         train(SEVERAL_UPDATES, data, load(base), tmp_path / name, keep_ratios=tokens)
@@ -120,7 +120,7 @@ def test_keeping_them_changes_no_weight(base: Path, store: Path, tmp_path: Path)
     assert weights == reference_weights
 
 
-def test_steps_that_are_taken_again_are_recorded_once(
+def test_repeated_steps_are_recorded_once(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     """The end comes behind step 3, the last checkpoint is that of step 2."""
@@ -145,7 +145,7 @@ def test_steps_that_are_taken_again_are_recorded_once(
     assert everything(stopped, data) == everything(tmp_path / "whole", data)
 
 
-def test_two_processes_keep_together_what_one_keeps(
+def test_two_processes_together_keep_the_ratios_that_one_keeps(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     data, settings = data_of(store, base), settings_of()
@@ -160,21 +160,21 @@ def test_two_processes_keep_together_what_one_keeps(
         assert pair_record.trained == pytest.approx(single_record.trained, abs=1e-4)
 
 
-def test_a_restart_forgets_the_record(base: Path, store: Path, tmp_path: Path) -> None:
+def test_a_restart_deletes_the_record(base: Path, store: Path, tmp_path: Path) -> None:
     data = data_of(store, base)
     train(settings_of(), data, load(base), tmp_path, keep_ratios=ALL)
     train(settings_of(), data, load(base), tmp_path, restart=True)
     assert not (tmp_path / LEARNED_TOKENS).exists()
 
 
-def test_a_record_that_can_not_be_written_stops_before_the_step_counts(
+def test_a_failed_write_of_the_record_stops_the_training_before_the_step_counts(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     data, steps, settings = data_of(store, base), list[int](), settings_of()
     claim(tmp_path / "out", settings, data, restart=False)
     (tmp_path / "out" / LEARNED_TOKENS).write_text("in the way")
     watch = StepListener(progress=lambda now: steps.append(now.step))
-    with pytest.raises(NotEnoughDisk, match="leave --keep-ratios out"):
+    with pytest.raises(NotEnoughDisk, match="leave out --keep-ratios"):
         train(settings, data, load(base), tmp_path / "out", keep_ratios=ALL, watch=watch)
     assert steps == []
 
@@ -212,7 +212,7 @@ def test_a_record_is_on_the_disk_before_it_has_its_name_and_its_name_before_the_
         (Objective(correction="none"), [1.0, 1.0]),
     ],
 )
-def test_the_weight_is_that_of_the_correction(
+def test_the_kept_weight_is_that_of_the_correction(
     objective: Objective, weights: Sequence[float], tmp_path: Path
 ) -> None:
     behaviour = [-3.0, -1.0]

@@ -58,7 +58,7 @@ def cut(run: Trajectory, but: int = 0) -> Trajectory:
     return run.model_copy(update={"steps": tuple(steps)})
 
 
-def test_a_training_in_which_every_completion_was_cut_is_an_error_that_says_what_to_do(
+def test_a_training_with_only_truncated_completions_fails_and_says_what_to_do(
     base: Path, tmp_path: Path
 ) -> None:
     asyncio.run(record(tmp_path / "store", [cut(run) for run in rollouts(load(base), 0)]))
@@ -75,7 +75,7 @@ def test_a_training_in_which_every_completion_was_cut_is_an_error_that_says_what
     assert not all(torch.equal(trained[name], before[name]) for name in before)
 
 
-def test_groups_of_cut_completions_alone_take_no_place_in_a_batch_and_are_counted_by_name(
+def test_groups_of_only_truncated_completions_take_no_place_in_a_batch_and_are_counted(
     base: Path, tmp_path: Path
 ) -> None:
     runs = rollouts(load(base), 0, count=4)
@@ -103,7 +103,7 @@ def test_a_group_with_one_whole_completion_is_learned_from_as_before(base: Path)
     assert {group_worth(group, settings_of()) for group in groups} == {"trained"}
 
 
-def test_a_loop_passes_them_over_as_its_replay_does(base: Path) -> None:
+def test_a_loop_skips_truncated_groups_as_its_replay_does(base: Path) -> None:
     """So that further puzzles are played for those that are missing."""
     loaded = load(base)
     runs = rollouts(loaded, 0, count=5)
@@ -118,7 +118,7 @@ def test_a_loop_passes_them_over_as_its_replay_does(base: Path) -> None:
     assert replayed.truncated == 2
 
 
-def test_groups_of_equal_rewards_count_for_a_policy_that_learns_nothing_in_their_step(
+def test_groups_of_equal_rewards_count_for_a_policy_that_skips_their_step(
     base: Path, tmp_path: Path
 ) -> None:
     """The testers of version 0 are all as good as each other."""
@@ -156,6 +156,6 @@ def evened(run: Trajectory, agent: str) -> Trajectory:
     return run.model_copy(update={"steps": tuple(steps)})
 
 
-def test_the_page_of_a_loop_says_how_many_there_were() -> None:
+def test_the_page_of_a_loop_shows_how_many_completions_were_truncated() -> None:
     text = ParsedPage(loop_page(a_report(a_round(truncated=2), a_round(2, truncated=3)))).text
     assert f"{TRUNCATED}5" in text.partition("Left out")[2]

@@ -66,14 +66,14 @@ def codec_of(pieces: Sequence[str], folder: Path) -> TextCodec:
 
 @pytest.mark.parametrize("team", TEAMS)
 @pytest.mark.parametrize("name", NAMES)
-def test_what_a_weak_team_says_can_always_be_read(name: str, team: Team) -> None:
+def test_a_weak_team_s_answers_can_always_be_parsed(name: str, team: Team) -> None:
     for _, text in islice(LearnedGame.of(name).demonstrations(5, team), 100):
         read = (read_calls(text, 3), read_rows(text), read_moves(text, 9))
         assert [result for result in read if not isinstance(result, Refusal)], text
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_players_by_hand_are_as_good_as_what_they_know(name: str) -> None:
+def test_handwritten_players_rank_by_what_they_know(name: str) -> None:
     """The tool by itself leaves the team something to do, and the weak team something to learn."""
     solved = LearnedGame.of(name).baselines(seed=7, count=60)
     knowing = solved[KNOWING[name]]
@@ -83,7 +83,7 @@ def test_players_by_hand_are_as_good_as_what_they_know(name: str) -> None:
 
 @pytest.mark.parametrize("name", taught())
 @pytest.mark.parametrize("split", [Split.VALIDATION, Split.TEST])
-def test_puzzles_to_measure_on_are_all_different(name: str, split: Split) -> None:
+def test_the_puzzles_for_measurement_are_all_different(name: str, split: Split) -> None:
     game = LearnedGame.of(name)
     instances = [table.instance for table in game.tables(split, 2027, 300)]
     assert len(instances) == len(set(instances)) == 300
@@ -91,7 +91,7 @@ def test_puzzles_to_measure_on_are_all_different(name: str, split: Split) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_piece_is_one_token_and_texts_are_made_of_few(name: str, tmp_path: Path) -> None:
+def test_every_piece_is_one_token_and_texts_take_few_tokens(name: str, tmp_path: Path) -> None:
     game = LearnedGame.of(name)
     write_initial_model(
         NetworkSize(hidden=32, feed_forward=32, layers=1), game.pieces, 1, tmp_path / "m"
@@ -119,11 +119,11 @@ def failing_sudoku(writes: str) -> str:
     [("(4, 1, 4), (4, 2, 4)", "contradiction"), ("(4, 1, 4), (4, 2, 3)", "out of turns"),
      ("(1, 1, 4)", "refused")],
 )  # fmt: skip
-def test_a_failed_sudoku_is_told_by_its_grid(writes: str, kind: str) -> None:
+def test_a_failed_sudoku_is_classified_by_its_grid(writes: str, kind: str) -> None:
     assert failing_sudoku(writes) == kind
 
 
-def test_a_digit_that_is_wrong_and_contradicts_nothing_was_guessed() -> None:
+def test_a_wrong_digit_without_a_contradiction_counts_as_guessed() -> None:
     givens = ((1, 0, 0, 0), (0, 0, 0, 2), (0, 3, 0, 0), (0, 0, 4, 0))
     instance = SudokuInstance(givens=givens, setting=SudokuSetting(turns=1, team=(PLAN,)))
     episode = SUDOKU.reset(instance.model_dump(mode="json"))
@@ -136,7 +136,7 @@ def test_a_digit_that_is_wrong_and_contradicts_nothing_was_guessed() -> None:
     [("D", "untouched"), ("R, D", "out of turns"), ("U", "refused"),
      ("R, D, D", "dead")],
 )  # fmt: skip
-def test_a_failed_sokoban_is_told_by_its_box(moves: str, kind: str) -> None:
+def test_a_failed_sokoban_is_classified_by_its_box(moves: str, kind: str) -> None:
     level = ("######", "#@   #", "# $  #", "#  . #", "#    #", "######")
     setting = SokobanSetting(turns=1, team=(PLAN,))
     instance = SokobanInstance(level=level, setting=setting)
@@ -159,7 +159,7 @@ def test_a_failed_sokoban_is_told_by_its_box(moves: str, kind: str) -> None:
         ("div(n3, n1)", "answer(9)", "wrong answer"),
     ],
 )
-def test_a_failed_word_problem_is_told_by_its_calculations(
+def test_a_failed_word_problem_is_classified_by_its_calculations(
     proposed: str, text: str, kind: str
 ) -> None:
     instance = WordProblemInstance.model_validate(
@@ -188,7 +188,7 @@ def told(game: LearnedGame, split: Split, count: int) -> set[str]:
     return wordings
 
 
-def test_no_wording_of_a_test_problem_is_in_what_arms_learn_from() -> None:
+def test_arms_never_learn_from_a_wording_of_a_test_problem() -> None:
     game = LearnedGame.of("word_problems")
     tested, learned = told(game, Split.TEST, 400), told(game, Split.TRAIN, 400)
     assert tested
@@ -197,7 +197,7 @@ def test_no_wording_of_a_test_problem_is_in_what_arms_learn_from() -> None:
     assert not learned & told(game, Split.VALIDATION, 400)
 
 
-def test_demonstrations_are_of_few_wordings_and_rewards_of_all() -> None:
+def test_demonstrations_cover_few_wordings_and_rewards_cover_all() -> None:
     game = LearnedGame.of("word_problems")
     every = [w for scheme in schemes() if not scheme.held_out for w in scheme.wordings]
     training = [w for w in every if split_of_wording(w) is Split.TRAIN]
@@ -220,7 +220,7 @@ def test_demonstrations_are_of_few_wordings_and_rewards_of_all() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_arms_of_every_kind_are_trained_on_it(name: str, tmp_path: Path) -> None:
+def test_arms_of_every_kind_can_be_trained_on_each_game(name: str, tmp_path: Path) -> None:
     """So small that nothing is learned."""
     entry = LearnedGame.of(name)
     settings = ArmSettings(

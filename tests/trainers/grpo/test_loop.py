@@ -90,7 +90,7 @@ def finished(undisturbed: tuple[Finished, torch.Tensor]) -> Finished:
     return undisturbed[0]
 
 
-def test_each_round_learns_from_what_the_version_before_it_sampled_and_is_published_once(
+def test_each_round_learns_from_the_previous_version_s_samples_and_is_published_once(
     finished: Finished, where: Deployed
 ) -> None:
     settings, output, report = finished
@@ -118,7 +118,7 @@ def test_each_round_learns_from_what_the_version_before_it_sampled_and_is_publis
     assert same(load_file(output / "policies/shared/adapter_model.safetensors"), adapter(book, 3))
 
 
-def test_a_finished_loop_is_shown_as_a_page_of_curves(finished: Finished) -> None:
+def test_a_finished_loop_writes_a_page_of_curves(finished: Finished) -> None:
     _, output, report = finished
     page = ParsedPage((output / "report.html").read_text())
     page.require_harmless()
@@ -126,7 +126,7 @@ def test_a_finished_loop_is_shown_as_a_page_of_curves(finished: Finished) -> Non
     assert f"{len(report.rounds)} rounds" in page.text
 
 
-def test_every_group_is_sealed_once_and_of_runs_that_the_recorder_has(
+def test_every_group_is_sealed_once_from_runs_that_the_recorder_has(
     finished: Finished, where: Deployed
 ) -> None:
     _, output, report = finished
@@ -141,7 +141,7 @@ def test_every_group_is_sealed_once_and_of_runs_that_the_recorder_has(
     recorded(where, set(runs))
 
 
-def test_the_agreement_of_a_round_is_that_of_its_recorded_runs(
+def test_the_agreement_of_a_round_is_computed_from_its_recorded_runs(
     finished: Finished, where: Deployed
 ) -> None:
     _, output, report = finished
@@ -184,7 +184,7 @@ def same_as_offline(
     return data
 
 
-def test_a_loop_that_samples_adaptively_is_its_own_replay_too(
+def test_a_replay_of_a_loop_with_adaptive_sampling_gives_the_same_weights(
     where: Deployed, base: Path, tmp_path: Path
 ) -> None:
     adaptive = AdaptiveSampling(exit_when="balanced", rounds=3, success=0.5)
@@ -195,7 +195,7 @@ def test_a_loop_that_samples_adaptively_is_its_own_replay_too(
     assert any(len(group.sampled_rewards) > len(group.rewards) for group in data.groups)
 
 
-def test_a_trainer_that_is_killed_again_and_again_goes_on_as_if_nothing_had_been(
+def test_a_trainer_that_is_killed_again_and_again_resumes_as_if_uninterrupted(
     undisturbed: tuple[Finished, torch.Tensor], bus: BusSettings, base: Path, tmp_path: Path
 ) -> None:
     """On a bus of its own, with the same plans: as runs were begun and before any was collected;
@@ -250,7 +250,7 @@ def copied_plans(source: Path, output: Path) -> dict[str, bytes]:
     return plans
 
 
-def test_ctrl_c_while_runs_are_waited_for_ends_at_once_and_the_loop_can_be_gone_on_with(
+def test_ctrl_c_while_the_loop_waits_for_runs_ends_it_at_once_and_it_can_be_resumed(
     where: Deployed, tmp_path: Path
 ) -> None:
     settings = loop_settings(where.base, rounds=1)
@@ -296,7 +296,7 @@ def begun_ahead(output: Path) -> int:
     return max(int(path.parent.name) for path in output.glob("rounds/*/wave-*.plan.json"))
 
 
-def test_the_command_trains_a_policy_for_each_role_and_ends_with_a_table_and_a_line_of_json(
+def test_the_command_trains_a_policy_per_role_and_ends_with_a_table_and_a_json_line(
     where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOOPLINE_PROFILE", str(where.profile))
@@ -334,7 +334,7 @@ def test_the_command_trains_a_policy_for_each_role_and_ends_with_a_table_and_a_l
     assert not (tmp_path / "out/checkpoints").exists()
 
 
-def test_a_loop_plays_by_the_policies_and_prompts_of_the_deployment(
+def test_a_loop_plays_with_the_policies_and_prompts_of_the_deployment(
     where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also of the agent that is not trained, which the workflow gives another policy. A profile
@@ -367,7 +367,7 @@ def test_a_loop_plays_by_the_policies_and_prompts_of_the_deployment(
     prompt.write_text(prompt.read_text().replace("one call", "two calls"))
     code, _, err = command("loop", *arguments)
     assert code == 1
-    assert "was begun with other settings: prompts.tool_agent.md" in err
+    assert "was started with other settings: prompts.tool_agent.md" in err
 
 
 def test_an_offline_training_can_be_published_to_the_workers_that_recorded_its_runs(
@@ -392,7 +392,7 @@ def test_an_offline_training_can_be_published_to_the_workers_that_recorded_its_r
     assert out.count("gpu: serves version") == 2
 
 
-def test_a_policy_that_somebody_else_has_changed_is_named_and_not_overwritten(
+def test_a_policy_that_another_program_changed_is_reported_and_not_overwritten(
     finished: Finished, where: Deployed, tmp_path: Path
 ) -> None:
     _, other_output, _ = finished
@@ -405,7 +405,7 @@ def test_a_policy_that_somebody_else_has_changed_is_named_and_not_overwritten(
             await policies.publish(bus, "pair/plan", foreign)
 
     asyncio.run(publish())
-    with pytest.raises(TrainingError, match=r"'pair/plan': somebody else has chosen version \d+"):
+    with pytest.raises(TrainingError, match=r"'pair/plan': another client has selected version"):
         run_loop(settings, tmp_path / "out", where.settings)
     assert (
         on_bus(where.settings.bus, "pair/plan").path_of(

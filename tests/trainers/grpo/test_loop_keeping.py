@@ -56,7 +56,7 @@ def where(
 # ---- importance ratios ----
 
 
-def test_the_ratios_of_a_round_are_kept_and_those_of_a_killed_one_are_written_again(
+def test_a_round_s_ratios_are_kept_and_those_of_a_killed_round_are_rewritten(
     where: Deployed, tmp_path: Path
 ) -> None:
     settings, output, keeping = (
@@ -91,7 +91,7 @@ def learned(output: Path, runs: Sequence[str]) -> list[LearnedSequence]:
     return [record for run in runs for record in read_learned(output, run)]
 
 
-def test_a_loop_without_them_keeps_none_and_a_restart_forgets_them(
+def test_a_loop_without_kept_ratios_writes_none_and_a_restart_deletes_them(
     where: Deployed, tmp_path: Path
 ) -> None:
     settings, output = loop_settings(where.base, rounds=1), tmp_path / "out"
@@ -146,7 +146,7 @@ def test_only_the_newest_versions_stay_on_disk_and_on_the_bus_and_a_rollback_fin
     assert back.states == {"gpu": f"serves version {back.policy.current}"}
 
 
-def test_what_somebody_chose_is_never_given_up_and_what_a_kill_left_is(
+def test_a_chosen_version_is_never_deleted_and_the_remains_of_a_kill_are(
     where: Deployed, tmp_path: Path
 ) -> None:
     settings, output = loop_settings(where.base, rounds=3), tmp_path / "out"
@@ -199,7 +199,7 @@ PARTS: tuple[Part, ...] = ("rollout", "wait", "train", "publish")
 
 
 @given(st.lists(st.tuples(st.sampled_from(PARTS), st.floats(-1, 1e3)), max_size=12))
-def test_what_was_heard_late_is_taken_from_rollouts_and_nothing_is_lost(
+def test_late_corrections_keep_all_parts_nonnegative_and_the_total_within_real_time(
     turns: list[tuple[Part, float]],
 ) -> None:
     began = time.monotonic()
@@ -207,7 +207,7 @@ def test_what_was_heard_late_is_taken_from_rollouts_and_nothing_is_lost(
     for part, late in turns:
         clock.turn(part)
         clock.count_as_waiting(late)
-        laps.append(clock.taken())
+        laps.append(clock.lap())
     passed = time.monotonic() - began
     total = sum(lap.total for lap in laps)
     assert 0 <= total <= passed

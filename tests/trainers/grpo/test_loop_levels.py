@@ -70,22 +70,22 @@ def test_a_level_has_a_name_a_size_options_and_a_weight() -> None:
         (("sokoban size",), "'size' is not NAME=VALUE"),
         (("sokoban weight=0",), "weight must be a number above 0"),
         (("sokoban size=big",), "size must be a whole number"),
-        (("sokoban", "sokoban weight=2"), "is there twice"),
+        (("sokoban", "sokoban weight=2"), "is given twice"),
         (("chess",), "--level 'chess'"),
         (("plan_path walls=3",), "--level 'plan_path walls=3'"),
     ],
 )
-def test_a_level_that_is_none_is_refused(levels: tuple[str, ...], why: str) -> None:
+def test_a_malformed_level_is_refused(levels: tuple[str, ...], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         settings(*levels)
 
 
-def test_levels_say_all_of_a_game() -> None:
+def test_levels_exclude_the_game_option() -> None:
     with pytest.raises(ValueError, match="leave --game"):
         settings(EASY, game="plan_path")
 
 
-def test_a_workflow_that_is_asked_questions_mixes_generators() -> None:
+def test_a_workflow_for_questions_mixes_generators() -> None:
     grpo = settings_of(grouping="trajectory")
     mixed = settings("api_worlds", "word_problems weight=3", workflow="delegate", grpo=grpo)
     planned = plan_batch(mixed, 1, 1, played=0, count=8, shares=mixed.shares([]))
@@ -100,7 +100,7 @@ def test_a_workflow_that_is_asked_questions_mixes_generators() -> None:
 
 
 @given(count=st.integers(0, 200), shares=SHARES, seed=st.text(max_size=5))
-def test_all_things_are_shared_out_and_each_part_is_rounded_down_or_up(
+def test_sharing_out_loses_nothing_and_rounds_each_part_down_or_up(
     count: int, shares: dict[str, float], seed: str
 ) -> None:
     parts = share_out(count, shares, seed)
@@ -111,7 +111,7 @@ def test_all_things_are_shared_out_and_each_part_is_rounded_down_or_up(
         assert abs(parts[name] - count * share / total) < 1 + 1e-6
 
 
-def test_a_small_share_has_its_part_on_average() -> None:
+def test_a_small_share_gets_its_part_on_average() -> None:
     drawn = Counter[str]()
     for seed in range(2_000):
         drawn += Counter(share_out(3, {"much": 0.9, "little": 0.1}, str(seed)))
@@ -119,7 +119,7 @@ def test_a_small_share_has_its_part_on_average() -> None:
 
 
 @given(rate=st.floats(0, 1), size=st.integers(2, 16))
-def test_the_chance_of_a_mixed_group_is_that_of_counting_all_outcomes(
+def test_the_chance_of_a_mixed_group_equals_a_count_over_all_outcomes(
     rate: float, size: int
 ) -> None:
     counted = sum(
@@ -131,7 +131,7 @@ def test_the_chance_of_a_mixed_group_is_that_of_counting_all_outcomes(
     assert mixed_chance(rate, size) == pytest.approx(mixed_chance(1 - rate, size), abs=1e-9)
 
 
-def test_levels_whose_groups_are_mixed_have_the_largest_share() -> None:
+def test_levels_with_mixed_groups_get_the_largest_share() -> None:
     levels = read_levels(["plan_path size=5", "plan_path size=6", "plan_path size=7"])
     names = [level.name for level in levels]
     history = [dict(zip(names, (facts(100, 100), facts(100, 50), facts(100, 0)), strict=True))]
@@ -146,7 +146,7 @@ def test_levels_whose_groups_are_mixed_have_the_largest_share() -> None:
     assert list(even.values()) == pytest.approx([1 / 3] * 3)
 
 
-def test_later_rounds_count_for_more_and_a_level_that_nobody_played_is_in_the_middle() -> None:
+def test_later_rounds_count_more_and_an_unplayed_level_has_a_solve_rate_of_one_half() -> None:
     assert solve_rate([]) == 0.5
     assert solve_rate([None]) == 0.5
     assert solve_rate([facts(10, 0), facts(10, 10)]) == pytest.approx((10 + 1) / (10 + 8 + 2))
@@ -169,14 +169,14 @@ def test_a_round_plays_each_level_s_part_and_no_puzzle_twice() -> None:
     assert [run.task for run in again.runs] == [run.task for run in first.runs]
 
 
-def test_a_level_with_too_few_puzzles_is_named() -> None:
+def test_a_level_with_too_few_puzzles_is_reported() -> None:
     full = "plan_path size=5 least_moves=40"
     mixed = settings(EASY, full)
     with pytest.raises(TooFewPuzzles, match=f"--level '{full}': 5000 tries in a row made no"):
         plan_batch(mixed, 1, 1, played=0, count=64, shares={EASY: 0.1, full: 0.9})
 
 
-def test_held_out_tasks_are_of_all_levels() -> None:
+def test_held_out_tasks_come_from_all_levels() -> None:
     options = LoopOptions.model_validate(
         {"output": "x", "base": "x", "level": (EASY, HARD), "look_every": 1, "held_out": 6}
     )
@@ -186,7 +186,7 @@ def test_held_out_tasks_are_of_all_levels() -> None:
     assert len({question.task.model_dump_json() for question in questions.held_out}) == 6
 
 
-def test_teams_that_are_not_the_same_are_refused() -> None:
+def test_levels_with_different_teams_are_refused() -> None:
     mixed = settings(EASY, "examples.estimate:ESTIMATE")
     with pytest.raises(InvalidOptions, match="one team plays all levels"):
         _ = mixed.team
@@ -203,7 +203,7 @@ def where(
         yield deployment
 
 
-def test_a_loop_plays_two_games_and_says_what_came_of_each(where: Deployed, tmp_path: Path) -> None:
+def test_a_loop_plays_two_games_and_reports_each(where: Deployed, tmp_path: Path) -> None:
     levels = ("plan_path size=5", "sokoban size=6")
     mixed = loop_settings(
         where.base, game=None, size=None, level=levels, level_choice="solve-rate", rounds=2,

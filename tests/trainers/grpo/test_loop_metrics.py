@@ -53,7 +53,7 @@ def scrape(address: str) -> dict[tuple[str, str], float]:
     }
 
 
-def test_a_loop_says_where_it_is_and_how_old_what_it_learns_from_is(
+def test_a_loop_exports_its_progress_and_the_age_of_its_samples(
     where: Deployed, tmp_path: Path
 ) -> None:
     bus = where.settings.bus

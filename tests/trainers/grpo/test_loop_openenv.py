@@ -25,7 +25,7 @@ def bus(_shared_servers: dict[str, RedisProcess]) -> BusSettings:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_loop_trains_on_what_the_server_pays(
+def test_a_loop_trains_on_the_server_s_rewards(
     bus: BusSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("peft", reason="needs make install")

@@ -81,7 +81,7 @@ def test_whole_runs_that_compete_play_each_puzzle_k_times_with_other_seeds() -> 
     assert len({str(run.task.instance) for run in wave.runs}) == wave.puzzles == 2
 
 
-def test_a_difficulty_without_so_many_puzzles_is_named() -> None:
+def test_a_difficulty_with_too_few_puzzles_is_reported() -> None:
     with pytest.raises(TooFewPuzzles, match="--game plan_path: 5000 tries in a row made no"):
         plan(settings(difficulty={"least_moves": 40}))
 
@@ -99,7 +99,7 @@ def test_puzzles_are_added_while_groups_are_missing_and_never_beyond_the_limit(
 # ---- how runs are begun ----
 
 
-async def test_a_run_has_its_whole_time_once_it_is_admitted() -> None:
+async def test_a_run_gets_its_full_time_once_admitted() -> None:
     runs: list[Run] = []
 
     class FullAtFirst(Client):
@@ -129,7 +129,7 @@ async def test_a_run_has_its_whole_time_once_it_is_admitted() -> None:
 # ---- what is learned from ----
 
 
-def test_candidates_are_ranked_by_the_rewards_that_are_learned_from() -> None:
+def test_candidates_are_ranked_by_the_rewards_that_the_loop_learns_from() -> None:
     options = settings(reward=RewardChoice(alpha=2.0)).options
     assert (options["scheme"], options["alpha"]) == ("paper", 2.0)
     assert settings(reward=RewardChoice(scheme="sparse")).options["scheme"] == "sparse"
@@ -156,7 +156,7 @@ def harvest(*runs: Trajectory, number: int = 2, staleness: int = 0) -> RoundGrou
     )
 
 
-def test_a_round_learns_from_what_the_version_before_it_sampled() -> None:
+def test_a_round_learns_from_the_previous_version_s_samples() -> None:
     round_harvest = harvest(a_game(1, 6, (0.0, 1.0)), a_game(2, 6, (1.0, 1.0)))
     batch = round_harvest.batch(6, seed=1)
     assert [group.rewards for group in batch.groups] == [(0.0, 1.0)]
@@ -164,7 +164,7 @@ def test_a_round_learns_from_what_the_version_before_it_sampled() -> None:
     assert round_harvest.counts == {"trained": 1, "zero_variance": 1}
 
 
-def test_what_an_older_version_sampled_is_left_away_but_within_the_bound() -> None:
+def test_samples_of_an_older_version_are_used_only_within_the_staleness_bound() -> None:
     old = a_game(1, 5, (0.0, 1.0))
     assert harvest(old).counts == {"stale": 1}
     within = harvest(old, staleness=1)
@@ -173,14 +173,14 @@ def test_what_an_older_version_sampled_is_left_away_but_within_the_bound() -> No
     assert 6 - group.policy.version == 1
 
 
-def test_what_weights_of_somebody_else_sampled_is_never_learned_from() -> None:
+def test_samples_of_foreign_weights_are_never_learned_from() -> None:
     round_harvest = harvest(a_game(1, 0, (0.0, 1.0)), staleness=100)
     assert round_harvest.counts == {"foreign": 1}
     assert round_harvest.batch(6, seed=1).groups == ()
     assert round_harvest.batch(6, seed=1).stale == 1
 
 
-def test_a_run_that_was_broken_off_is_left_out_by_name() -> None:
+def test_an_aborted_run_is_left_out_and_reported() -> None:
     round_harvest = harvest(
         a_game(1, 6, (0.0, 1.0)),
         a_game(2, 6, (0.0, 1.0), outcome=Outcome.DEADLINE, reason="too slow"),
@@ -190,17 +190,17 @@ def test_a_run_that_was_broken_off_is_left_out_by_name() -> None:
     assert (skipped.reason, skipped.detail) == ("run that ended by deadline", "too slow")
 
 
-def test_answers_that_may_be_larger_than_a_message_are_spoken_of_with_what_to_set() -> None:
+def test_a_notice_says_what_to_set_if_answers_may_exceed_a_message() -> None:
     assert size_notices(settings(max_tokens=512), 1_048_576) == ()
     [message] = size_notices(settings(max_tokens=8_192), 1_048_576)
     assert message.startswith(
-        "4 answers of 8,192 tokens take up to 1.8 MB, and a message of the bus"
+        "4 answers of 8,192 tokens take up to 1.8 MB, but a message on the bus"
     )
     assert "bus.max_message_bytes=1835008" in message
     assert size_notices(settings(max_tokens=8_192), 1_835_008) == ()
 
 
-def test_the_answers_of_all_rounds_of_adaptive_sampling_are_reckoned_with() -> None:
+def test_the_notice_counts_the_answers_of_all_rounds_of_adaptive_sampling() -> None:
     adaptive = {"exit_when": "positive", "rounds": 4}
     assert size_notices(settings(max_tokens=2_048), 1_048_576) == ()
     [message] = size_notices(settings(max_tokens=2_048, adaptive=adaptive), 1_048_576)
@@ -209,7 +209,7 @@ def test_the_answers_of_all_rounds_of_adaptive_sampling_are_reckoned_with() -> N
 
 
 @given(st.lists(st.floats(-40, 0, width=32), min_size=100, max_size=100))
-def test_a_recorded_token_takes_no_more_bytes_than_are_reckoned_with(
+def test_a_recorded_token_takes_no_more_bytes_than_estimated(
     logprobs: list[float],
 ) -> None:
     call = a_call(
@@ -220,7 +220,7 @@ def test_a_recorded_token_takes_no_more_bytes_than_are_reckoned_with(
     assert len(call.model_dump_json()) - beside <= 100 * TOKEN_BYTES
 
 
-def test_a_damaged_page_is_named(tmp_path: Path) -> None:
+def test_a_damaged_plan_file_is_reported(tmp_path: Path) -> None:
     book = RunDirectory(tmp_path, "one")
     wave = plan(settings())
     book.plan(wave)
@@ -232,7 +232,7 @@ def test_a_damaged_page_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85", "\x0b", "\x1c", "\r", "\n"])
-def test_what_a_model_says_may_hold_the_ends_of_lines_of_every_kind(
+def test_a_model_s_text_may_contain_every_kind_of_line_break(
     tmp_path: Path, end: str
 ) -> None:
     book, wave = RunDirectory(tmp_path, "one"), plan(settings(), count=2)
@@ -253,7 +253,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 LOOP = ("--game", "plan_path", "--weights", "lora", "--redis-url", "redis://127.0.0.1:1")
 
 
-def test_all_weights_are_held_against_the_pool_s_by_their_tokenizer(
+def test_whole_weights_are_checked_against_the_pool_by_their_tokenizer(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a training from the store is: each round's whole model takes the place of the pool's."""
@@ -305,11 +305,11 @@ def test_all_weights_are_held_against_the_pool_s_by_their_tokenizer(
         ),
         ((*LOOP, "--adaptive", "positive", "--success", "nan"), "--success nan: Input should be a"),
         ((*LOOP, "--init-from", "sharde=micro:slm"), "--init-from sharde: no such policy"),
-        ((*LOOP, "--grouping", "single"), "--grouping single is of runs in which one agent acts"),
+        ((*LOOP, "--grouping", "single"), "--grouping single is for runs in which one agent"),
         ((*LOOP, "--temperature", 0), "--temperature 0: Input should be greater than 0"),
         (
             (*LOOP, "--agent", "plan_agent", "--agent", "tool_agnt"),
-            "--agent: nobody of the team (tool_agent, plan_agent) is called tool_agnt",
+            "--agent: no agent of the team (tool_agent, plan_agent) is called tool_agnt",
         ),
         (
             (*LOOP, "--pool", "pink"),
@@ -320,7 +320,7 @@ def test_all_weights_are_held_against_the_pool_s_by_their_tokenizer(
         (LOOP, "loop: "),
     ],
 )  # fmt: skip
-def test_what_can_not_be_meant_is_named_before_anything_is_written(
+def test_invalid_options_are_reported_before_anything_is_written(
     base: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

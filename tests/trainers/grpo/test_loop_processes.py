@@ -67,7 +67,7 @@ def environment(where: Deployed, state: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("spread", [False, True], ids=["whole weights", "FSDP"])
 @pytest.mark.slow
-def test_a_loop_whose_second_process_is_killed_goes_on_and_comes_to_the_weights_of_one_process(
+def test_a_loop_whose_second_process_is_killed_resumes_to_the_weights_of_one_process(
     spread: bool, where: Deployed, tmp_path: Path
 ) -> None:
     output, state = tmp_path / "out", environment(where, tmp_path / "state")
@@ -77,7 +77,7 @@ def test_a_loop_whose_second_process_is_killed_goes_on_and_comes_to_the_weights_
         until((output / "checkpoints/checkpoint-00000001").exists, started)
         started[1].kill()
         assert codes(started) == [1, -signal.SIGKILL]
-    assert "process 1 of 2 lost another one, which has ended" in (tmp_path / "killed.0").read_text()
+    assert "process 1 of 2 lost another process" in (tmp_path / "killed.0").read_text()
     with launched_commands(both, tmp_path / "again", **state) as started:
         assert codes(started) == [0, 0], (tmp_path / "again.0").read_text()
     assert (tmp_path / "again.1").read_text() == ""
@@ -111,11 +111,11 @@ def test_a_loop_whose_second_process_is_killed_goes_on_and_comes_to_the_weights_
 @pytest.mark.parametrize(
     ("what", "code", "message"),
     [
-        ("full disk", 4, "process 2 of 2 ends with the first one, whose own message says why"),
-        ("stop", 130, "stopped; go on with the same command"),
+        ("full disk", 4, "process 2 of 2 exits with the first one, whose message states why"),
+        ("stop", 130, "stopped; resume with the same command"),
     ],
 )
-def test_an_error_of_the_first_process_and_a_stop_of_the_second_one_end_both_with_the_same_code(
+def test_an_error_in_the_first_or_a_stop_of_the_second_process_ends_both_with_the_same_code(
     what: str, code: int, message: str, where: Deployed, tmp_path: Path
 ) -> None:
     output, state = tmp_path / "out", environment(where, tmp_path / "state")
@@ -138,12 +138,12 @@ def test_an_error_of_the_first_process_and_a_stop_of_the_second_one_end_both_wit
     assert message in (tmp_path / "said.1").read_text()
 
 
-def test_a_process_that_does_not_see_the_first_one_s_folder_is_refused_in_words(
+def test_a_process_that_cannot_see_the_first_one_s_folder_is_refused_with_advice(
     where: Deployed, tmp_path: Path
 ) -> None:
     commands = [arguments(where, tmp_path / name) for name in ("one", "other")]
     state = environment(where, tmp_path / "state")
     with launched_commands(commands, tmp_path / "said", **state) as started:
         assert codes(started) == [1, 1]
-    assert "process 2 of 2 does not find in" in (tmp_path / "said.1").read_text()
-    assert "name a folder that all machines share" in (tmp_path / "said.1").read_text()
+    assert "process 2 of 2 does not find the files of" in (tmp_path / "said.1").read_text()
+    assert "choose a folder that all machines share" in (tmp_path / "said.1").read_text()

@@ -44,7 +44,7 @@ def a_report(*rounds: RoundFacts) -> LoopReport:
     )  # fmt: skip
 
 
-def test_a_run_that_broke_off_is_not_solved_and_stays_among_the_runs() -> None:
+def test_an_aborted_run_counts_as_unsolved_and_stays_among_the_runs() -> None:
     """Else a policy whose answers run into the deadline would show a rising curve."""
     slow = a_round(broken=600, left_out={"run that ended by deadline": 600})
     assert slow.success == 0.3
@@ -54,13 +54,13 @@ def test_a_run_that_broke_off_is_not_solved_and_stays_among_the_runs() -> None:
     assert (summary["success"], summary["runs"], summary["broken_runs"]) == ([0.5, 0.3], 2_000, 600)
 
 
-def test_the_line_of_a_round_says_how_many_runs_broke_off() -> None:
+def test_the_line_of_a_round_shows_how_many_runs_aborted() -> None:
     some = round_line(a_round(broken=600), 2)
-    assert "solved 30.0% of 1,000 runs, 600 of them broke off  groups" in some
+    assert "solved 30.0% of 1,000 runs, 600 of them aborted  groups" in some
     assert "solved 30.0% of 1,000 runs  groups" in round_line(a_round(2), 2)
 
 
-def test_the_page_says_what_was_left_out_and_why() -> None:
+def test_the_page_shows_what_was_left_out_and_why() -> None:
     first = a_round(broken=3, stale=4, left_out={"run that ended by deadline": 3})
     second = a_round(
         2, broken=2, foreign=7,
@@ -68,7 +68,7 @@ def test_the_page_says_what_was_left_out_and_why() -> None:
     )  # fmt: skip
     parsed = ParsedPage(render(a_report(first, second)))
     parsed.require_harmless()
-    assert "2,000 runs on the bus (5 broke off)" in parsed.text
+    assert "2,000 runs on the bus (5 aborted)" in parsed.text
     _, _, section = parsed.text.partition("Left out")
     assert "run that ended by deadline5" in section
     assert "no group of <4>1" in section
@@ -79,10 +79,10 @@ def test_the_page_says_what_was_left_out_and_why() -> None:
 def test_the_page_of_a_loop_that_left_nothing_out_has_no_such_table() -> None:
     text = ParsedPage(render(a_report(a_round()))).text
     assert "Left out" not in text
-    assert "broke off)" not in text
+    assert "aborted)" not in text
 
 
-def test_a_round_is_one_line_of_80_columns_with_all_of_its_numbers() -> None:
+def test_a_round_fits_one_line_of_80_columns_with_all_of_its_numbers() -> None:
     rounds = [a_round(98, broken=999), a_round(99, agreement=None, solved=1_000)]
     *_, first, second = printed(table(a_report(*rounds)))
     assert first == [
@@ -94,7 +94,7 @@ def test_a_round_is_one_line_of_80_columns_with_all_of_its_numbers() -> None:
     ]  # fmt: skip
 
 
-def test_a_training_from_the_store_shows_a_column_for_each_policy_with_all_of_its_numbers() -> None:
+def test_a_training_from_the_store_shows_a_complete_column_for_each_policy() -> None:
     step = a_step(groups=12_345, learned=12_345_678, tokens=1_234_567, loss=-0.1234)
     names = ("plan_agent", "tool_agent", "third_agent")
     report = Report(

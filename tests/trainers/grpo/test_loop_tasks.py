@@ -106,7 +106,7 @@ def answers(sums: Sequence[str]) -> list[str]:
     ]
 
 
-def test_coder_and_tester_learn_from_what_the_judge_says_of_their_programs_and_tests(
+def test_coder_and_tester_learn_from_the_judge_s_verdicts_on_programs_and_tests(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOOPLINE_PROFILE", str(here.where.profile))
@@ -148,7 +148,7 @@ def test_coder_and_tester_learn_from_what_the_judge_says_of_their_programs_and_t
     assert "AT-GRPO as a loop: 3 tasks of code" in page.text
 
 
-def test_a_loop_of_mathematics_that_was_broken_off_goes_on_with_its_runs_and_no_other_file(
+def test_an_interrupted_loop_of_mathematics_resumes_its_runs_only_with_its_own_file(
     here: Here, tmp_path: Path
 ) -> None:
     file, output = read_tasks(here.sums), tmp_path / "out"
@@ -162,7 +162,7 @@ def test_a_loop_of_mathematics_that_was_broken_off_goes_on_with_its_runs_and_no_
     (begun,) = book_of(output).waves(1)
     other_path = here.sums.with_name("fewer.jsonl")
     other_path.write_text(here.sums.read_text().partition("\n")[0] + "\n")
-    with pytest.raises(TrainingError, match=r"was begun with other settings: tasks"):
+    with pytest.raises(TrainingError, match=r"was started with other settings: tasks"):
         run_loop(settings_for(here, read_tasks(other_path)), output, where)
     report = run_loop(settings, output, where, questions=asked(file.tasks))
     book = book_of(output)

@@ -125,12 +125,12 @@ def _stored(folder: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "--workflow umi is asked questions: give --env api_worlds|word_problems"),
-        (("--env", "api_worlds", "--scheme", "sparse"), "--scheme and --adaptive are about pair"),
-        (("--env", "api_worlds", "--grouping", "at-grpo"), "take trajectory"),
+        ((), "umi needs questions from one source: give --env api_worlds|word_problems"),
+        (("--env", "api_worlds", "--scheme", "sparse"), "--adaptive only apply to pair"),
+        (("--env", "api_worlds", "--grouping", "at-grpo"), "use trajectory"),
         (("--env", "api_worlds", "--game", "sudoku"), "--game only applies with generated puzzles"),
         (("--env", "api_worlds", "--max-tokens", 9), "--max-tokens only applies with --workflow"),
-        (("--env", "api_worlds", "--policy", "caller=umi/caller"), "--policy: nobody of the team"),
+        (("--env", "api_worlds", "--policy", "caller=umi/caller"), "--policy: no agent of the"),
         (("--env", "api_worlds", "--option", "max_calls=99"), "--option"),
         (("--env", "api_worlds", "--patience", 2), "--patience only applies with --look-every"),
         (("--env", "api_worlds", "--split", "unseen"), "--split unseen: of api_worlds there are"),
@@ -140,7 +140,7 @@ def _stored(folder: Path) -> dict[str, torch.Tensor]:
         (("--env", "api_worlds", "--turn-weight", 1, "--grouping", "at-grpo"), "--turn-weight"),
     ],
 )
-def test_what_another_workflow_can_not_do_is_named_before_anything_is_written(
+def test_options_that_another_workflow_lacks_are_reported_before_anything_is_written(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[object, ...],

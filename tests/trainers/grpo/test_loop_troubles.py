@@ -60,7 +60,7 @@ def where(
         yield deployment
 
 
-def test_a_loss_that_is_no_number_stops_the_loop_which_still_serves_the_last_good_version(
+def test_a_nan_loss_stops_the_loop_which_still_serves_the_last_good_version(
     where: Deployed, tmp_path: Path
 ) -> None:
     settings = loop_settings(where.base, rounds=2, objective={"correction": "clip"})
@@ -80,7 +80,7 @@ def test_a_loss_that_is_no_number_stops_the_loop_which_still_serves_the_last_goo
         assert "round 2: the loss is inf at version" in message
         assert "policy shared, minibatch 1 of 1; samples: " in message
         assert any(f"{run.id}/" in message for run in wave.runs)
-        good = f"what round 1 came to is the last good version: {serving_note} {location_note}"
+        good = f"the result of round 1 is the last good version: {serving_note} {location_note}"
         assert f". Lower --learning-rate (1.0e-02); {good}" in message
         assert not book.published(2).exists()
         policy = on_bus(where.settings.bus, "pair/tool")
@@ -89,7 +89,7 @@ def test_a_loss_that_is_no_number_stops_the_loop_which_still_serves_the_last_goo
     assert [entry.round for entry in run_loop(settings, output, where.settings).rounds] == [1, 2]
 
 
-def test_an_adapter_that_a_worker_refused_is_tried_again_when_the_command_is(
+def test_rerunning_the_command_retries_an_adapter_that_a_worker_refused(
     where: Deployed, tmp_path: Path
 ) -> None:
     settings, output = loop_settings(where.base, rounds=1), tmp_path / "out"
@@ -98,9 +98,9 @@ def test_an_adapter_that_a_worker_refused_is_tried_again_when_the_command_is(
     def take_away(facts: RoundFacts, rounds: int) -> None:
         weights(output).rename(aside)
 
-    with pytest.raises(TrainingError, match=r"refuses version \d+.*go on with the same command"):
+    with pytest.raises(TrainingError, match=r"refuses version \d+.*resume with the same command"):
         run_loop(settings, output, where.settings, LoopWatch(round=take_away))
-    with pytest.raises(TrainingError, match=r"refuses version \d+.*go on with the same command"):
+    with pytest.raises(TrainingError, match=r"refuses version \d+.*resume with the same command"):
         run_loop(settings, output, where.settings)
     aside.rename(weights(output))
     report = run_loop(settings, output, where.settings)
@@ -112,7 +112,7 @@ def test_an_adapter_that_a_worker_refused_is_tried_again_when_the_command_is(
     assert versions == [policy.current - 2, policy.current - 1, policy.current]
 
 
-def test_a_server_that_is_down_is_said_to_be_so_once_and_ctrl_c_ends_the_wait(
+def test_a_server_outage_is_reported_once_and_ctrl_c_ends_the_wait(
     where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages, pauses = list[str](), list[float]()
@@ -143,7 +143,7 @@ def weights(output: Path) -> Path:
     return book_of(output).published(1) / "shared" / "adapter_model.safetensors"
 
 
-def test_versions_that_are_gone_are_written_again_from_the_checkpoint(
+def test_missing_versions_are_rewritten_from_the_checkpoint(
     where: Deployed, tmp_path: Path
 ) -> None:
     settings, output = loop_settings(where.base, rounds=2), tmp_path / "out"
@@ -183,7 +183,7 @@ def spoiled(run: Trajectory) -> Trajectory:
     return run.model_copy(update={"steps": tuple(steps)})
 
 
-def test_a_disk_that_is_full_at_a_checkpoint_is_named_and_the_loop_comes_to_the_same(
+def test_a_full_disk_at_a_checkpoint_is_reported_and_the_loop_resumes_to_the_same_weights(
     where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, output = loop_settings(where.base, rounds=2), tmp_path / "out"
@@ -202,7 +202,7 @@ def test_a_disk_that_is_full_at_a_checkpoint_is_named_and_the_loop_comes_to_the_
 
 
 @pytest.mark.parametrize("name", ["wave-1.runs.jsonl", "groups.json", "served.json"])
-def test_a_disk_that_is_full_at_a_page_of_the_book_is_named_and_the_loop_goes_on(
+def test_a_full_disk_at_a_page_of_the_book_is_reported_and_the_loop_resumes(
     name: str, where: Deployed, tmp_path: Path
 ) -> None:
     """As runs are kept, as a round is sealed, and as it is noted what was published."""
@@ -229,7 +229,7 @@ def test_a_disk_that_is_full_at_a_page_of_the_book_is_named_and_the_loop_goes_on
 
 
 @pytest.mark.parametrize("weights", ["lora", "full"])
-def test_a_disk_that_is_full_as_policies_are_written_is_named_and_leaves_nothing(
+def test_a_full_disk_at_the_policies_is_reported_and_leaves_no_partial_files(
     weights: str, where: Deployed, tmp_path: Path
 ) -> None:
     settings = loop_settings(where.base).grpo.model_copy(update={"weights": weights})
@@ -249,7 +249,7 @@ def test_a_disk_that_is_full_as_policies_are_written_is_named_and_leaves_nothing
     assert (tmp_path / "out/0001/shared").is_dir()
 
 
-def test_rewards_that_raise_cost_their_runs_and_are_named_with_the_place(
+def test_a_failing_reward_function_costs_its_runs_and_is_reported_with_its_location(
     where: Deployed, tmp_path: Path
 ) -> None:
     """On every second puzzle at two turns, and on all of them at one."""
@@ -277,7 +277,7 @@ def test_rewards_that_raise_cost_their_runs_and_are_named_with_the_place(
     assert named[1] in str(raised.value)
 
 
-def test_groups_of_equal_rewards_alone_end_the_loop_which_says_so_and_what_to_do(
+def test_a_loop_with_only_groups_of_equal_rewards_ends_and_says_what_to_do(
     where: Deployed, tmp_path: Path
 ) -> None:
     """Only solutions are paid, and they are farther away than anybody gets in the one turn."""
@@ -292,15 +292,15 @@ def test_groups_of_equal_rewards_alone_end_the_loop_which_says_so_and_what_to_do
         run_loop(settings, tmp_path / "out", where.settings, watch)
     assert str(raised.value) == (
         "loop: round 1 has nothing to learn from: of 4 puzzles 8 groups with equal rewards, "
-        "0 too old, 0 sampled by other weights. Take easier puzzles (--size, --difficulty), "
-        "a higher --group-size or --temperature, a larger --most-puzzles, or a base that has "
-        "learned how an answer looks"
+        "0 too old, 0 sampled by other weights. Use easier puzzles (--size, --difficulty), "
+        "a higher --group-size or --temperature, a larger --most-puzzles, or a base that knows "
+        "the format of an answer"
     )
     assert set(waves) == {1, 2}, "further puzzles were played before"
     assert not book_of(tmp_path / "out").published(1).exists()
 
 
-def test_a_round_learns_from_what_it_has_where_the_difficulty_leaves_no_further_puzzles(
+def test_a_round_learns_from_its_groups_when_the_difficulty_has_no_further_puzzles(
     where: Deployed, tmp_path: Path
 ) -> None:
     messages: list[str] = []
@@ -313,7 +313,7 @@ def test_a_round_learns_from_what_it_has_where_the_difficulty_leaves_no_further_
     assert "with a signal of 1,000 wanted, after 6 puzzles (--game plan_path: only 20 of" in message
 
 
-def test_a_round_without_a_signal_ends_the_loop_where_the_difficulty_leaves_no_further_puzzles(
+def test_a_round_without_a_signal_ends_the_loop_when_the_difficulty_has_no_further_puzzles(
     where: Deployed, tmp_path: Path
 ) -> None:
     settings = loop_settings(

@@ -34,7 +34,7 @@ def where(
 
 
 @pytest.mark.parametrize("policies", ["shared", "per-role"])
-def test_what_a_round_came_to_samples_the_next_one(
+def test_the_next_round_samples_with_the_weights_of_the_round_before(
     where: Deployed, tmp_path: Path, policies: str
 ) -> None:
     settings = loop_settings(where.base, weights="full", learning_rate=1e-3, rounds=2)
@@ -60,7 +60,7 @@ def test_what_a_round_came_to_samples_the_next_one(
 
 
 @pytest.mark.slow
-def test_a_killed_loop_comes_to_the_same_models(where: Deployed, tmp_path: Path) -> None:
+def test_a_killed_loop_resumes_to_the_same_models(where: Deployed, tmp_path: Path) -> None:
     settings = loop_settings(where.base, weights="full", learning_rate=1e-3, rounds=2)
     run_loop(settings, tmp_path / "whole", where.settings)
     killed_at("save", 2, settings, tmp_path / "killed", where.settings)

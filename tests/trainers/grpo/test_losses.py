@@ -79,7 +79,7 @@ def near(actual: torch.Tensor, expected: Sequence[float]) -> bool:
 
 
 @given(batches(), st.floats(0, 0.5), st.floats(0, 0.5))
-def test_without_correction_the_loss_is_the_clipped_ratio_to_the_step_s_own_beginning(
+def test_without_correction_the_loss_clips_the_ratio_to_the_policy_at_the_start_of_the_step(
     batch: list[Token], low: float, high: float
 ) -> None:
     tokens, _ = tensors(batch)
@@ -91,7 +91,7 @@ def test_without_correction_the_loss_is_the_clipped_ratio_to_the_step_s_own_begi
 
 
 @given(batches())
-def test_plain_clipping_takes_the_sampler_for_the_old_policy(batch: list[Token]) -> None:
+def test_plain_clipping_uses_the_sampler_as_the_old_policy(batch: list[Token]) -> None:
     tokens, _ = tensors(batch)
     expected = [
         clipped(math.exp(token.now - token.behaviour), token.advantage, 0.2, 0.28)
@@ -101,7 +101,7 @@ def test_plain_clipping_takes_the_sampler_for_the_old_policy(batch: list[Token])
 
 
 @given(batches(), st.floats(0.5, 5))
-def test_decoupled_losses_are_weighted_by_how_far_the_sampler_was_behind(
+def test_decoupled_losses_are_weighted_by_the_ratio_of_old_policy_to_sampler(
     batch: list[Token], cap: float
 ) -> None:
     tokens, _ = tensors(batch)
@@ -166,7 +166,7 @@ def test_the_dual_clip_bounds_the_loss_of_bad_samples_only(
     st.sampled_from(["none", "clip", "truncated", "token", "sequence"]),
     st.one_of(st.none(), st.floats(1.01, 5)),
 )
-def test_the_tokens_that_are_counted_as_clipped_are_those_whose_loss_has_no_gradient(
+def test_the_tokens_counted_as_clipped_are_those_whose_loss_has_no_gradient(
     batch: list[Token], correction: Correction, dual: float | None
 ) -> None:
     batch = [replace(token, advantage=token.advantage or 1.0) for token in batch]
@@ -179,7 +179,7 @@ def test_the_tokens_that_are_counted_as_clipped_are_those_whose_loss_has_no_grad
 
 
 @given(batches())
-def test_k3_is_its_formula_and_never_negative(batch: list[Token]) -> None:
+def test_k3_follows_its_formula_and_is_never_negative(batch: list[Token]) -> None:
     tokens, reference = tensors(batch)
     estimates = k3(tokens.logprobs, reference)
     apart = [item.reference - item.now for item in batch]
@@ -187,7 +187,7 @@ def test_k3_is_its_formula_and_never_negative(batch: list[Token]) -> None:
     assert bool((estimates >= 0).all())
 
 
-def test_k3_is_the_divergence_in_expectation_also_over_samples_of_another_policy() -> None:
+def test_k3_estimates_the_divergence_even_from_samples_of_another_policy() -> None:
     """Exactly, over all three tokens of a vocabulary, each with its probability."""
     logprobs, reference, sampler = (
         torch.tensor(probabilities, dtype=torch.float64).log()
@@ -236,7 +236,7 @@ def test_parts_of_a_minibatch_add_up_to_the_whole(batch: list[Token]) -> None:
     assert torch.equal(torch.cat(parts), torch.cat([whole[first], whole[~first]]))
 
 
-def test_a_runaway_ratio_is_cut_without_becoming_no_number() -> None:
+def test_a_runaway_ratio_is_clipped_without_becoming_nan() -> None:
     far = Tokens(
         torch.tensor([-1.0]).requires_grad_(), torch.tensor([-1.0]), torch.tensor([-500.0]),
         torch.tensor([1.0]), torch.tensor([0]),
@@ -251,7 +251,7 @@ def test_a_runaway_ratio_is_cut_without_becoming_no_number() -> None:
 
 
 @given(st.lists(st.floats(-700, 700), min_size=1, max_size=30))
-def test_the_effective_sample_size_is_a_share_and_knows_no_scale(logs: list[float]) -> None:
+def test_the_effective_sample_size_is_a_share_that_ignores_scale(logs: list[float]) -> None:
     tensor = torch.tensor(logs, dtype=torch.float64)
     share = effective_sample_size(tensor)
     assert 1 / len(logs) - 1e-9 <= share <= 1 + 1e-9
@@ -262,14 +262,14 @@ def test_the_effective_sample_size_is_a_share_and_knows_no_scale(logs: list[floa
     assert effective_sample_size(torch.tensor(small).double()) == pytest.approx(expected)
 
 
-def test_quantiles_are_of_the_ratios_themselves() -> None:
+def test_quantiles_describe_ratios_and_not_their_logarithms() -> None:
     assert ratio_quantiles(torch.zeros(0)) == (1.0,) * len(QUANTILES)
     logs = torch.tensor([math.log(ratio) for ratio in range(1, 102)])
     assert ratio_quantiles(logs) == pytest.approx((2, 6, 51, 96, 100), rel=0.02)
 
 
 @pytest.mark.parametrize("count", [10, 11, 15, 19, 20, 21, 29])
-def test_quantiles_of_many_ratios_are_of_the_last_ones_too(
+def test_quantiles_of_many_ratios_include_the_last_ones(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """Rows come by their length: the longest are the last."""

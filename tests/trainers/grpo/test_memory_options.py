@@ -43,7 +43,7 @@ def step(base: Path, **changes: object) -> tuple[list[torch.Tensor], int]:
 
 @pytest.mark.parametrize("share_prefixes", [True, False])
 @pytest.mark.parametrize("change", [{"head_chunk": 3}, {"checkpoint_activations": True}])
-def test_the_gradients_are_the_same_and_less_is_kept_for_them(
+def test_memory_options_keep_the_gradients_and_lower_peak_memory(
     base: Path, change: dict[str, object], *, share_prefixes: bool
 ) -> None:
     whole, most = step(base, share_prefixes=share_prefixes)
@@ -77,7 +77,7 @@ def test_a_model_with_dropout_is_not_checkpointed(base: Path) -> None:
         initial_policies(settings_of(checkpoint_activations=True), ["shared"], loaded)
 
 
-def test_policies_with_moments_of_eight_bits_learn_and_go_back(base: Path) -> None:
+def test_policies_with_8_bit_moments_learn_and_can_be_restored(base: Path) -> None:
     pytest.importorskip("bitsandbytes", reason="needs the extra quantized")
     loaded = load(base)
     groups = tuple(seal(rollouts(loaded, 0), sealing_of(loaded)).records)

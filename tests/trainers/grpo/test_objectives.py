@@ -66,7 +66,7 @@ def test_expert_iteration_is_cross_entropy_weighted_by_the_advantage(batch: list
 
 
 @given(batches())
-def test_a_loss_of_the_users_is_found_by_where_it_is(batch: list[Token]) -> None:
+def test_a_user_s_loss_is_found_by_its_import_path(batch: list[Token]) -> None:
     tokens, _ = tensors(batch)
     objective = Objective(loss=f"{__name__}:twice_the_advantage", cap=1.0)
     assert near(policy_losses(tokens, objective), [-2 * t.advantage * t.now for t in batch])
@@ -81,12 +81,12 @@ def test_a_loss_of_the_users_is_found_by_where_it_is(batch: list[Token]) -> None
         ("os:system", "Python's own modules have no loss"),
     ],
 )
-def test_a_loss_that_is_not_there_is_refused_before_the_training(loss: str, message: str) -> None:
+def test_a_missing_loss_function_is_refused_before_the_training(loss: str, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Objective(loss=loss)
 
 
-def test_a_schedule_rises_and_falls_as_its_shape_says() -> None:
+def test_a_schedule_rises_and_falls_according_to_its_shape() -> None:
     assert Schedule().factor(1, 5) == Schedule().factor(5, 5) == 1.0
     linear = Schedule(shape="linear", warmup=2)
     assert [linear.factor(step, 6) for step in range(1, 7)] == pytest.approx(

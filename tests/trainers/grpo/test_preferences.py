@@ -28,7 +28,7 @@ BETA = 0.3
 
 
 @given(REWARDS)
-def test_pairs_are_all_of_a_better_and_a_worse_sample(rewards: list[float]) -> None:
+def test_pairs_are_all_combinations_of_a_better_and_a_worse_sample(rewards: list[float]) -> None:
     pairs = preference_pairs(rewards)
     assert all(rewards[better] > rewards[worse] for better, worse in pairs)
     unequal = sum(a != b for at, a in enumerate(rewards) for b in rewards[:at])
@@ -50,7 +50,7 @@ def test_weights_are_the_gradient_of_the_published_loss(
     assert torch.allclose(preference_weights(log_ratios, pairs, BETA), expected)
 
 
-def test_rejection_sampling_prefers_high_rewards_as_often_as_it_should() -> None:
+def test_rejection_sampling_accepts_low_rewards_with_the_right_probability() -> None:
     rewards, draws = [1.0, 0.0], 4_000
     samples = [rejection_sampled(rewards, 0.5, 1, str(seed)) for seed in range(draws)]
     # The better one is accepted in every round; the worse one stands behind it.

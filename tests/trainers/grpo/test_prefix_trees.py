@@ -56,7 +56,7 @@ PROMPTS = st.lists(st.lists(TOKENS, min_size=1, max_size=20).map(tuple), min_siz
 
 @given(PROMPTS, st.data())
 @settings(max_examples=25, deadline=None)
-def test_every_token_of_a_tree_has_the_log_probability_that_it_has_alone(
+def test_every_token_of_a_tree_has_the_log_probability_of_its_row_alone(
     model: LoadedModel, prompts: list[tuple[int, ...]], data: st.DataObject
 ) -> None:
     answers = st.tuples(
@@ -82,7 +82,7 @@ def test_every_token_of_a_tree_has_the_log_probability_that_it_has_alone(
         assert logprobs_by_row[number] == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_tree_holds_what_its_rows_begin_with_once(model: LoadedModel) -> None:
+def test_a_tree_stores_shared_prefixes_once(model: LoadedModel) -> None:
     prompt = tuple(range(40))
     rows = [row(prompt, answer, at) for at, answer in enumerate([(1, 2), (1, 3), (1, 2), (4,)])]
     (micro_batch,) = tree_micro_batches_of(rows, 4_096, model.device)
@@ -92,7 +92,7 @@ def test_a_tree_holds_what_its_rows_begin_with_once(model: LoadedModel) -> None:
     assert micro_batch.sequence.tolist() == [0, 0, 1, 1, 2, 2, 3]
 
 
-def test_an_id_sees_itself_and_what_its_own_rows_have_before_it(model: LoadedModel) -> None:
+def test_an_id_attends_to_itself_and_to_earlier_ids_of_its_own_rows(model: LoadedModel) -> None:
     answers = [(3, 4), (3, 5), (6,)]
     rows = [row((7,), (8,), 0), *(row((1, 2), answer, 1) for answer in answers)]
     (micro_batch,) = tree_micro_batches_of(rows, 64, model.device)
@@ -106,7 +106,7 @@ def test_an_id_sees_itself_and_what_its_own_rows_have_before_it(model: LoadedMod
     assert branched == [*paths, *([at] for at in range(6, 16))]
 
 
-def test_a_piece_is_kept_in_bytes_by_its_tokens_and_not_by_their_square(
+def test_the_memory_of_a_micro_batch_grows_linearly_with_its_tokens(
     model: LoadedModel,
 ) -> None:
     (micro_batch,) = tree_micro_batches_of([row((1,), (2,) * 2_000, 0)], 4_096, model.device)
@@ -116,7 +116,7 @@ def test_a_piece_is_kept_in_bytes_by_its_tokens_and_not_by_their_square(
     )
 
 
-def test_a_tree_that_is_too_long_is_cut_between_its_rows(model: LoadedModel) -> None:
+def test_a_tree_that_is_too_long_is_split_between_rows(model: LoadedModel) -> None:
     prompt = tuple(range(40))
     rows = [row(prompt, (at, 1, 2, 3, 4, 5, 6, 7), at) for at in range(6)]
     micro_batches = tree_micro_batches_of(rows, 64, model.device)

@@ -34,7 +34,7 @@ def recorded(store: Path, runs: list[Trajectory]) -> Path:
     return store
 
 
-def test_two_processes_make_the_steps_of_one(base: Path, tmp_path: Path) -> None:
+def test_two_processes_take_the_same_steps_as_one(base: Path, tmp_path: Path) -> None:
     """Rows that can't be shared evenly, and minibatches of less rows than processes have."""
     store = recorded(tmp_path / "store", rollouts(load(base), 0, count=5))
     settings = settings_of(minibatch=1, micro_batch_tokens=64, objective={"kl": 0.1})
@@ -65,7 +65,7 @@ def test_two_processes_make_the_steps_of_one(base: Path, tmp_path: Path) -> None
         assert torch.allclose(weights[0][name], tensor, atol=1e-4)
 
 
-def test_a_loss_that_is_no_number_in_one_process_ends_both(base: Path, tmp_path: Path) -> None:
+def test_a_nan_loss_in_one_process_ends_both(base: Path, tmp_path: Path) -> None:
     loaded = load(base)
     runs = [run for version in range(2) for run in rollouts(loaded, version)]
     store = recorded(tmp_path / "store", spoiled(runs, 4))

@@ -90,7 +90,7 @@ def games(late: Sequence[tuple[int, int, str, int]]) -> list[list[Trajectory]]:
         (1, [(3, game, agent, 1) for game in range(5) for agent in ("tool", "plan")]),
     ],
 )
-def test_a_replay_learns_from_each_round_what_the_loop_did_though_a_worker_was_late(
+def test_a_replay_learns_the_same_from_each_round_as_the_loop_even_if_a_worker_was_late(
     staleness: int, late: list[tuple[int, int, str, int]], tmp_path: Path
 ) -> None:
     settings, rounds = settings_of(staleness=staleness, batch=MANY), games(late)
@@ -106,7 +106,7 @@ def test_a_replay_learns_from_each_round_what_the_loop_did_though_a_worker_was_l
     assert about == [(batch.version, batch.zero_variance, batch.stale) for batch in learned]
 
 
-def test_rounds_of_two_loops_are_told_apart_though_they_have_the_same_numbers(
+def test_rounds_of_two_loops_are_distinguished_even_if_they_have_the_same_numbers(
     tmp_path: Path,
 ) -> None:
     """The second one goes on from what the first one came to."""
@@ -121,7 +121,7 @@ def test_rounds_of_two_loops_are_told_apart_though_they_have_the_same_numbers(
     ]
 
 
-def test_a_fork_of_a_run_is_not_of_its_round() -> None:
+def test_a_fork_of_a_run_does_not_belong_to_its_round() -> None:
     """It was played later, and by a newer version."""
     first = tagged(a_game(1, {"tool": 0}), 1)
     later = tagged(a_game(2, {"tool": 7}), 1)
@@ -130,7 +130,7 @@ def test_a_fork_of_a_run_is_not_of_its_round() -> None:
     assert [(batch.version, batch.stale) for batch in batches] == [(0, 0), (7, 0)]
 
 
-def test_halves_of_a_group_that_two_rounds_played_make_none() -> None:
+def test_halves_of_a_group_from_two_rounds_do_not_form_a_group() -> None:
     """In neither of them the loop had a whole one."""
     halves = [
         tagged(

@@ -39,7 +39,7 @@ def alone(model: LoadedModel, prompt: list[int], ids: tuple[int, ...], heat: flo
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_every_log_probability_is_that_of_a_plain_forward_pass(
+def test_every_log_probability_equals_that_of_a_plain_forward_pass(
     model: LoadedModel, temperature: float
 ) -> None:
     for prompt, completions in zip(PROMPTS, drawn(sampler_of(model), 1, temperature), strict=True):
@@ -49,7 +49,7 @@ def test_every_log_probability_is_that_of_a_plain_forward_pass(
             assert completion.logprobs == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_trainer_finds_the_log_probabilities_that_were_sampled_with(
+def test_the_trainer_computes_the_log_probabilities_of_the_sampler(
     model: LoadedModel,
 ) -> None:
     groups = played(model).groups
@@ -63,13 +63,13 @@ def test_the_trainer_finds_the_log_probabilities_that_were_sampled_with(
         assert float((learner.logprobs(micro_batch) - micro_batch.behaviour).abs().max()) < 1e-5
 
 
-def test_one_seed_draws_one_sample_and_another_seed_another(model: LoadedModel) -> None:
+def test_equal_seeds_draw_equal_samples_and_different_seeds_draw_others(model: LoadedModel) -> None:
     sampler = sampler_of(model)
     assert drawn(sampler, 3) == drawn(sampler, 3)
     assert drawn(sampler, 3) != drawn(sampler, 4)
 
 
-def test_frequencies_are_those_of_the_softmax(model: LoadedModel) -> None:
+def test_sampled_frequencies_follow_the_softmax(model: LoadedModel) -> None:
     prompt = PROMPTS[0]
     completions = sampler_of(model).sample(
         [prompt], count=4_000, limit=1, temperature=1.0,
@@ -87,7 +87,7 @@ def test_frequencies_are_those_of_the_softmax(model: LoadedModel) -> None:
         assert apart < 4 * (share * (1 - share) / 4_000) ** 0.5
 
 
-def test_a_completion_ends_with_the_end_of_its_turn_or_is_marked_as_cut_short(
+def test_a_completion_ends_with_the_end_of_turn_token_or_is_marked_as_truncated(
     model: LoadedModel,
 ) -> None:
     ends = model.end_ids
@@ -97,7 +97,7 @@ def test_a_completion_ends_with_the_end_of_its_turn_or_is_marked_as_cut_short(
         assert len(completion.ids) == 3 or not completion.truncated
 
 
-def test_greedy_takes_the_most_probable_token_whatever_stands_beside_it(
+def test_greedy_play_takes_the_most_probable_token_regardless_of_its_batch(
     model: LoadedModel,
 ) -> None:
     completions = sampler_of(model).greedy(PROMPTS, limit=4)

@@ -74,7 +74,7 @@ def weights_of(learner: Learner, policy: str) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("minibatch", [None, 1])
-def test_two_policies_of_two_bases_learn_what_each_learns_in_a_training_of_its_own(
+def test_two_policies_on_two_bases_learn_what_each_learns_in_a_separate_training(
     bases: tuple[Path, Path], minibatch: int | None
 ) -> None:
     together = settings_for(bases, minibatch=minibatch)
@@ -97,7 +97,7 @@ def test_two_policies_of_two_bases_learn_what_each_learns_in_a_training_of_its_o
     assert learner.policies.parameters == sum(load(b).model.num_parameters() for b in bases)
 
 
-def test_a_step_that_is_refused_for_one_policy_changes_none(bases: tuple[Path, Path]) -> None:
+def test_a_step_that_fails_for_one_policy_changes_none(bases: tuple[Path, Path]) -> None:
     settings = settings_for(bases, objective={"correction": "clip"})
     learner = Learner(initial_policies(settings, ROLES, load(bases[0])))
     good = groups_of(runs_of(bases[0], "coder"), settings)
@@ -111,7 +111,7 @@ def test_a_step_that_is_refused_for_one_policy_changes_none(bases: tuple[Path, P
     assert not same(before, learner.policies.tensors())
 
 
-def test_to_change_policies_copies_no_weights(bases: tuple[Path, Path]) -> None:
+def test_switching_policies_copies_no_weights(bases: tuple[Path, Path]) -> None:
     settings = settings_of(base=str(bases[0]), policies="per-role")
     policies = initial_policies(settings, ROLES, load(bases[0]))
 
@@ -125,7 +125,7 @@ def test_to_change_policies_copies_no_weights(bases: tuple[Path, Path]) -> None:
         assert addresses() == memory[name]
 
 
-def test_an_agent_s_completions_must_be_of_its_own_base_s_tokenizer(
+def test_an_agent_s_completions_must_use_its_own_base_s_tokenizer(
     bases: tuple[Path, Path], tmp_path: Path
 ) -> None:
     settings = settings_for((bases[0], write_player(tmp_path / "other", 3)))
@@ -135,7 +135,7 @@ def test_an_agent_s_completions_must_be_of_its_own_base_s_tokenizer(
     assert OTHER_TOKENIZER in {skipped.reason for skipped in reading.skipped}
 
 
-def test_what_is_said_of_a_policy_that_is_not_trained_is_refused() -> None:
+def test_a_setting_for_an_untrained_policy_is_refused() -> None:
     settings = settings_of(rates={"nobody": 1e-3})
     with pytest.raises(TrainingError, match="--policy-rate nobody: no such policy is trained"):
         require_known(settings, ["shared"])
@@ -156,12 +156,12 @@ def test_policies_learn_in_turn(together: tuple[str, ...], turns: list[set[str]]
 @pytest.mark.parametrize(
     ("together", "why"),
     [
-        (("tool_agent,plan_agent",), "there is one turn"),
+        (("tool_agent,plan_agent",), "all policies learn in one turn"),
         (("tool_agent,nobody",), "nobody is not trained"),
-        (("tool_agent", "tool_agent"), "stands there twice"),
+        (("tool_agent", "tool_agent"), "is listed twice"),
     ],
 )
-def test_turns_that_are_none_are_refused(together: tuple[str, ...], why: str) -> None:
+def test_invalid_turns_are_refused(together: tuple[str, ...], why: str) -> None:
     with pytest.raises(InvalidOptions, match=why):
         in_turn(together).require_agents()
 
@@ -237,7 +237,7 @@ def test_a_loop_trains_two_agents_on_two_bases_in_turn(where: Deployed, tmp_path
     assert load_base(str(large)).model.config.hidden_size == LARGER.hidden
 
 
-def test_switches_of_one_agent_s_chat_template_hold_for_looks_as_for_rounds(
+def test_an_agent_s_chat_template_options_apply_to_evaluations_and_rounds(
     bases: tuple[Path, Path],
 ) -> None:
     settings = loop_settings(
@@ -252,5 +252,5 @@ def test_switches_of_one_agent_s_chat_template_hold_for_looks_as_for_rounds(
         "tool_agent": GenerationOptions(temperature=0.5), "plan_agent": quiet,
     }  # fmt: skip
     unknown = loop_settings(bases[0], agent_template={"coder": {"enable_thinking": False}})
-    with pytest.raises(InvalidOptions, match="--agent-template: nobody of the team"):
+    with pytest.raises(InvalidOptions, match="--agent-template: no agent of the team"):
         unknown.require_agents()

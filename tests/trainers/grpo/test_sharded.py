@@ -67,7 +67,7 @@ def joined(settings: GrpoSettings, store: Path, base: Path, output: Path) -> Rep
     ],
     ids=str,
 )
-def test_two_processes_that_share_the_weights_make_the_steps_of_one(
+def test_two_processes_that_shard_the_weights_take_the_same_steps_as_one(
     changes: dict[str, object], base: Path, store: Path, tmp_path: Path
 ) -> None:
     """Minibatches of fewer rows than processes have, a reference and two policies among them."""
@@ -93,7 +93,7 @@ def test_two_processes_that_share_the_weights_make_the_steps_of_one(
 
 
 @pytest.mark.slow
-def test_a_killed_training_goes_on_with_the_same_weights(
+def test_a_killed_training_resumes_to_the_same_weights(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     settings = settings_with()
@@ -109,8 +109,8 @@ def test_a_killed_training_goes_on_with_the_same_weights(
         assert all(torch.equal(killed[key], tensor) for key, tensor in whole.items())
 
 
-def test_what_does_not_go_with_fsdp_is_refused(base: Path) -> None:
+def test_options_that_fsdp_does_not_support_are_refused(base: Path) -> None:
     spread = Processes(sharded=True)
     for option in ("head_chunk", "offload_optimizer", "checkpoint_activations"):
-        with pytest.raises(TrainingError, match=f"--{option.replace('_', '-')} does not go"):
+        with pytest.raises(TrainingError, match=f"--{option.replace('_', '-')} does not work"):
             initial_policies(settings_with(**{option: 1}), ROLES, load(base), spread)

@@ -18,7 +18,7 @@ def groups_of(*versions: int) -> list[Group]:
     ]
 
 
-def test_a_group_is_too_old_when_more_versions_were_made_since_than_the_bound() -> None:
+def test_a_group_is_too_old_if_more_versions_followed_than_the_bound_allows() -> None:
     groups = groups_of(0, 3, 1, 2)
     assert [is_too_old(group, 3, limit=1) for group in groups] == [True, False, True, False]
     assert not any(is_too_old(group, 9, limit=None) for group in groups)

@@ -57,7 +57,7 @@ def settings(path: Path, **changes: object) -> LoopSettings:
 # ---- what is read ----
 
 
-def test_a_file_is_bound_by_its_content_and_says_whose_tasks_they_are(tmp_path: Path) -> None:
+def test_a_file_is_identified_by_its_hash_and_has_one_environment_and_team(tmp_path: Path) -> None:
     path = written(tmp_path / "sums.jsonl", a_sum(1), "", a_sum(2))
     task_file = read_tasks(path)
     assert task_file.tasks == (a_sum(1), a_sum(2))
@@ -69,7 +69,7 @@ def test_a_file_is_bound_by_its_content_and_says_whose_tasks_they_are(tmp_path: 
     assert settings(path).subject == "2 tasks of math"
 
 
-def test_the_team_of_a_puzzle_is_that_of_its_instance(tmp_path: Path) -> None:
+def test_a_puzzle_is_played_by_the_team_of_its_instance(tmp_path: Path) -> None:
     (grid,) = instances("train", 1, 1, Difficulty(rows=5, columns=5))
     task_file = read_tasks(written(tmp_path / "grids.jsonl", grid.task))
     assert (task_file.about.environment, task_file.about.team) == (
@@ -89,13 +89,13 @@ ALONE = a_program(CodeSetting(team=("coder",)))
         ((a_sum(1), '{"prompt": ""}'), "tasks.jsonl:2: not the expected fields (prompt: "),
         ((QUESTION,), "tasks.jsonl:1: no task of a team (workflow 'pair' plays puzzles, code and"),
         ((FOREIGN,), "tasks.jsonl:1: no task of a team (no math instance: question: "),
-        ((), "tasks.jsonl holds no task: write it with `bench tasks`"),
-        ((a_sum(1), ALONE), "tasks.jsonl:2 is a task of code for coder, and line 1 of math for"),
+        ((), "tasks.jsonl contains no task: create it with `bench tasks`"),
+        ((a_sum(1), ALONE), "tasks.jsonl:2 is a task of code for coder, but line 1 is one of math"),
         ((ALONE, a_program(CodeSetting())), "tasks.jsonl:2 is a task of code for coder, tester,"),
-        ((a_sum(1), a_sum(2), a_sum(1)), "tasks.jsonl:3 is the task of line 1 again: remove one"),
+        ((a_sum(1), a_sum(2), a_sum(1)), "tasks.jsonl:3 repeats the task of line 1: remove one"),
     ],
 )
-def test_a_line_that_no_loop_can_play_is_named(
+def test_a_line_that_no_loop_can_play_is_reported(
     tmp_path: Path, lines: tuple[Task | str, ...], message: str
 ) -> None:
     path = written(tmp_path / "tasks.jsonl", *lines)
@@ -109,7 +109,7 @@ def test_a_line_that_no_loop_can_play_is_named(
     [("plan_path", 5), ("sokoban", None), ("sudoku", 4), ("word_problems", None)],
 )
 @pytest.mark.parametrize("split", [Split.TEST, Split.VALIDATION])
-def test_puzzles_that_are_held_out_from_training_are_refused_by_their_line(
+def test_puzzles_held_out_from_training_are_refused_by_line(
     game: str, size: int | None, split: Split, tmp_path: Path
 ) -> None:
     environment = find(game)
@@ -125,12 +125,12 @@ def test_puzzles_that_are_held_out_from_training_are_refused_by_their_line(
         read_tasks(path)
     assert (
         f"{path}:2 is a {game} puzzle of the {split} split, and 2 later lines of a held-out one: "
-        "benches measure by these and settings are chosen by them. Remove such lines"
+        "these are for benchmarks and for choosing settings. Remove such lines"
     ) in str(raised.value)
     assert read_tasks(written(path, training_puzzle.task)).tasks == (training_puzzle.task,)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UnreadableData, match=r"none\.jsonl:1: the file cannot be read \(No such"):
         read_tasks(tmp_path / "none.jsonl")
 
@@ -139,7 +139,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("agents", [None, ("tester",), ("coder", "tester")])
-def test_a_scheme_by_which_no_test_is_better_than_another_is_refused_for_a_tester(
+def test_the_sparse_scheme_is_refused_if_a_tester_learns(
     agents: tuple[str, ...] | None, tmp_path: Path
 ) -> None:
     path = written(tmp_path / "programs.jsonl", a_program(CodeSetting()))
@@ -157,14 +157,14 @@ def test_a_scheme_by_which_no_test_is_better_than_another_is_refused_for_a_teste
         (a_sum(1), {}),
     ],
 )
-def test_that_scheme_is_let_in_where_everybody_who_learns_is_paid_by_it(
+def test_the_sparse_scheme_is_accepted_if_it_rewards_every_learning_agent(
     task: Task, changes: dict[str, object], tmp_path: Path
 ) -> None:
     sparse(written(tmp_path / "tasks.jsonl", task), **changes).require_playable()
 
 
 @pytest.mark.parametrize(("scheme", "different"), [("paper", 2), ("dense", 2), ("sparse", 1)])
-def test_all_schemes_but_the_sparse_one_tell_a_tester_s_tests_apart(
+def test_all_schemes_except_sparse_distinguish_a_tester_s_tests(
     scheme: Scheme, different: int
 ) -> None:
     rewards = {
@@ -184,7 +184,7 @@ def sparse(path: Path, **changes: object) -> LoopSettings:
 
 
 @given(st.integers(1, 30), st.integers(1, 40), st.integers(0, 2**31))
-def test_the_rounds_go_through_the_file_and_a_pass_meets_every_task_once(
+def test_the_rounds_pass_through_the_file_and_meet_every_task_once_per_pass(
     count: int, first: int, seed: int
 ) -> None:
     waves = [
@@ -198,7 +198,7 @@ def test_the_rounds_go_through_the_file_and_a_pass_meets_every_task_once(
 
 
 @given(st.integers(1, 30), st.integers(1, 40), st.integers(1, 9), st.integers(1, 40))
-def test_what_makes_up_for_groups_without_a_signal_is_new_while_the_file_has_more(
+def test_tasks_that_replace_groups_without_a_signal_are_new_while_the_file_has_more(
     count: int, first: int, number: int, more: int
 ) -> None:
     begun = list(islice(task_indices(count, first, 7, number), first))
@@ -208,7 +208,7 @@ def test_what_makes_up_for_groups_without_a_signal_is_new_while_the_file_has_mor
     assert not set(further[:remaining]) & set(begun)
 
 
-def test_a_wave_plays_the_tasks_of_the_file_each_time_it_is_planned(tmp_path: Path) -> None:
+def test_a_wave_is_planned_with_the_same_tasks_of_the_file_every_time(tmp_path: Path) -> None:
     tasks = [a_sum(number) for number in range(5)]
     loop_settings = settings(written(tmp_path / "sums.jsonl", *tasks))
     questions = [Question(id=task.prompt, task=task) for task in tasks]
@@ -235,13 +235,13 @@ def test_a_wave_plays_the_tasks_of_the_file_each_time_it_is_planned(tmp_path: Pa
         (("--size", 5), "--size only applies with generated puzzles"),
         (("--difficulty", "boxes=2"), "--difficulty only applies with generated puzzles"),
         (("--setting", "turns=2"), "--setting only applies with generated puzzles"),
-        (("--scheme", "progress"), "--scheme progress: nobody measures how far a team of math"),
-        (("--agent", "coder"), "--agent: nobody of the team (reasoner, tool_user)"),
+        (("--scheme", "progress"), "--scheme progress: the progress of a team of math"),
+        (("--agent", "coder"), "--agent: no agent of the team (reasoner, tool_user)"),
         (("--most-puzzles", 2), "--most-puzzles 2 can't be less than --puzzles 64"),
         ((), "is an adapter of another base than micro:llm"),
     ],
 )
-def test_what_can_not_be_meant_of_tasks_is_named_before_anything_is_written(
+def test_invalid_options_for_tasks_are_reported_before_anything_is_written(
     tmp_path: Path,
     base: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -76,7 +76,7 @@ def broken(trajectory: Trajectory) -> float:
     raise RuntimeError("no such table")
 
 
-def test_runs_of_three_agents_are_paid_by_their_outcome() -> None:
+def test_runs_of_three_agents_are_rewarded_by_their_outcome() -> None:
     groups, reasons = shown(a_team_run(1, Outcome.SOLVED), a_team_run(2, Outcome.FAILED))
     assert set(groups) == set(AGENTS)
     assert all(group.rewards == (1.0, 0.0) for group in groups.values())
@@ -84,13 +84,13 @@ def test_runs_of_three_agents_are_paid_by_their_outcome() -> None:
     assert reasons == {}
 
 
-def test_a_run_that_nobody_judged_is_counted_and_named() -> None:
+def test_a_run_without_a_judgement_is_counted_and_reported() -> None:
     groups, reasons = shown(a_team_run(1, Outcome.ANSWERED), a_team_run(2, Outcome.GAVE_UP))
     assert groups == {}
     assert reasons == {rewards.NO_RUN_REWARD: 6}
 
 
-def test_a_run_in_a_world_is_judged_by_what_it_did_there() -> None:
+def test_a_run_in_a_world_is_judged_by_its_actions_there() -> None:
     instance = next(
         item for item in api_worlds.instances("train", 3, 20) if item.oracle.answer is not None
     )
@@ -114,7 +114,7 @@ def test_a_run_in_a_world_is_judged_by_what_it_did_there() -> None:
     assert rewards.outcome_reward(gave_up) == 1.0
 
 
-def test_dollars_are_taken_off_where_that_is_asked() -> None:
+def test_dollars_are_subtracted_on_request() -> None:
     run = a_team_run(1, Outcome.SOLVED, cost=250)
     assert dollars_of(run) == pytest.approx(0.001)
     choice = RewardChoice(dollar_weight=100.0)
@@ -126,7 +126,7 @@ def test_dollars_are_taken_off_where_that_is_asked() -> None:
 
 
 @given(st.integers(0, 60), st.integers(1, 40))
-def test_the_overlong_penalty_is_the_published_one(length: int, buffer: int) -> None:
+def test_the_overlong_penalty_follows_the_published_formula(length: int, buffer: int) -> None:
     limit = 50
     if length <= limit - buffer:
         expected = 0.0
@@ -138,7 +138,7 @@ def test_the_overlong_penalty_is_the_published_one(length: int, buffer: int) -> 
     assert overlong_penalty(length, limit, 0) == 0.0
 
 
-def test_a_run_loses_by_its_agents_longest_completion() -> None:
+def test_a_run_is_penalised_for_its_agents_longest_completion() -> None:
     short, long = a_team_run(1, Outcome.SOLVED), a_team_run(2, Outcome.SOLVED)
     calls = (a_call(output=tuple(range(12))),)
     steps = [
@@ -154,7 +154,7 @@ def test_a_run_loses_by_its_agents_longest_completion() -> None:
     assert groups["planner"].rewards == (1.0, 1.0)
 
 
-def test_a_function_of_the_users_pays_runs_agents_and_turns() -> None:
+def test_a_user_s_function_rewards_runs_agents_and_turns() -> None:
     runs = a_team_run(1, Outcome.SOLVED), a_team_run(2, Outcome.FAILED)
     groups, _ = shown(*runs, reward=RewardChoice(function=f"{__name__}:by_length"))
     assert groups["caller"].rewards == (4.0, 4.0)
@@ -236,7 +236,7 @@ def paid_runs() -> tuple[Trajectory, Trajectory]:
     return paid(first, (0.0, 1.0)), paid(second, (1.0, 0.0))
 
 
-def test_turn_credit_tells_turns_apart_that_the_outcome_pays_alike() -> None:
+def test_turn_credit_distinguishes_turns_that_the_outcome_rewards_alike() -> None:
     groups, _ = shown(*paid_runs())
     planner = groups["planner"]
     outcome_only, turns = Credit(), Credit(turn_weight=0.5, discount=0.0)
@@ -261,7 +261,7 @@ def test_outcome_credit_can_be_left_out() -> None:
     assert (solved, failed) == pytest.approx((math.sqrt(2), -math.sqrt(2)))
 
 
-def test_expert_iteration_learns_from_the_best_runs_alone() -> None:
+def test_expert_iteration_learns_only_from_the_best_runs() -> None:
     runs = [a_team_run(1, Outcome.SOLVED), a_team_run(2, Outcome.FAILED)]
     groups, _ = shown(*runs)
     settings = settings_of(grouping="trajectory", objective={"loss": "rft"})
@@ -270,7 +270,7 @@ def test_expert_iteration_learns_from_the_best_runs_alone() -> None:
     assert {row.origin.partition("/")[0] for row in rows} == {runs[0].run.id}
 
 
-def test_a_task_is_not_judged_by_an_outcome_that_nobody_gave() -> None:
+def test_a_task_without_a_judged_outcome_has_no_reward() -> None:
     run = a_team_run(1, Outcome.ANSWERED)
     question = run.run.model_copy(update={"task": Task(prompt="What is 1 + 1?")})
     assert rewards.outcome_reward(run.model_copy(update={"run": question})) is None

@@ -120,7 +120,7 @@ def without_time(report: Report) -> list[object]:
     ]
 
 
-def test_a_run_killed_with_minus_9_within_a_step_goes_on_as_if_nothing_had_been(
+def test_a_run_killed_with_sigkill_within_a_step_resumes_as_if_uninterrupted(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     """Losses, random numbers, place in the stream and weights are those of an undisturbed run."""
@@ -147,7 +147,7 @@ def test_a_run_killed_with_minus_9_within_a_step_goes_on_as_if_nothing_had_been(
     assert not same(weights(killed, "coder"), weights(killed, "tester"))
 
 
-def test_adapters_go_on_from_a_checkpoint_as_if_nothing_had_been(
+def test_adapters_resume_from_a_checkpoint_as_if_uninterrupted(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("peft", reason="needs make install")
@@ -250,7 +250,7 @@ def spoiled(runs: list[Trajectory], at: int, logprob: float = -2_000.0) -> list[
 @pytest.mark.parametrize(
     ("agents", "minibatch"), [(("solo",), None), (("solo",), 1), (("coder", "tester"), None)]
 )
-def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_version(
+def test_a_nan_loss_stops_the_training_and_keeps_the_last_good_version(
     agents: tuple[str, ...], minibatch: int | None, base: Path, tmp_path: Path
 ) -> None:
     """Also where a part of the bad step, or another policy's, has already changed weights."""
@@ -277,7 +277,7 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_version(
         assert same(good_weights, weights(tmp_path / "expected", policy))
 
 
-def test_a_refused_step_leaves_weights_and_moments_though_a_part_of_it_had_changed_them(
+def test_a_failed_step_restores_weights_and_moments_that_its_minibatches_had_changed(
     base: Path,
 ) -> None:
     loaded = load(base)
@@ -297,7 +297,7 @@ def test_a_refused_step_leaves_weights_and_moments_though_a_part_of_it_had_chang
         assert same(before, learner.policies.copied()) == bad
 
 
-def test_a_gradient_that_is_no_number_changes_no_weight_though_the_loss_is_one(base: Path) -> None:
+def test_a_nan_gradient_of_a_finite_loss_changes_no_weight(base: Path) -> None:
     """Ratios of e^60 are numbers, their squares in a norm are not."""
     loaded = load(base)
     runs = spoiled(rollouts(loaded, 0), 1, logprob=-65.0)
@@ -313,7 +313,7 @@ def test_a_gradient_that_is_no_number_changes_no_weight_though_the_loss_is_one(b
     assert same(before, dict(learner.policies.network.trained()))
 
 
-def test_a_disk_that_is_full_at_a_checkpoint_is_named_and_the_training_goes_on_from_the_one_before(
+def test_a_full_disk_at_a_checkpoint_is_reported_and_the_training_resumes_from_the_one_before(
     base: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, data = settings_of(), data_of(store, base)
@@ -341,7 +341,7 @@ def full(path: Path) -> SimpleNamespace:
     return SimpleNamespace(total=10**9, used=10**9 - 10**6, free=10**6)
 
 
-def test_groups_of_equal_rewards_are_an_error_that_says_what_to_do(
+def test_a_store_with_only_groups_of_equal_rewards_is_refused(
     base: Path, tmp_path: Path
 ) -> None:
     run = rollouts(load(base), 0, count=1)[0]
@@ -352,7 +352,7 @@ def test_groups_of_equal_rewards_are_an_error_that_says_what_to_do(
         data_of(tmp_path, base)
 
 
-def test_a_store_without_runs_or_without_complete_groups_is_named(
+def test_a_store_without_runs_or_complete_groups_is_reported(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(UnreadableData, match="holds no recorded runs"):
@@ -367,7 +367,7 @@ def test_a_store_without_runs_or_without_complete_groups_is_named(
         read_data(store, None, foreign)
 
 
-def test_runs_that_are_recorded_later_do_not_change_a_training_in_work(
+def test_runs_recorded_later_do_not_change_a_running_training(
     base: Path, tmp_path: Path
 ) -> None:
     loaded = load(base)
@@ -395,11 +395,11 @@ def test_other_settings_and_other_folders_are_refused(
     assert messages == [f"the training in {tmp_path / 'out'} is finished; --restart trains again"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other/notes.txt").write_text("mine")
-    with pytest.raises(TrainingError, match="holds something else"):
+    with pytest.raises(TrainingError, match="already contains other files"):
         train(settings_of(), data, load(base), tmp_path / "other", restart=True)
 
 
-def test_a_restart_forgets_the_training_and_leaves_files_of_others_as_they_are(
+def test_a_restart_deletes_the_training_and_keeps_unrelated_files(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     data, out = data_of(store, base), tmp_path / "out"
@@ -413,7 +413,7 @@ def test_a_restart_forgets_the_training_and_leaves_files_of_others_as_they_are(
         train(settings_of(), data, load(base), out)
 
 
-def test_an_old_store_is_learned_from_version_by_version_within_the_bound() -> None:
+def test_a_training_learns_from_an_old_store_version_by_version_within_the_bound() -> None:
     """With no bound all of it, oldest first; with one, what is too old is counted."""
 
     def versions(**changes: object) -> list[tuple[int, list[int], int]]:
@@ -429,7 +429,7 @@ def test_an_old_store_is_learned_from_version_by_version_within_the_bound() -> N
     assert [item[0] for item in versions(epochs=2)] == [0, 1, 3, 4, 5, 6]
 
 
-def test_groups_that_are_too_old_behind_the_last_step_are_counted() -> None:
+def test_groups_too_old_after_the_last_step_are_counted() -> None:
     def left(*versions: int, **changes: object) -> tuple[list[int], int]:
         batches = batches_of(
             _groups([*versions]), settings_of(**{"batch": 2, "staleness": 0} | changes)
@@ -490,7 +490,7 @@ def test_truncated_completions_are_left_out_of_the_loss_and_its_denominator(base
     assert token_counts["mask"] * 4 == token_counts["keep"] * 3
 
 
-def test_each_policy_is_a_run_of_each_tracker(base: Path, store: Path, tmp_path: Path) -> None:
+def test_each_tracker_has_a_run_for_each_policy(base: Path, store: Path, tmp_path: Path) -> None:
     pytest.importorskip("mlflow", reason="needs make test, which installs it")
     settings, trackers = settings_of(policies="per-role", steps=2), ("tensorboard", "mlflow")
     train(settings, data_of(store, base), load(base), tmp_path, trackers=trackers)

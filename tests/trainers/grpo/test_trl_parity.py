@@ -157,7 +157,7 @@ CASES: list[tuple[str, dict[str, object], Objective]] = [
 
 
 @pytest.mark.parametrize(("name", "settings", "objective"), CASES, ids=[case[0] for case in CASES])
-def test_loss_and_gradients_are_those_of_trl(
+def test_loss_and_gradients_equal_those_of_trl(
     name: str, settings: dict[str, object], objective: Objective, model: Any,
     batch: dict[str, torch.Tensor], tmp_path: Path,
 ) -> None:  # fmt: skip
@@ -198,7 +198,7 @@ def assert_same(
 
 @pytest.mark.parametrize("alike", [False, True], ids=["apart", "sharing prefixes"])
 @pytest.mark.parametrize("correction", ["clip", "token"])
-def test_a_step_with_truncated_completions_masked_is_that_of_trl(
+def test_a_step_with_masked_truncated_completions_equals_that_of_trl(
     correction: Literal["clip", "token"], alike: bool, batch: dict[str, torch.Tensor],
     tmp_path: Path,
 ) -> None:  # fmt: skip

@@ -109,7 +109,7 @@ def what_is_learned(groups: Sequence[Group]) -> list[object]:
     ]  # fmt: skip
 
 
-async def test_runs_played_here_are_the_groups_that_their_records_are_sealed_into(
+async def test_runs_played_in_process_form_the_groups_that_their_records_would(
     model: LoadedModel,
 ) -> None:
     runs = await recorded(model)
@@ -131,7 +131,7 @@ async def test_runs_played_here_are_the_groups_that_their_records_are_sealed_int
     assert played.samples == sum(len(run.steps) for run in runs)
 
 
-def test_each_run_goes_its_own_way_and_one_seed_plays_the_same(model: LoadedModel) -> None:
+def test_each_run_takes_its_own_course_and_equal_seeds_play_the_same(model: LoadedModel) -> None:
     put: list[Agent] = []
 
     def play(seed: int) -> tuple[Group, ...]:
@@ -151,7 +151,7 @@ def test_each_run_goes_its_own_way_and_one_seed_plays_the_same(model: LoadedMode
     assert put[: len(AGENTS)] == list(AGENTS)
 
 
-def test_an_episode_is_left_as_it_was(model: LoadedModel) -> None:
+def test_rollouts_leave_the_given_episode_unchanged(model: LoadedModel) -> None:
     tables = GAME.tables(Split.TRAIN, 1, 1)
     roll_out_runs(
         tables, Prompter(model), sampler_of(model), Rules(candidates=2, limit=LIMIT),

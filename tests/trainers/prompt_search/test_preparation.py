@@ -10,7 +10,7 @@ from loopline.agents.errors import InvalidPrompt
 from loopline.agents.prompts import load_prompt
 from loopline.runtime.config import settings as config
 from loopline.runtime.config.options import validated
-from loopline.runtime.errors import MendableError
+from loopline.runtime.errors import FixableError
 from loopline.trainers.core.output_folder import lock_output
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.prompts.candidates import current_candidate, read_variants
@@ -62,7 +62,7 @@ def test_all_prompts_with_candidates_are_searched_in_turn(tmp_path: Path) -> Non
     assert len(preparation.questions.held_out) == 5
 
 
-def test_a_prompt_of_the_deployments_profile_is_the_one_to_beat(
+def test_a_candidate_has_to_beat_the_prompt_of_the_deployment_s_profile(
     tmp_path: Path, terse: Path
 ) -> None:
     prompt_path = prompt_file(tmp_path / "own.md", "Say it.", name="solo")
@@ -73,7 +73,7 @@ def test_a_prompt_of_the_deployments_profile_is_the_one_to_beat(
     assert challenger.label == "terse"
 
 
-def test_a_file_with_the_text_in_force_or_of_another_file_is_no_candidate(tmp_path: Path) -> None:
+def test_a_file_that_repeats_a_known_text_adds_no_candidate(tmp_path: Path) -> None:
     prompt_file(tmp_path / "a.md", SOLO.text, name="solo", version=9)
     prompt_file(tmp_path / "b.md", "Answer.", name="solo")
     prompt_file(tmp_path / "c.md", "Answer.", name="solo", version=3)
@@ -121,15 +121,15 @@ def test_a_hostile_candidate_is_refused_by_name(tmp_path: Path, content: bytes, 
         ({"profile": "umi_scripted"}, "role 'solo'|pool"),
     ],
 )
-def test_what_cannot_be_meant_is_named(terse: Path, changes: dict[str, object], says: str) -> None:
-    with pytest.raises(MendableError, match=says):
+def test_invalid_options_are_reported(terse: Path, changes: dict[str, object], says: str) -> None:
+    with pytest.raises(FixableError, match=says):
         prepare(terse, **changes)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
     ("options", "greedy"), [({}, True), ({"candidates": 2}, False), ({"greedy": False}, False)]
 )
-def test_prompts_of_a_team_are_judged_by_greedy_play_unless_something_else_is_asked_for(
+def test_a_team_s_prompts_are_judged_by_greedy_play_by_default(
     tmp_path: Path, options: dict[str, object], greedy: bool
 ) -> None:
     prompt_file(tmp_path / "plan.md", "Plan.", name="plan_agent")
@@ -147,7 +147,7 @@ def test_prompts_of_a_team_are_judged_by_greedy_play_unless_something_else_is_as
         ({"prompts": ("coder",)}, "the team that plays has no such prompt; it has: tool_agent"),
     ],
 )
-def test_what_no_team_could_play_is_named(
+def test_tasks_that_no_team_can_play_are_reported(
     tmp_path: Path, changes: dict[str, object], says: str
 ) -> None:
     plan = prompt_file(tmp_path / "plan.md", "Plan.", name="plan_agent")
@@ -157,7 +157,7 @@ def test_what_no_team_could_play_is_named(
 
 @pytest.mark.parametrize("game", ["plan_path", None])
 @pytest.mark.parametrize(("setting", "suffix"), [({}, ""), ({"python": True}, "_python")])
-def test_of_a_games_agent_the_prompt_is_searched_that_it_reads(
+def test_a_search_for_a_game_s_agent_selects_the_prompt_that_the_agent_reads(
     tmp_path: Path, setting: dict[str, object], suffix: str, game: str | None
 ) -> None:
     """It has one for calls and one for programs."""
@@ -171,13 +171,13 @@ def test_of_a_games_agent_the_prompt_is_searched_that_it_reads(
         prepare(**petting, prompts=(other_prompt,), propose=1, proposer="pair")  # pyright: ignore[reportArgumentType]
 
 
-def test_a_prompt_that_is_named_and_has_no_candidate_is_an_error(tmp_path: Path) -> None:
+def test_a_requested_prompt_without_a_candidate_is_an_error(tmp_path: Path) -> None:
     plan = prompt_file(tmp_path / "a.md", "Plan.", name="planner")
     with pytest.raises(TrainingError, match="--prompt slm: there is no candidate"):
         prepare(plan, workflow="delegate", prompts=("planner", "slm"))
 
 
-def test_a_deployment_without_the_other_teams_searches_prompts_of_puzzles(tmp_path: Path) -> None:
+def test_a_deployment_with_only_puzzle_teams_can_search_their_prompts(tmp_path: Path) -> None:
     profile = tmp_path / "puzzles.toml"
     profile.write_text(
         'extends = "petting"\n'
@@ -195,7 +195,7 @@ def test_a_search_without_a_candidate_says_where_to_get_some() -> None:
         prepare()
 
 
-def test_a_file_with_too_few_questions_says_how_many_runs_it_has_enough_for(
+def test_a_file_with_too_few_questions_is_refused_with_the_runs_that_it_allows(
     tmp_path: Path, terse: Path
 ) -> None:
     data = sums(tmp_path / "sums.jsonl", 20)
@@ -205,14 +205,14 @@ def test_a_file_with_too_few_questions_says_how_many_runs_it_has_enough_for(
         prepare(terse, data=data, held_out=90)
 
 
-def test_a_folder_of_another_search_is_left_alone_until_it_is_told_to_forget(
+def test_only_a_restart_replaces_another_search_in_a_folder(
     tmp_path: Path, terse: Path
 ) -> None:
     preparation, other_preparation = prepare(terse), prepare(terse, seed=2)
     with lock_output(tmp_path / "out"):
         claim(tmp_path / "out", preparation.settings, preparation.candidates, restart=False)
         claim(tmp_path / "out", preparation.settings, preparation.candidates, restart=False)
-        with pytest.raises(TrainingError, match=r"begun with other settings: .*seed"):
+        with pytest.raises(TrainingError, match=r"started with other settings: .*seed"):
             claim(
                 tmp_path / "out",
                 other_preparation.settings,
@@ -227,11 +227,11 @@ def test_a_folder_of_another_search_is_left_alone_until_it_is_told_to_forget(
         claim(tmp_path / "other", preparation.settings, preparation.candidates, restart=False)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep")
-    with pytest.raises(TrainingError, match="holds something else"):
+    with pytest.raises(TrainingError, match="already contains other files"):
         claim(tmp_path / "mine", preparation.settings, preparation.candidates, restart=True)
 
 
-def test_a_search_that_was_begun_by_another_split_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_a_search_started_with_another_split_cannot_be_resumed(tmp_path: Path) -> None:
     """As searches were whose winners had to win on what `bench puzzles` measures by."""
     variant = prompt_file(tmp_path / "plan.md", "Plan.", name="plan_agent")
     preparation = prepare(variant, workflow="pair", game="plan_path", size=5, profile="petting")
@@ -245,10 +245,10 @@ def test_a_search_that_was_begun_by_another_split_is_not_gone_on_with(tmp_path: 
             claim(output, preparation.settings, preparation.candidates, restart=False)
 
 
-def test_two_searches_never_work_on_one_folder(tmp_path: Path) -> None:
+def test_two_searches_never_share_a_folder(tmp_path: Path) -> None:
     with (
         lock_output(tmp_path),
-        pytest.raises(TrainingError, match="another command is at work"),
+        pytest.raises(TrainingError, match="another command is using the folder"),
         lock_output(tmp_path),
     ):
         pass
@@ -273,7 +273,7 @@ def test_too_many_variants_are_refused(tmp_path: Path) -> None:
         ("<prompt>\nSay \ud800.\n</prompt>", "UTF-8"),
     ],
 )
-def test_a_proposal_that_is_no_prompt_is_refused(answer: str, says: str) -> None:
+def test_a_proposal_without_a_prompt_is_refused(answer: str, says: str) -> None:
     prompts = [current_candidate(SOLO, None)]
     with pytest.raises(InvalidPrompt, match=says):
         read_proposal(
@@ -281,14 +281,14 @@ def test_a_proposal_that_is_no_prompt_is_refused(answer: str, says: str) -> None
         )
 
 
-def test_a_proposal_that_was_cut_off_says_what_to_raise() -> None:
+def test_a_truncated_proposal_says_which_limit_to_raise() -> None:
     with pytest.raises(InvalidPrompt, match="max_tokens"):
         read_proposal(
             "<prompt>\nx\n</prompt>", of=SOLO, label="p", origin="x", candidates=[], cut=True
         )
 
 
-def test_a_proposer_reads_a_bounded_part_of_what_is_hostile() -> None:
+def test_a_proposer_reads_a_bounded_part_of_hostile_texts() -> None:
     failures = [Failure("q" * 100_000, "a" * 100_000, "f" * 100_000)] * 50
     text = request(
         EvaluatedCandidate("best", 1, 9), [EvaluatedCandidate("other", 0, 9)] * 50, failures
@@ -298,5 +298,5 @@ def test_a_proposer_reads_a_bounded_part_of_what_is_hostile() -> None:
     assert "solved 1 of 9" in text
 
 
-def test_the_writer_is_shown_the_lines_that_are_looked_for() -> None:
+def test_the_writer_s_prompt_shows_the_tags_that_the_parser_expects() -> None:
     assert load_prompt("prompt_writer").text.endswith("<prompt>\n</prompt>")

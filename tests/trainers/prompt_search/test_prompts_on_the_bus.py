@@ -119,7 +119,7 @@ async def test_where_no_prompt_is_better_the_shipped_one_stays(tmp_path: Path) -
     assert not (output / "profile.toml").exists()
 
 
-async def test_a_search_that_is_stopped_and_killed_ends_as_one_that_was_not(
+async def test_a_stopped_and_killed_search_ends_like_an_uninterrupted_one(
     tmp_path: Path,
 ) -> None:
     """First by Ctrl-C, then by kill -9; no run is asked for twice, and the bus has paid for what
@@ -131,7 +131,7 @@ async def test_a_search_that_is_stopped_and_killed_ends_as_one_that_was_not(
         stopped_at(3, process, output, signal.SIGINT)
         out, errors = process.communicate(timeout=100)
         assert process.returncode == 130, errors
-        assert "Go on with the same command" in errors
+        assert "Resume with the same command" in errors
         assert "Traceback" not in errors + out
         process = deployment.start(*words)
         stopped_at(25, process, output, signal.SIGKILL)
@@ -158,7 +158,7 @@ async def test_a_search_that_is_stopped_and_killed_ends_as_one_that_was_not(
     )
 
 
-async def test_a_deployment_that_cannot_answer_is_named_and_nothing_is_adopted(
+async def test_a_deployment_that_cannot_answer_is_reported_and_nothing_is_adopted(
     tmp_path: Path,
 ) -> None:
     variant = prompt_file(tmp_path / "v" / "work.md", "Work it out.", name="solo")
@@ -167,6 +167,6 @@ async def test_a_deployment_that_cannot_answer_is_named_and_nothing_is_adopted(
         failed = deployment.run(*words)
     away = deployment.run(*words)
     assert (failed.returncode, away.returncode) == (1, 3)
-    assert "runs of the prompt in force ended as error (" in failed.stderr
+    assert "runs of the current prompt ended as error (" in failed.stderr
     assert "Traceback" not in failed.stderr + away.stderr
     assert not (tmp_path / "out" / "report.json").exists()

@@ -54,7 +54,7 @@ async def test_a_prompt_that_solves_more_held_out_questions_is_adopted(tmp_path:
     assert result.report.runs == 3 * 4 + 2 * 6 + 2 * 20
 
 
-async def test_where_no_candidate_solves_more_the_prompt_in_force_stays_unchallenged(
+async def test_the_prompt_in_force_stays_if_no_candidate_solves_more(
     tmp_path: Path,
 ) -> None:
     result = await searched(tmp_path, client([LAZY]), [GOOD, variant("lazy", "Be lazy.")])
@@ -65,7 +65,7 @@ async def test_where_no_candidate_solves_more_the_prompt_in_force_stays_unchalle
     assert result.report.runs == 24
 
 
-async def test_a_lead_in_the_search_that_held_out_questions_do_not_show_is_not_adopted(
+async def test_a_lead_that_held_out_questions_do_not_confirm_is_not_adopted(
     tmp_path: Path,
 ) -> None:
     """The winner of many noisy candidates is partly lucky: here it is luck altogether."""
@@ -88,7 +88,7 @@ async def test_a_lead_in_the_search_that_held_out_questions_do_not_show_is_not_a
     assert "not better" in prompt.why
 
 
-async def test_nothing_is_asked_when_nobody_is_left_to_compare_with(tmp_path: Path) -> None:
+async def test_the_search_ends_when_no_candidate_is_left_to_compare(tmp_path: Path) -> None:
     """The prompt in force solves everything, so that nothing is proposed."""
     result = await searched(tmp_path, client([]), [], propose=3, proposer="llm")
     first, _ = rounds(4, 24)
@@ -97,7 +97,7 @@ async def test_nothing_is_asked_when_nobody_is_left_to_compare_with(tmp_path: Pa
     assert result.report.prompts[0].why == "no candidate solved more"
 
 
-async def test_a_proposal_has_another_name_than_every_variant(tmp_path: Path) -> None:
+async def test_a_proposal_never_shares_its_name_with_a_variant(tmp_path: Path) -> None:
     """Such as one that an earlier search proposed."""
     writes = {"phrase": WRITER, "answer": "Here:\n<prompt>\nWork it out.\n</prompt>"}
     deployment = client([writes, BAD])
@@ -131,7 +131,7 @@ async def test_a_proposal_is_measured_like_any_candidate_and_adopted_under_its_o
     assert f"the answer is {NO_IDEA!r}, right is '15'" in proposal_run.task.prompt
 
 
-async def test_what_a_proposer_may_not_write_is_refused_and_reported(tmp_path: Path) -> None:
+async def test_a_forbidden_proposal_is_refused_and_reported(tmp_path: Path) -> None:
     writes = {"phrase": WRITER, "answer": "<prompt>\nAnswer {question}.\n</prompt>"}
     result = await searched(tmp_path, client([writes, BAD]), [], propose=2, proposer="llm", runs=60)
     [prompt] = result.report.prompts
@@ -140,7 +140,7 @@ async def test_what_a_proposer_may_not_write_is_refused_and_reported(tmp_path: P
     assert result.adopted == {}
 
 
-async def test_a_proposal_from_the_best_so_far_is_asked_with_what_else_was_tried(
+async def test_a_request_to_improve_the_best_prompt_lists_the_other_attempts(
     tmp_path: Path,
 ) -> None:
     writes = {"phrase": WRITER, "answer": "<prompt>\nStill step by step.\n</prompt>"}
@@ -153,7 +153,7 @@ async def test_a_proposal_from_the_best_so_far_is_asked_with_what_else_was_tried
     assert [proposal.why for proposal in prompt.refused] == ["the text is that of proposal-1"]
 
 
-async def test_a_search_stops_before_its_tokens_are_used_up_and_leaves_some_to_compare(
+async def test_a_search_stops_before_its_tokens_run_out_and_leaves_some_for_the_comparison(
     tmp_path: Path,
 ) -> None:
     whole = await searched(tmp_path / "whole", client([BAD]), [USELESS, GOOD])
@@ -171,7 +171,7 @@ async def test_a_search_stops_before_its_tokens_are_used_up_and_leaves_some_to_c
 
 
 @pytest.mark.parametrize("ended", [0, 1, 7, 23, 40])
-async def test_a_search_that_was_killed_ends_with_the_same_report_and_pays_nothing_twice(
+async def test_a_killed_search_ends_with_the_same_report_and_pays_nothing_twice(
     tmp_path: Path, ended: int
 ) -> None:
     writes = {"phrase": WRITER, "answer": "<prompt>\nWork it out.\n</prompt>"}
@@ -196,14 +196,14 @@ async def test_a_search_that_was_killed_ends_with_the_same_report_and_pays_nothi
     assert all(len(deployment.ledger[run_id]) == calls for run_id, calls in paid.items())
 
 
-async def test_a_finished_search_asks_for_nothing_when_it_is_read_again(tmp_path: Path) -> None:
+async def test_a_finished_search_makes_no_request_when_run_again(tmp_path: Path) -> None:
     first = await searched(tmp_path, client([BAD]), [GOOD])
     idle = client([BAD])
     assert (await searched(tmp_path, idle, [GOOD])).report == first.report
     assert idle.runs == {}
 
 
-async def test_a_prompt_that_nobody_reads_is_told_of(tmp_path: Path) -> None:
+async def test_an_unused_prompt_is_reported(tmp_path: Path) -> None:
     """As with a chat template that leaves the system text out: no candidate changes anything."""
 
     class Deaf(LocalClient):
@@ -218,7 +218,7 @@ async def test_a_prompt_that_nobody_reads_is_told_of(tmp_path: Path) -> None:
     assert not any("single token" in message for message in heard.messages)
 
 
-async def test_a_refused_admission_and_an_outage_are_outlasted(tmp_path: Path) -> None:
+async def test_a_search_outlasts_a_refused_admission_and_an_outage(tmp_path: Path) -> None:
     deployment, watch = client([BAD]), Watched()
     deployment.refuse = [BusUnavailable("the bus is away")]
     result = await searched(tmp_path, deployment, [GOOD], watch=watch)
@@ -227,7 +227,7 @@ async def test_a_refused_admission_and_an_outage_are_outlasted(tmp_path: Path) -
     assert watch.runs == watch.expected == result.report.runs
 
 
-async def test_a_run_has_its_whole_time_once_it_is_admitted(tmp_path: Path) -> None:
+async def test_a_run_gets_its_full_time_once_admitted(tmp_path: Path) -> None:
     deadlines: dict[str, list[float]] = {}
 
     class Noting(LocalClient):
@@ -244,7 +244,7 @@ async def test_a_run_has_its_whole_time_once_it_is_admitted(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("ended", ["at once", "when a worker was back"])
-async def test_a_run_that_lapsed_while_nobody_waited_is_asked_anew_and_its_tokens_count(
+async def test_a_run_that_expired_while_no_search_waited_is_repeated_and_its_tokens_count(
     tmp_path: Path, ended: str
 ) -> None:
     deployment = client([BAD])
@@ -267,7 +267,7 @@ async def test_a_run_that_lapsed_while_nobody_waited_is_asked_anew_and_its_token
     assert again.report.prompts[0].comparison == whole.report.prompts[0].comparison
 
 
-def test_a_damaged_line_of_the_log_names_file_and_line(tmp_path: Path) -> None:
+def test_a_damaged_log_line_is_reported_with_file_and_line(tmp_path: Path) -> None:
     (tmp_path / LOG).write_text('{"type":"admitted","key":["a","b"],"run_id":"c"}\n{"type":"x"}\n')
     with (
         pytest.raises(TrainingError, match=r"runs\.jsonl:2: the line is damaged"),

@@ -48,7 +48,7 @@ def terse(tmp_path: Path) -> Path:
 # ---- what is asked, and what counts as solved ----
 
 
-def test_tasks_are_split_by_what_they_ask_and_not_by_their_order_or_rules(
+def test_tasks_are_split_by_their_question_regardless_of_order_and_rules(
     tmp_path: Path, sums: Path
 ) -> None:
     lines = sums.read_text().splitlines()
@@ -65,7 +65,7 @@ def test_tasks_are_split_by_what_they_ask_and_not_by_their_order_or_rules(
     assert questions_of(sums, 3).held_out == first.held_out[:3]
 
 
-def test_puzzles_of_a_file_are_split_though_they_all_ask_the_same_and_played_anew(
+def test_puzzles_of_a_file_are_split_despite_equal_prompts_and_judged_by_replay(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "grids.jsonl"
@@ -90,7 +90,7 @@ def ended(task: Task, outcome: Outcome, reason: str | None = None) -> Trajectory
     return Trajectory(run=run, steps=(), outcome=outcome, reason=reason, ended=1.0)
 
 
-def test_a_task_is_solved_where_the_judge_says_so_of_the_task_that_was_asked(sums: Path) -> None:
+def test_a_task_is_solved_if_the_judge_says_so_about_the_requested_task(sums: Path) -> None:
     question, other_question, *_ = questions_of(sums).train
     assert fault(question, ended(question.task, Outcome.SOLVED)) == ""
     wrong = ended(question.task, Outcome.FAILED, "the answer is wrong")
@@ -122,7 +122,7 @@ roles = ["reasoner", "tool_user"]
 """
 
 
-def test_the_prompts_and_workers_that_are_needed_are_those_of_the_team(
+def test_a_search_needs_only_the_prompts_and_workers_of_the_team(
     sums: Path, tmp_path: Path
 ) -> None:
     profile = tmp_path / "own.toml"
@@ -141,15 +141,15 @@ def test_the_prompts_and_workers_that_are_needed_are_those_of_the_team(
         ({"dataset": "wordproblems"}, "--dataset and --tasks name different questions"),
         ({"data": Path("data.jsonl")}, "--data and --tasks name different questions"),
         ({"workflow": "solo"}, "'solo' plays no tasks of a team: give --workflow pair"),
-        ({"size": 4}, "--size, --difficulty and --setting are of generated puzzles"),
-        ({"setting": {"turns": 2}}, "--size, --difficulty and --setting are of generated puzzles"),
+        ({"size": 4}, "--size, --difficulty and --setting only apply to generated"),
+        ({"setting": {"turns": 2}}, "--size, --difficulty and --setting only apply to generated"),
         ({"prompts": ("coder",)}, "the team that plays has no such prompt; it has: reasoner, tool"),
         ({"runs": 400}, r"--runs 400: the search would ask 200 .* fewer runs \(about \d+\)"),
         ({"held_out": 60}, r"--held-out 60: .*sums\.jsonl has \d+ questions to hold out"),
         ({"tasks": Path("none.jsonl")}, r"--tasks: none\.jsonl:1: the file cannot be read"),
     ],
 )
-def test_what_can_not_be_meant_of_tasks_is_named(
+def test_invalid_options_for_tasks_are_reported(
     sums: Path, terse: Path, changes: dict[str, object], says: str
 ) -> None:
     arguments = {"workflow": "pair", "profile": "petting", "tasks": sums, **changes}
@@ -159,7 +159,7 @@ def test_what_can_not_be_meant_of_tasks_is_named(
 
 def test_a_candidate_for_a_role_that_does_not_play_is_refused(sums: Path, tmp_path: Path) -> None:
     variant = prompt_file(tmp_path / "short.md", "Be short.", name="coder")
-    with pytest.raises(TrainingError, match="'coder', which the search is not about"):
+    with pytest.raises(TrainingError, match="'coder', which the search does not cover"):
         prepare(variant, workflow="pair", profile="petting", tasks=sums)
 
 
@@ -193,7 +193,7 @@ def math_team(bus: BusSettings, problems: Path) -> list[WorkerBase]:
 
 
 @needs_bubblewrap
-async def test_a_better_prompt_for_a_role_is_found_by_what_the_judge_says_of_its_team(
+async def test_a_better_prompt_for_a_role_is_found_by_the_judge_s_verdicts_on_its_team(
     tmp_path: Path,
 ) -> None:
     problems, output = tmp_path / "problems", tmp_path / "out"

@@ -132,7 +132,7 @@ async def trial(
 
 
 @pytest.mark.slow
-async def test_a_better_canary_is_promoted_once_by_two_recorders_and_a_worse_one_rolled_back(
+async def test_two_recorders_promote_a_better_canary_once_and_roll_back_a_worse_one(
     trial: Trial,
 ) -> None:
     canary = await trial.begin()
@@ -162,7 +162,7 @@ async def test_a_better_canary_is_promoted_once_by_two_recorders_and_a_worse_one
     assert [actions.count(name) for name in ("canary promoted", "canary rolled back")] == [1, 1]
 
 
-async def test_a_shadow_answers_nobody_and_is_judged_by_the_answer_of_its_run(
+async def test_a_shadow_answers_no_caller_and_is_judged_by_its_run_s_answer(
     trial: Trial,
 ) -> None:
     canary = await trial.begin(mode="shadow", share=1.0)
@@ -191,7 +191,7 @@ async def test_a_shadow_answers_nobody_and_is_judged_by_the_answer_of_its_run(
     assert len(await trial.recorded(24)) == 24, "a shadow has no shadow"
 
 
-async def test_one_that_a_worker_can_not_load_is_rolled_back_while_the_other_serves(
+async def test_a_canary_that_a_worker_cannot_load_is_rolled_back_while_the_other_serves(
     trial: Trial, tmp_path: Path
 ) -> None:
     missing = tmp_path / "none"
@@ -207,7 +207,7 @@ async def test_one_that_a_worker_can_not_load_is_rolled_back_while_the_other_ser
     assert [versions(run) for run in await trial.play(2)] == [{1}, {1}]
 
 
-async def test_a_recorder_that_was_killed_leaves_the_decision_to_the_next_one(
+async def test_a_killed_recorder_leaves_the_decision_to_the_next_one(
     settings: BusSettings, tiny_model: Path, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
     async with (
@@ -237,7 +237,7 @@ async def test_a_recorder_that_was_killed_leaves_the_decision_to_the_next_one(
         assert actions == ["canary promoted", "canary", "add", "publish"]
 
 
-async def test_a_trial_that_is_stopped_leaves_requests_in_work_alone(trial: Trial) -> None:
+async def test_stopping_a_trial_does_not_disturb_running_requests(trial: Trial) -> None:
     await trial.begin()
     playing = asyncio.create_task(trial.play(40))
     await policies.change(trial.bus, POLICY, Policy.without_canary)

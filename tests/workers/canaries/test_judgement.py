@@ -63,7 +63,7 @@ def test_a_worse_canary_is_rolled_back_however_cheap_it_is() -> None:
     assert compared < 20
 
 
-def test_what_is_not_decided_in_time_is_rolled_back() -> None:
+def test_a_canary_without_a_decision_in_time_is_rolled_back() -> None:
     canary = CANARY.model_copy(update={"runs": 30})
     verdict = judge(canary, pairs([(1.0, 1.0)] * 29))
     assert verdict.decision is None
@@ -72,13 +72,13 @@ def test_what_is_not_decided_in_time_is_rolled_back() -> None:
     assert verdict.evidence["reason"] == "not decided after 30 comparisons"
 
 
-def test_one_that_a_worker_can_not_serve_is_rolled_back() -> None:
+def test_a_canary_that_a_worker_cannot_serve_is_rolled_back() -> None:
     verdict = judge(CANARY, [], "gpu: no such file")
     assert verdict.decision == "roll back"
     assert in_words(verdict.evidence) == "a worker refuses it: gpu: no such file"
 
 
-def test_without_any_score_nothing_is_decided_and_the_words_say_what_is_missing() -> None:
+def test_without_scores_nothing_is_decided_and_the_message_names_the_missing_ones() -> None:
     verdict = judge(CANARY, [])
     assert verdict.decision is None
     assert "runs need rewards" in in_words(verdict.evidence)
@@ -86,7 +86,7 @@ def test_without_any_score_nothing_is_decided_and_the_words_say_what_is_missing(
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=60), st.integers(0, 60))
 @settings(max_examples=40, deadline=None)
-def test_who_looks_later_comes_to_the_same_decision(
+def test_a_later_evaluation_reaches_the_same_decision(
     rows: list[tuple[float, float]], first: int
 ) -> None:
     early, late = judge(CANARY, pairs(rows[:first])), judge(CANARY, pairs(rows))
@@ -153,7 +153,7 @@ def test_runs_of_both_versions_are_compared_block_by_block() -> None:
         {"pinned": frozenset(("slm/a",))},
     ],
 )
-def test_a_run_that_both_versions_answered_or_that_chose_one_is_not_compared(
+def test_a_run_that_both_versions_answered_or_that_pinned_one_is_not_compared(
     changes: dict[str, object],
 ) -> None:
     records = [replace(run({1}), **changes) for _ in range(40)]  # pyright: ignore[reportArgumentType]
@@ -172,7 +172,7 @@ def test_a_run_that_both_versions_answered_or_that_chose_one_is_not_compared(
         (0.0, "5", None),
     ],
 )
-def test_a_shadow_is_judged_by_the_answer_of_its_run(
+def test_a_shadow_is_judged_by_its_run_s_answer(
     worth: float, answer: str | None, difference: float | None
 ) -> None:
     serving = run({1})
@@ -183,7 +183,7 @@ def test_a_shadow_is_judged_by_the_answer_of_its_run(
     assert [pair.difference for pair in pairs_there] == ([] if difference is None else [difference])
 
 
-def test_a_shadow_that_somebody_judged_counts_as_judged() -> None:
+def test_a_shadow_s_own_score_counts() -> None:
     serving = run({1})
     shadow = run({2}, "5", shadow_of=serving.run_id)
     records = {record.run_id: record for record in (serving, shadow)}
@@ -237,7 +237,7 @@ def test_a_shadow_that_fails_is_worse_than_its_run() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.CANCELLED, Outcome.BUDGET, Outcome.FAILED])
-def test_a_run_that_ended_for_another_reason_before_an_answer_is_not_compared(
+def test_a_run_that_ended_without_an_answer_for_another_reason_is_not_compared(
     outcome: Outcome,
 ) -> None:
     assert failed(outcome).unanswered == frozenset()

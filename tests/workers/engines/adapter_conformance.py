@@ -49,12 +49,12 @@ class AdapterConformance:
             (None, 0), ("red", 1), ("green", 1), ("blue", 1),
         ]  # fmt: skip
 
-    async def test_rows_of_several_adapters_together_are_as_each_alone(
+    async def test_rows_with_different_adapters_in_one_batch_equal_separate_ones(
         self, equipped: Engine
     ) -> None:
         await alike_alone_and_together(equipped, (None, *NAMES))
 
-    async def test_what_one_adapter_computed_never_reaches_another(
+    async def test_cached_prefixes_of_one_adapter_never_reach_another(
         self, equipped: Engine, adapters: list[Path]
     ) -> None:
         """The same prompt under each, one after another: llama.cpp#26207 mixes them up."""
@@ -65,7 +65,7 @@ class AdapterConformance:
                 scores[len(completion.prompt_ids) - 1 :], abs=SAME
             )
 
-    async def test_a_request_keeps_the_version_that_it_began_with(
+    async def test_a_request_keeps_its_initial_version(
         self, equipped: Engine, adapters: list[Path]
     ) -> None:
         generate_request = request(adapter="red", sampling={"max_tokens": 40}, stream=True)
@@ -81,7 +81,7 @@ class AdapterConformance:
         green = await ask(equipped, adapter="green", sampling={"max_tokens": 40})
         assert (after.adapter_version, after.output_ids) == (2, green.output_ids)
 
-    async def test_many_in_flight_survive_a_swap_unmixed(
+    async def test_many_requests_in_flight_survive_a_swap_unmixed(
         self, equipped: Engine, adapters: list[Path]
     ) -> None:
         sampling = {"max_tokens": 25}
@@ -104,7 +104,7 @@ class AdapterConformance:
         assert {completion.adapter_version for completion in late} == {2}
         assert results[0].adapter_version == 1
 
-    async def test_an_adapter_that_cannot_be_read_is_refused_and_the_old_one_goes_on(
+    async def test_an_unreadable_adapter_is_refused_and_the_old_one_continues(
         self, equipped: Engine, tmp_path: Path
     ) -> None:
         before = await ask(equipped, adapter="red")
@@ -115,7 +115,7 @@ class AdapterConformance:
         after = await ask(equipped, adapter="red")
         assert (after.adapter_version, after.output_ids) == (1, before.output_ids)
 
-    async def test_a_load_that_nobody_waits_for_gives_its_memory_back(
+    async def test_a_cancelled_load_releases_its_memory(
         self, engine: Engine, adapters: list[Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         backend: Any = cast(Any, engine)._backend
@@ -146,12 +146,14 @@ class AdapterConformance:
         ] == [("red", 1)]
         assert (await failure(engine, request(adapter="red"))).kind == "unknown_adapter"
 
-    async def test_an_unknown_adapter_names_those_that_are_loaded(self, equipped: Engine) -> None:
+    async def test_the_error_for_an_unknown_adapter_names_the_loaded_ones(
+        self, equipped: Engine
+    ) -> None:
         error = await failure(equipped, request(adapter="pink"))
         assert error.kind == "unknown_adapter"
         assert "blue, green, red" in str(error)
 
-    async def test_an_unloaded_adapter_is_unknown_and_can_come_back(
+    async def test_an_unloaded_adapter_is_unknown_and_can_be_reloaded(
         self, equipped: Engine, adapters: list[Path]
     ) -> None:
         before = await ask(equipped, adapter="red")

@@ -80,7 +80,7 @@ class TextConformance:
             assert "�" not in piece.text
             piece.text.encode()
 
-    async def test_a_stream_that_ends_within_a_character_is_cut_there(self, engine: Engine) -> None:
+    async def test_a_stream_that_ends_within_a_character_stops_there(self, engine: Engine) -> None:
         """Wherever max_tokens cuts: the whole characters before it, then at most one sign that
         stands for what is missing."""
         needs(engine, "streaming")
@@ -96,14 +96,18 @@ class TextConformance:
             assert "".join(piece.text for piece in deltas(stream_events)) == last.text
             assert f'"{word}"'.startswith(last.text.rstrip("�"))
 
-    async def test_max_tokens_ends_a_completion_with_length(self, engine: Engine) -> None:
+    async def test_max_tokens_ends_a_completion_with_finish_reason_length(
+        self, engine: Engine
+    ) -> None:
         completion = await ask(engine, sampling={"max_tokens": 4})
         assert completion.finish_reason == "length"
         assert completion.usage.completion == 4
         whole = await ask(engine)
         assert whole.text.startswith(completion.text.rstrip("�"))
 
-    async def test_text_ends_before_a_stop_string_wherever_tokens_end(self, engine: Engine) -> None:
+    async def test_text_ends_before_a_stop_string_whatever_the_token_boundaries(
+        self, engine: Engine
+    ) -> None:
         whole = (await ask(engine)).text
         for start in range(0, len(whole) - 5, 3):
             stop = whole[start : start + 5]
@@ -114,7 +118,7 @@ class TextConformance:
             assert last.finish_reason == "stop"
             assert "".join(piece.text for piece in deltas(stream_events)) == last.text
 
-    async def test_a_conversation_goes_on_after_a_tool_result(self, engine: Engine) -> None:
+    async def test_a_conversation_continues_after_a_tool_result(self, engine: Engine) -> None:
         needs(engine, "tools")
         first = await self.tool_call(engine)
         answer = await ask(engine, self.after_tool(first), tools=[CALCULATE])
@@ -137,7 +141,7 @@ class TextConformance:
         assert not again.extends_previous
         assert again.prompt_ids == first.prompt_ids
 
-    async def test_a_stream_begun_elsewhere_is_continued_without_gap_or_repeat(
+    async def test_a_stream_started_elsewhere_is_continued_without_gap_or_repeat(
         self, engine: Engine
     ) -> None:
         needs(engine, "continuation")
@@ -156,7 +160,7 @@ class TextConformance:
                 beginning = "".join(piece.text for piece in deltas(whole)[:cut])
                 assert beginning + "".join(piece.text for piece in deltas(rest)) == full.text
 
-    async def test_every_sampled_completion_honours_the_schema(self, engine: Engine) -> None:
+    async def test_every_sampled_completion_follows_the_schema(self, engine: Engine) -> None:
         needs(engine, "json_schema")
         for seed in range(4):
             sampling = {"temperature": 1.5, "seed": seed, "n": 3}
@@ -223,7 +227,7 @@ class EngineConformance(TextConformance, OptionConformance):
         assert completion.first_token_seconds >= 0
         assert completion.decode_seconds >= 0
 
-    async def test_without_stream_no_delta_is_sent(self, engine: Engine) -> None:
+    async def test_a_request_without_stream_produces_no_deltas(self, engine: Engine) -> None:
         assert deltas(await events(engine, request())) == []
 
     async def test_n_completions_count_the_prompt_once(self, engine: Engine) -> None:
@@ -245,7 +249,7 @@ class EngineConformance(TextConformance, OptionConformance):
             d.usage.completion for d in results
         )
 
-    async def test_a_tool_call_comes_back_parsed(self, engine: Engine) -> None:
+    async def test_a_tool_call_is_returned_parsed(self, engine: Engine) -> None:
         needs(engine, "tools")
         completion = await self.tool_call(engine)
         (call,) = completion.tool_calls
@@ -264,7 +268,7 @@ class EngineConformance(TextConformance, OptionConformance):
             assert len(completion.prompt_ids) == completion.usage.prompt
             assert all(logprob <= 1e-6 for logprob in completion.logprobs)
 
-    async def test_score_agrees_with_the_logprobs_of_a_greedy_answer(self, engine: Engine) -> None:
+    async def test_score_agrees_with_a_greedy_answer_s_logprobs(self, engine: Engine) -> None:
         needs(engine, "score")
         completion = await ask(engine)
         scores = await engine.score([*completion.prompt_ids, *completion.output_ids])
@@ -274,7 +278,7 @@ class EngineConformance(TextConformance, OptionConformance):
         )
         assert await engine.score(completion.prompt_ids[:1]) == []
 
-    async def test_the_raw_logprobs_are_the_models_own_whatever_the_sampling(
+    async def test_raw_logprobs_are_the_model_s_own_whatever_the_sampling(
         self, engine: Engine
     ) -> None:
         needs(engine, "score")
@@ -293,7 +297,7 @@ class EngineConformance(TextConformance, OptionConformance):
         assert [c.output_ids for c in first] == [c.output_ids for c in again]
         assert [c.text for c in first] == [c.text for c in again]
 
-    async def test_other_seeds_give_other_answers_in_time(self, engine: Engine) -> None:
+    async def test_different_seeds_give_different_answers(self, engine: Engine) -> None:
         needs(engine, "seeds")
         texts = [
             (await ask(engine, sampling={"temperature": 2.0, "seed": seed})).text
@@ -306,7 +310,7 @@ class EngineConformance(TextConformance, OptionConformance):
         assert isinstance(error, CannotContinue)
         assert error.kind == "bad_request"
 
-    async def test_a_cancelled_request_raises_and_the_engine_goes_on(
+    async def test_a_cancelled_request_raises_and_the_engine_continues(
         self, slow_engine: Engine
     ) -> None:
         generate_request = request(stream=True)
@@ -319,7 +323,7 @@ class EngineConformance(TextConformance, OptionConformance):
         assert error.kind == "cancelled"
         assert "89" in (await ask(slow_engine)).text
 
-    async def test_cancelling_what_is_not_there_does_nothing(self, engine: Engine) -> None:
+    async def test_cancelling_an_unknown_request_does_nothing(self, engine: Engine) -> None:
         await engine.cancel("nobody")
 
     async def test_a_closed_iterator_frees_the_engine(self, engine: Engine) -> None:
@@ -335,13 +339,13 @@ class EngineConformance(TextConformance, OptionConformance):
         error = await failure(engine, request(deadline=time.time() - 1))
         assert isinstance(error, EngineDeadline)
 
-    async def test_a_deadline_ends_a_request_in_work(self, slow_engine: Engine) -> None:
+    async def test_a_deadline_ends_a_running_request(self, slow_engine: Engine) -> None:
         started = time.monotonic()
         error = await failure(slow_engine, request(deadline=time.time() + 0.05))
         assert isinstance(error, EngineDeadline)
         assert time.monotonic() - started < ANSWERABLE
 
-    async def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers(
+    async def test_a_prompt_longer_than_the_context_is_refused_with_both_lengths(
         self, engine: Engine
     ) -> None:
         limit = engine.capabilities.max_context
@@ -352,7 +356,7 @@ class EngineConformance(TextConformance, OptionConformance):
         assert not error.retryable
         assert str(limit) in str(error)
 
-    async def test_a_schema_is_honoured_or_refused(self, engine: Engine) -> None:
+    async def test_a_schema_is_followed_or_refused(self, engine: Engine) -> None:
         generate_request = request(json_schema=Answer.model_json_schema())
         if engine.capabilities.json_schema:
             (completion,) = await completions(engine, generate_request)
@@ -369,7 +373,7 @@ class EngineConformance(TextConformance, OptionConformance):
         assert error.kind == "unknown_adapter"
         assert "slm-v3" in str(error)
 
-    async def test_refused_requests_harm_no_other_and_count_for_nothing(
+    async def test_refused_requests_affect_no_other_and_are_not_counted(
         self, engine: Engine
     ) -> None:
         alone = await ask(engine)
@@ -390,7 +394,7 @@ class EngineConformance(TextConformance, OptionConformance):
         assert after.calls - before.calls == 1
         assert after.completion_tokens - before.completion_tokens == good.usage.completion
 
-    async def test_requests_at_once_do_not_mix(self, engine: Engine) -> None:
+    async def test_concurrent_requests_do_not_mix(self, engine: Engine) -> None:
         questions = [QUESTION, "What is 1 + 1?", "What is 12 * 7?", "What is 5 + 12?"] * 4
         alone = {question: (await ask(engine, question)).text for question in set(questions)}
         together = await asyncio.gather(*(ask(engine, question) for question in questions))

@@ -38,7 +38,7 @@ async def only(engine: Engine, generate_request: GenerateRequest) -> Completion:
 class OptionConformance:
     """A part of `EngineConformance`."""
 
-    async def test_no_tool_is_called_where_the_choice_is_none(self, engine: Engine) -> None:
+    async def test_tool_choice_none_prevents_calls(self, engine: Engine) -> None:
         needs(engine, "tools")
         for sampling in ({}, {"temperature": 1.0, "seed": 3}):
             completion = await ask(
@@ -49,7 +49,7 @@ class OptionConformance:
 
     @pytest.mark.parametrize("name", [None, "pick", "wait"])
     @pytest.mark.parametrize("parallel", [True, False])
-    async def test_a_tool_that_must_be_called_is_called_or_the_request_is_refused(
+    async def test_a_required_tool_is_called_or_the_request_is_refused(
         self, engine: Engine, name: str | None, parallel: bool
     ) -> None:
         for seed in range(3):
@@ -77,7 +77,7 @@ class OptionConformance:
             if calls[0].name == "pick":
                 assert calls[0].arguments in ({"side": "left"}, {"side": "right"})
 
-    async def test_one_call_at_most_comes_where_only_one_may_or_the_request_is_refused(
+    async def test_without_parallel_calls_at_most_one_is_made_or_the_request_is_refused(
         self, engine: Engine
     ) -> None:
         for sampling in ({}, *({"temperature": 1.0, "seed": seed} for seed in range(6))):
@@ -90,7 +90,7 @@ class OptionConformance:
             (completion,) = await completions(engine, generate_request)
             assert len(completion.tool_calls) < 2
 
-    async def test_a_call_that_must_come_is_continued(self, engine: Engine) -> None:
+    async def test_an_interrupted_required_call_is_continued(self, engine: Engine) -> None:
         needs(engine, "tool_choice")
         needs(engine, "continuation")
         for parallel in (True, False):
@@ -109,13 +109,13 @@ class OptionConformance:
     @pytest.mark.parametrize(
         ("choice", "names", "reason"),
         [
-            (ToolChoice(mode="required"), [], "offers none"),
-            (ToolChoice(mode="required", name="pick"), [], "'pick'.*offers none"),
+            (ToolChoice(mode="required"), [], "offers no tools"),
+            (ToolChoice(mode="required", name="pick"), [], "'pick'.*offers no tools"),
             (ToolChoice(mode="required", name="guess"), ["pick"], "'guess'.*pick"),
             (ToolChoice(mode="auto", name="pick"), ["pick"], "only with 'required'"),
         ],
     )
-    async def test_a_choice_of_a_tool_that_is_not_there_is_refused(
+    async def test_a_choice_of_a_missing_tool_is_refused(
         self, engine: Engine, choice: ToolChoice, names: list[str], reason: str
     ) -> None:
         tools = [tool for tool in (PICK, WAIT) if tool.name in names]
@@ -123,7 +123,7 @@ class OptionConformance:
         assert error.kind == "bad_request"
         assert re.search(reason, str(error))
 
-    async def test_penalties_are_sampled_with_or_refused(self, engine: Engine) -> None:
+    async def test_penalties_are_applied_or_refused(self, engine: Engine) -> None:
         for penalty in ("frequency_penalty", "presence_penalty"):
             generate_request = request(sampling={penalty: 1.5, "max_tokens": 20})
             if engine.capabilities.penalties:
@@ -144,7 +144,7 @@ class OptionConformance:
             assert (plain.text, plain.output_ids) == (penalized.text, penalized.output_ids)
             assert plain.logprobs == pytest.approx(penalized.logprobs, abs=1e-4)
 
-    async def test_the_likeliest_tokens_of_each_place_are_given_or_the_request_is_refused(
+    async def test_top_logprobs_are_returned_for_each_token_or_the_request_is_refused(
         self, engine: Engine
     ) -> None:
         sampling = {"temperature": 1.0, "seed": 3, "max_tokens": 12}
@@ -164,9 +164,7 @@ class OptionConformance:
         assert plain.top_logprobs == ()
         assert plain.text == completion.text
 
-    async def test_the_texts_of_the_tokens_are_given_where_they_are_asked_for(
-        self, engine: Engine
-    ) -> None:
+    async def test_token_texts_are_returned_on_request(self, engine: Engine) -> None:
         assert (await ask(engine)).tokens == ()
         for stream in (False, True):
             for sampling in ({}, {"temperature": 1.0, "seed": 3}, {"max_tokens": 5}):

@@ -67,7 +67,7 @@ async def the_second_is_refused(engine: Engine, own_path: Path, foreign: Path) -
 
 
 @pytest.mark.slow
-async def test_torch_refuses_an_adapter_of_another_base_and_the_one_before_serves(
+async def test_torch_refuses_an_adapter_of_another_base_and_keeps_the_previous_one(
     torch_engine: Engine, tiny_model: Path, other_model: Path, tmp_path: Path
 ) -> None:
     own_path, foreign = (
@@ -77,7 +77,7 @@ async def test_torch_refuses_an_adapter_of_another_base_and_the_one_before_serve
     await the_second_is_refused(torch_engine, own_path, foreign)
 
 
-async def test_llama_cpp_refuses_an_adapter_of_another_base_and_the_one_before_serves(
+async def test_llama_cpp_refuses_an_adapter_of_another_base_and_keeps_the_previous_one(
     llama_engine: Engine, tiny_model: Path, other_model: Path, tmp_path: Path
 ) -> None:
     from loopline.trainers.export.gguf import export_gguf_adapter
@@ -88,7 +88,7 @@ async def test_llama_cpp_refuses_an_adapter_of_another_base_and_the_one_before_s
     await the_second_is_refused(llama_engine, *folders)
 
 
-async def test_an_adapter_that_says_nothing_of_its_base_is_loaded_as_it_is(
+async def test_an_adapter_without_a_recorded_base_is_loaded(
     llama_engine: Engine, other_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from loopline.trainers.export import gguf as gguf_export
@@ -100,7 +100,7 @@ async def test_an_adapter_that_says_nothing_of_its_base_is_loaded_as_it_is(
     assert (await ask(llama_engine, adapter="red")).adapter_version == 1
 
 
-async def test_a_base_is_read_once_when_an_adapter_first_asks_and_beside_the_model(
+async def test_the_base_is_hashed_once_on_first_use_and_off_the_engine_s_thread(
     tiny_model: Path, tiny_loras: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     thread_names: list[str] = []
@@ -130,7 +130,7 @@ async def test_a_base_is_read_once_when_an_adapter_first_asks_and_beside_the_mod
         ("[]", "training.json is wrong"),
     ],
 )
-async def test_facts_of_an_adapter_that_cannot_be_read_are_named(
+async def test_unreadable_facts_of_an_adapter_are_reported(
     torch_engine: Engine, tiny_model: Path, tmp_path: Path, facts: str, words: str
 ) -> None:
     folder = make_tiny_lora(tiny_model, tmp_path / "lora", 1)
@@ -141,7 +141,7 @@ async def test_facts_of_an_adapter_that_cannot_be_read_are_named(
     assert caught.value.kind == "bad_request"
 
 
-def test_an_adapter_is_not_exported_for_another_base_than_its_own(
+def test_an_adapter_is_exported_only_for_its_own_base(
     tiny_model: Path, other_model: Path, tmp_path: Path
 ) -> None:
     from loopline.trainers.export.gguf import export_gguf_adapter
@@ -153,7 +153,7 @@ def test_an_adapter_is_not_exported_for_another_base_than_its_own(
 
 
 @pytest.mark.parametrize("engine", ["torch", "llama_cpp"])
-def test_it_can_be_said_without_an_engine_where_the_models_files_are(
+def test_the_base_can_be_checked_without_an_engine_if_the_model_is_local(
     tiny_model: Path, tiny_gguf: Path, other_model: Path, tmp_path: Path, engine: str
 ) -> None:
     from loopline.trainers.export.gguf import export_gguf_adapter
@@ -171,7 +171,7 @@ def test_it_can_be_said_without_an_engine_where_the_models_files_are(
 
 
 @pytest.mark.parametrize("engine", ["torch", "llama_cpp"])
-def test_an_adapter_whose_files_cannot_be_looked_at_is_refused_before_it_is_published(
+def test_an_adapter_with_inaccessible_files_is_refused_before_publication(
     tiny_model: Path, tmp_path: Path, engine: str
 ) -> None:
     file = tmp_path / "model.gguf"

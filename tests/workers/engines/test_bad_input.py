@@ -133,8 +133,8 @@ UP = "model.layers.0.mlp.up_proj.weight"
         (config("config.json", num_attention_heads=0), "ZeroDivisionError"),
         (config("config.json", num_hidden_layers="two"), "num_hidden_layers"),
         (config("config.json", vocab_size=10), "model.embed_tokens.weight"),
-        (config("config.json", max_position_embeddings=0), "context holds 0 tokens"),
-        (config("config.json", max_position_embeddings=-5), "context holds -5 tokens"),
+        (config("config.json", max_position_embeddings=0), "a context of 0 tokens"),
+        (config("config.json", max_position_embeddings=-5), "a context of -5 tokens"),
         (
             both(
                 tensors(WEIGHTS, lambda tensor: tensor[:200].clone(), only="embed_tokens"),
@@ -190,13 +190,13 @@ def other_base(tensor: torch.Tensor) -> torch.Tensor:
         (config(CONFIG, lora_alpha=float("nan")), "(lora_alpha): Input should be a finite number"),
         (config(CONFIG, peft_type="IA3"), "'IA3', not LORA"),
         (config(CONFIG, use_dora=True), "use_dora"),
-        (tensors(ADAPTER, other_base), "it is of another model"),
+        (tensors(ADAPTER, other_base), "it is for another model"),
         (tensors(ADAPTER, torch.flatten), "not matrices"),
         (tensors(ADAPTER, torch.Tensor.char), "not matrices of floating-point"),
         (tensors(ADAPTER, lambda tensor: tensor * float("nan")), "not finite"),
     ],
 )
-async def test_a_damaged_adapter_is_refused_and_the_model_goes_on(
+async def test_a_damaged_adapter_is_refused_and_the_model_continues(
     torch_engine: Engine, tiny_loras: list[Path], tmp_path: Path, damage: Damage, words: str
 ) -> None:
     folder = Path(shutil.copytree(tiny_loras[0], tmp_path / "lora"))
@@ -255,8 +255,8 @@ def said(key: bytes, value: int) -> Change:
         (header(24, struct.pack("<Q", 1 << 62)), f"{1 << 62} bytes should follow"),
         (up_to(3000), "its header is damaged"),
         (up_to(-10_000), "file bounds"),
-        (said(b"qwen2.context_length", 0), "context holds 0 tokens"),
-        (said(b"qwen2.context_length", 3), "context holds 3 tokens"),
+        (said(b"qwen2.context_length", 0), "a context of 0 tokens"),
+        (said(b"qwen2.context_length", 3), "a context of 3 tokens"),
     ],
 )
 async def test_a_damaged_gguf_file_is_refused(
@@ -296,12 +296,12 @@ def strings(key: bytes, words: Sequence[bytes]) -> bytes:
             ),
             "heads are 16 wide, and 8 are rotated",
         ),
-        (gguf(text(b"x") + struct.pack("<I", 77)), "'x' is of the unknown type 77"),
+        (gguf(text(b"x") + struct.pack("<I", 77)), "'x' has the unknown type 77"),
         (gguf(text(b"x") + struct.pack("<IIQ", 9, 4, 1 << 61)), "bytes should follow"),
         (gguf(text(b"x") + struct.pack("<IIQ", 9, 8, 1 << 40)), "bytes should follow"),
     ],
 )
-def test_a_header_that_would_end_llama_cpps_process_is_refused_before_it(
+def test_a_header_that_would_crash_llama_cpp_is_refused_first(
     tmp_path: Path, content: bytes, words: str
 ) -> None:
     """An assertion in llama.cpp, or memory without bound; the first ones are by its own rules."""
@@ -334,7 +334,7 @@ for file in sorted(Path(sys.argv[1]).glob("*.gguf")):
 """
 
 
-def test_no_damaged_header_ends_the_process(tiny_gguf: Path, tmp_path: Path) -> None:
+def test_no_damaged_header_crashes_the_process(tiny_gguf: Path, tmp_path: Path) -> None:
     """Bytes changed at random, in another process: it lives to tell of every file."""
     good = tiny_gguf.read_bytes()
     for seed in range(60):
@@ -364,7 +364,7 @@ def test_no_damaged_header_ends_the_process(tiny_gguf: Path, tmp_path: Path) -> 
         (None, "general.type"),
     ],
 )
-async def test_a_damaged_gguf_adapter_is_refused_and_the_model_goes_on(
+async def test_a_damaged_gguf_adapter_is_refused_and_the_model_continues(
     llama_engine: Engine,
     tiny_gguf: Path,
     tiny_gguf_loras: list[Path],
@@ -395,10 +395,10 @@ async def test_a_damaged_gguf_adapter_is_refused_and_the_model_goes_on(
         ("{{ cycler.__init__.__globals__.os.getcwd() }}", "unsafe"),
         ("{% for i in range(10 ** 9) %}x{% endfor %}", "Range too big"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "maximum recursion depth"),
-        ("{# nothing #}", "leaves out a part of what it is given"),
+        ("{# nothing #}", "leaves out a part of the conversation"),
     ],
 )
-async def test_a_template_that_fails_or_reaches_out_is_refused(
+async def test_a_template_that_fails_or_accesses_internals_is_refused(
     tiny_model_copy: Path, template: str, words: str
 ) -> None:
     (tiny_model_copy / "chat_template.jinja").write_text(template)
@@ -409,7 +409,7 @@ async def test_a_template_that_fails_or_reaches_out_is_refused(
     assert words in str(caught.value)
 
 
-async def test_a_template_that_writes_without_end_is_refused_before_it_is_tokenized(
+async def test_a_template_with_endless_output_is_refused_before_tokenization(
     tiny_model_copy: Path,
 ) -> None:
     (tiny_model_copy / "chat_template.jinja").write_text(
@@ -425,7 +425,7 @@ async def test_a_template_that_writes_without_end_is_refused_before_it_is_tokeni
     assert f"characters, more than the model's context of {CONTEXT} tokens" in str(error)
 
 
-async def test_a_token_that_the_embedding_has_no_row_for_is_refused_where_it_stands(
+async def test_a_token_without_an_embedding_row_is_refused_with_its_position(
     tiny_model_copy: Path,
 ) -> None:
     """Such as the padding of a fine-tuned model, whose embedding nobody made larger."""
@@ -447,12 +447,12 @@ async def test_a_token_that_the_embedding_has_no_row_for_is_refused_where_it_sta
 
 
 @pytest.mark.parametrize("name", ["micro:../micro_models/llm", "micro:..", "micro:/etc", "micro:"])
-def test_a_micro_models_name_is_no_path(name: str) -> None:
+def test_a_micro_model_s_name_is_not_a_path(name: str) -> None:
     with pytest.raises(EngineError, match="there is no micro model"):
         local_folder(name)
 
 
-def test_a_revision_that_the_hub_does_not_have_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revision_missing_on_the_hub_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(model: str, **_: object) -> str:
         hub_request = httpx2.Request("GET", f"https://huggingface.co/api/models/{model}")
         raise RevisionNotFoundError("404", response=httpx2.Response(404, request=hub_request))
@@ -464,7 +464,7 @@ def test_a_revision_that_the_hub_does_not_have_is_named(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("error", [httpx2.ProxyError("no way"), httpx2.ReadError("cut")])
-def test_a_download_that_breaks_off_may_work_the_next_time(
+def test_an_interrupted_download_may_be_retried(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fetch(model: str, **_: object) -> str:
@@ -477,6 +477,6 @@ def test_a_download_that_breaks_off_may_work_the_next_time(
 
 
 @pytest.mark.parametrize("name", ["../../x.gguf", "/nowhere/x.gguf", "a/../b.gguf", "a/b\n/x.gguf"])
-def test_what_is_no_file_and_no_hub_name_is_not_asked_for(name: str) -> None:
+def test_a_name_that_is_neither_a_file_nor_a_hub_name_is_not_requested(name: str) -> None:
     with pytest.raises(EngineError, match="there is no such file"):
         find_gguf(ModelSettings(engine="llama_cpp", model=name))

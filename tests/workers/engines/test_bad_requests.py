@@ -14,7 +14,7 @@ from loopline.workers.engines.settings import ModelSettings
 from tests.workers.engines.asking import ask, failure, request
 
 
-async def test_numbers_that_are_none_are_an_error_and_no_text(torch_engine: Engine) -> None:
+async def test_non_finite_logits_raise_an_error_and_produce_no_text(torch_engine: Engine) -> None:
     """Weights that were well when they were loaded; each request says what is wrong."""
     model = torch_engine._loaded.model  # pyright: ignore
     completion = await ask(torch_engine, sampling={"max_tokens": 2})
@@ -26,7 +26,7 @@ async def test_numbers_that_are_none_are_an_error_and_no_text(torch_engine: Engi
         await torch_engine.score([*completion.prompt_ids, *completion.output_ids])
 
 
-async def test_ids_of_another_model_are_continued_by_no_engine(
+async def test_no_engine_continues_ids_of_another_model(
     torch_engine: Engine, llama_engine: Engine
 ) -> None:
     scripted = build_engine(ModelSettings(engine="scripted", model="scripted"))
@@ -36,7 +36,7 @@ async def test_ids_of_another_model_are_continued_by_no_engine(
 
 
 @pytest.mark.parametrize("earlier", [(2**30,), (2**40, 1), (-1,)])
-async def test_a_conversation_that_began_with_another_model_goes_on_as_a_new_sample(
+async def test_a_conversation_from_another_model_continues_as_a_new_sample(
     torch_engine: Engine, llama_engine: Engine, earlier: tuple[int, ...]
 ) -> None:
     """A run is forked to another model, whose vocabulary may be smaller."""
@@ -51,7 +51,7 @@ async def test_a_conversation_that_began_with_another_model_goes_on_as_a_new_sam
 @pytest.mark.parametrize(
     "address", ["localhost:8000/v1", "", "http://", "ftp://here/v1", "/v1", "http:///v1", "x y"]
 )
-def test_what_is_no_address_of_an_endpoint_is_refused_before_it_is_tried(address: str) -> None:
+def test_an_invalid_endpoint_address_is_refused_before_it_is_tried(address: str) -> None:
     with pytest.raises(ValidationError, match="it looks like http://localhost:8000/v1"):
         ModelSettings(engine="openai", model="m", base_url=address)
 
@@ -64,7 +64,7 @@ def test_what_is_no_address_of_an_endpoint_is_refused_before_it_is_tried(address
         {"temperature": float("nan")}, {"temperature": float("inf")}, {"seed": "x"},
     ],
 )  # fmt: skip
-def test_sampling_that_means_nothing_is_named(wanted: dict[str, Any]) -> None:
+def test_an_invalid_sampling_parameter_is_reported_by_name(wanted: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as caught:
         SamplingParams.model_validate(wanted)
     (name,) = wanted
@@ -72,7 +72,7 @@ def test_sampling_that_means_nothing_is_named(wanted: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("seed", [-1, -(2**70), 2**70])
-async def test_any_whole_number_is_a_seed(torch_engine: Engine, seed: int) -> None:
+async def test_any_integer_is_a_valid_seed(torch_engine: Engine, seed: int) -> None:
     sampling = {"temperature": 1.0, "seed": seed, "max_tokens": 2}
     first, again = [await ask(torch_engine, sampling=sampling) for _ in range(2)]
     assert first.output_ids == again.output_ids

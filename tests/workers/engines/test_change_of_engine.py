@@ -15,7 +15,7 @@ from tests.workers.engines.asking import request
 
 
 @pytest.mark.parametrize("local_first", [True, False])
-def test_a_conversation_can_go_on_at_an_endpoint_or_at_home(local_first: bool) -> None:
+def test_a_conversation_can_move_between_an_endpoint_and_a_local_engine(local_first: bool) -> None:
     """A run is forked to another model: its calls stand once in the history, in either form."""
     markup = write_tool_call("calculate", {"expression": "3 * 4"})
     call = ToolCall(id="c", name="calculate", arguments={"expression": "3 * 4"}, raw_arguments="{}")

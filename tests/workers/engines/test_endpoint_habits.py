@@ -41,7 +41,7 @@ async def asking(
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_to_another_host_is_refused_and_the_key_stays(
+async def test_a_redirect_to_another_host_is_refused_and_does_not_leak_the_key(
     status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_KEY", "sk-very-secret-0123456789")
@@ -56,7 +56,7 @@ async def test_a_redirect_to_another_host_is_refused_and_the_key_stays(
         assert (len(server.arrived), elsewhere.arrived) == (1, [])
 
 
-async def test_an_own_server_gets_nothing_of_openais_environment(
+async def test_a_custom_server_receives_nothing_from_openai_s_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("API_KEY", "ORG_ID", "PROJECT_ID", "CUSTOM_HEADERS", "WEBHOOK_SECRET"):
@@ -67,7 +67,7 @@ async def test_an_own_server_gets_nothing_of_openais_environment(
     assert "authorization" not in server.arrived[0].headers
 
 
-async def test_the_query_of_a_base_url_goes_with_each_request() -> None:
+async def test_a_base_url_s_query_is_sent_with_each_request() -> None:
     base = "http://HOST/openai/deployments/d?api-version=2026-02-01"
     async with asking({"body": GOOD}, base) as (engine, server):
         await ask(engine)
@@ -75,7 +75,7 @@ async def test_the_query_of_a_base_url_goes_with_each_request() -> None:
     assert arrived.path == "/openai/deployments/d/chat/completions?api-version=2026-02-01"
 
 
-async def test_fields_that_a_profile_leaves_out_are_not_sent() -> None:
+async def test_fields_that_a_profile_omits_are_not_sent() -> None:
     names = ("temperature", "seed", "max_tokens", "stop")
     async with asking({"body": GOOD}, leave_out=names) as (engine, server):
         completion = await ask(engine, sampling={"seed": 3, "stop": ("=",)})
@@ -83,7 +83,7 @@ async def test_fields_that_a_profile_leaves_out_are_not_sent() -> None:
     assert completion.text == "Six "
 
 
-async def test_a_refused_field_is_left_out_from_then_on_and_said_once(
+async def test_a_refused_field_is_omitted_from_then_on_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     refusal = {"error": {"message": "'temperature' is not supported", "param": "temperature"}}
@@ -96,7 +96,7 @@ async def test_a_refused_field_is_left_out_from_then_on_and_said_once(
     assert caplog.text.count("leave_out = ['temperature']") == 1
 
 
-async def test_the_likeliest_tokens_are_asked_for_and_taken_as_an_endpoint_gives_them() -> None:
+async def test_top_logprobs_are_requested_and_used_as_the_endpoint_returns_them() -> None:
     pairs = [{"token": "Six", "logprob": -0.5}, {"token": "?", "logprob": -2.5, "bytes": [240]}]
     content = [{"token": "Six", "logprob": -0.5, "top_logprobs": pairs}]
     choice = {**GOOD["choices"][0], "logprobs": {"content": content}}
@@ -107,16 +107,14 @@ async def test_the_likeliest_tokens_are_asked_for_and_taken_as_an_endpoint_gives
     assert completion.tokens == completion.logprobs == ()
 
 
-async def test_the_texts_of_tokens_are_empty_where_an_endpoint_gives_no_logprobs() -> None:
+async def test_token_texts_are_empty_when_an_endpoint_returns_no_logprobs() -> None:
     async with asking({"body": GOOD}) as (engine, server):
         completion = await ask(engine, token_texts=True)
     assert server.arrived[0].body["logprobs"] is True
     assert (completion.text, completion.tokens, completion.logprobs) == ("Six = 6.", (), ())
 
 
-async def test_an_endpoint_that_refuses_logprobs_is_asked_without_them_for_texts_of_tokens() -> (
-    None
-):
+async def test_a_request_for_token_texts_is_repeated_without_refused_logprobs() -> None:
     refusal = {"error": {"message": "logprobs is not supported with this model"}}
     case = {"status": 400, "body": refusal, "refuses": "logprobs", "then": GOOD}
     async with asking(case) as (engine, server):
@@ -126,7 +124,7 @@ async def test_an_endpoint_that_refuses_logprobs_is_asked_without_them_for_texts
     assert [len(sent) for sent in names] == [2, 0, 0]
 
 
-async def test_logprobs_that_the_settings_promise_are_not_left_out() -> None:
+async def test_logprobs_that_the_settings_promise_are_not_omitted() -> None:
     refusal = {"error": {"message": "logprobs is not supported with this model"}}
     async with asking({"status": 400, "body": refusal}, logprobs="raw") as (engine, server):
         error = await failure(engine, request(token_texts=True))
@@ -135,7 +133,7 @@ async def test_logprobs_that_the_settings_promise_are_not_left_out() -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_token_whose_bytes_are_no_characters_is_a_replacement_character(
+async def test_a_token_whose_bytes_are_not_utf_8_is_a_replacement_character(
     streamed: bool,
 ) -> None:
     """As OpenAI writes them; a server that sends no bytes is taken at its word."""
@@ -159,14 +157,14 @@ async def test_a_token_whose_bytes_are_no_characters_is_a_replacement_character(
         assert (await ask(engine)).tokens == ()
 
 
-async def test_a_value_out_of_range_is_an_error_and_no_reason_to_leave_the_field_out() -> None:
+async def test_a_value_out_of_range_is_an_error_and_does_not_drop_the_field() -> None:
     refusal = {"error": {"message": "temperature must be at most 2", "param": "temperature"}}
     async with asking({"status": 400, "body": refusal}) as (engine, server):
         assert (await failure(engine, request(sampling={"temperature": 3}))).kind == "bad_request"
     assert len(server.arrived) == 1
 
 
-async def test_where_empty_content_is_refused_null_is_sent() -> None:
+async def test_null_is_sent_where_empty_content_is_refused() -> None:
     refusal = {"error": {"message": "messages.1.content: text must be non-empty"}}
     case = {"answers": [{"status": 400, "body": refusal}, {"body": GOOD}]}
     async with asking(case) as (engine, server):
@@ -174,7 +172,7 @@ async def test_where_empty_content_is_refused_null_is_sent() -> None:
     assert [arrival.body["messages"][1]["content"] for arrival in server.arrived] == ["", None]
 
 
-async def test_completions_that_are_asked_for_one_by_one_have_a_seed_each() -> None:
+async def test_completions_requested_one_by_one_have_separate_seeds() -> None:
     async with asking({"body": GOOD}) as (engine, server):
         for _ in range(2):
             assert len(await completions(engine, request(sampling={"n": 3, "seed": 7}))) == 3
@@ -182,7 +180,7 @@ async def test_completions_that_are_asked_for_one_by_one_have_a_seed_each() -> N
     assert requests == [(3, 7), (None, 8), (None, 9), (None, 7), (None, 8), (None, 9)]
 
 
-async def test_a_request_whose_answers_are_useless_is_sent_so_often_and_no_more() -> None:
+async def test_a_request_with_useless_answers_is_sent_a_bounded_number_of_times() -> None:
     """However often its step is tried again: it asks under the same id."""
     async with asking({"body": USELESS}, max_useless_answers=2) as (engine, server):
         first = await failure(engine, request(id="one"))
@@ -195,7 +193,7 @@ async def test_a_request_whose_answers_are_useless_is_sent_so_often_and_no_more(
         assert len(server.arrived) == 4
 
 
-async def test_useless_answers_are_bounded_by_money_too() -> None:
+async def test_useless_answers_are_also_bounded_by_cost() -> None:
     price = Price(prompt=Decimal(1000), completion=Decimal(5000))  # 5 cents an answer
     limits: dict[str, Any] = {"max_useless_answers": 20, "max_useless_dollars": Decimal("0.12")}
     async with asking({"body": USELESS}, price=price, max_attempts=20, **limits) as (

@@ -265,7 +265,7 @@ def differences(right: Case, outcome: Outcome, server: Server) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['id']} {case['kind']}")
-async def test_an_endpoints_answer_has_its_right_value(
+async def test_this_endpoint_s_answer_is_read_correctly(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in PROXY_VARIABLES:

@@ -28,7 +28,7 @@ def reference() -> Reference:
     return Reference(FOLDER)
 
 
-async def test_torch_has_the_logprobs_of_a_plain_forward_pass(
+async def test_torch_logprobs_match_a_plain_forward_pass(
     reference: Reference, tmp_path: Path
 ) -> None:
     """Alone, batched, behind known beginnings, with an adapter for each row. Float32 rounds by more
@@ -49,7 +49,7 @@ async def test_torch_has_the_logprobs_of_a_plain_forward_pass(
     assert sum(engine.all) < 1.25 * sum(plain.all)
 
 
-async def test_plain_logprobs_are_those_of_a_plain_forward_pass_for_every_token(
+async def test_plain_logprobs_match_a_plain_forward_pass_for_every_token(
     reference: Reference, tmp_path: Path
 ) -> None:
     adapters = [random_adapter(reference, tmp_path / f"{seed}", seed) for seed in range(3)]
@@ -74,7 +74,7 @@ async def test_without_rounding_no_token_differs_from_a_plain_forward_pass(tmp_p
         assert max(deviation.all) < 1e-5, way
 
 
-async def test_llama_cpp_in_f32_writes_what_torch_writes(
+async def test_llama_cpp_in_f32_generates_the_same_text_as_torch(
     reference: Reference, tmp_path: Path
 ) -> None:
     pytest.importorskip("llama_cpp", reason="needs make gguf")
@@ -106,6 +106,6 @@ async def test_llama_cpp_in_f32_writes_what_torch_writes(
     assert shares == sorted(shares, reverse=True), "fewer bits, less agreement"
 
 
-def test_float64_is_for_torch_alone() -> None:
+def test_only_torch_accepts_float64() -> None:
     with pytest.raises(ValueError, match=r"float64.*torch"):
         ModelSettings(engine="llama_cpp", model="micro.gguf", dtype="float64")

@@ -63,13 +63,13 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_a_reported_shape_has_its_right_value(case: dict[str, Any]) -> None:
+async def test_a_reported_shape_is_read_correctly(case: dict[str, Any]) -> None:
     async with serving(case) as server:
         outcome = await outcome_of(case, server)
     assert differences(case["right"], outcome, server) == []
 
 
-async def test_a_name_that_stands_for_no_tool_on_offer_stays_as_it_is() -> None:
+async def test_a_name_that_matches_no_offered_tool_stays_unchanged() -> None:
     case = calls(named("functions.other:0"))
     async with serving(case) as server:
         outcome = await outcome_of(case, server)
@@ -86,7 +86,7 @@ def turns(*more: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"role": "user", "content": "When?"}, *more]
 
 
-async def test_mistrals_ids_of_nine_letters_are_sent_after_its_refusal() -> None:
+async def test_nine_letter_call_ids_are_sent_after_mistral_s_refusal() -> None:
     """jackmpcollins/magentic#276: ids of another model's calls go to Mistral's endpoint."""
     message = "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."
     case: dict[str, Any] = {
@@ -105,7 +105,7 @@ async def test_mistrals_ids_of_nine_letters_are_sent_after_its_refusal() -> None
     assert len(answering["tool_call_id"]) == 9
 
 
-async def test_a_system_turn_goes_to_the_front_where_a_server_takes_it_there_alone() -> None:
+async def test_a_system_turn_moves_to_the_front_where_a_server_requires_it() -> None:
     """vllm-project/vllm#41114, ggml-org/llama.cpp#27367."""
     message = "Jinja Exception: System message must be at the beginning."
     case: dict[str, Any] = {

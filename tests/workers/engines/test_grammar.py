@@ -59,7 +59,7 @@ def tokens(tiny_model: Path) -> Tokens:
     return Tokens(tiny_model)
 
 
-def test_only_what_can_become_an_instance_may_come_next(tokens: Tokens) -> None:
+def test_only_tokens_that_can_lead_to_an_instance_are_allowed(tokens: Tokens) -> None:
     matcher = tokens.after({"enum": ["left", "right"]}, '"le')
     texts = {tokens.tokenizer.decode([token]) for token in tokens.allowed(matcher)}
     assert "f" in texts
@@ -99,7 +99,7 @@ def test_a_token_that_does_not_fit_is_an_error(tokens: Tokens) -> None:
     assert caught.value.kind == "bad_request"
 
 
-def test_copies_go_their_own_ways(tokens: Tokens) -> None:
+def test_copies_advance_independently(tokens: Tokens) -> None:
     first = tokens.after({"enum": ["left", "right"]}, '"')
     second = first.copy()
     for matcher, word in ((first, 'left"'), (second, 'right"')):
@@ -108,7 +108,7 @@ def test_copies_go_their_own_ways(tokens: Tokens) -> None:
         assert matcher.complete
 
 
-def test_the_separators_are_those_of_json_dumps(tokens: Tokens) -> None:
+def test_separators_match_json_dumps(tokens: Tokens) -> None:
     instance = {"a": 1, "b": [1, 2, {"c": None}]}
     schema = {"const": instance}
     assert tokens.after(schema, json.dumps(instance)).complete
@@ -156,7 +156,7 @@ def _nested(levels: int) -> dict[str, Any]:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_schema_that_cannot_be_enforced_says_why(
+def test_a_schema_that_cannot_be_enforced_is_refused_with_the_reason(
     tokens: Tokens, schema: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(EngineError) as caught:
@@ -171,11 +171,11 @@ def test_a_schema_that_cannot_be_enforced_says_why(
     [_nested(MAX_SCHEMA_DEPTH - 1), _chain(MAX_FOLLOWED_DEPTH // 5 - 2)],
     ids=["nested", "chain"],
 )
-def test_the_deepest_permitted_schemas_are_compiled(tokens: Tokens, schema: dict[str, Any]) -> None:
+def test_the_deepest_permitted_schemas_compile(tokens: Tokens, schema: dict[str, Any]) -> None:
     assert any(tokens.compiler.matcher(schema).allowed or b"")
 
 
-def test_llguidance_is_imported_by_the_first_schema_only() -> None:
+def test_the_first_schema_imports_llguidance_and_nothing_earlier() -> None:
     """Anyone who asks for no schema does not need the package."""
     module = "loopline.workers.engines.torch.engine"
     code = f"import sys, {module}; sys.exit('llguidance' in sys.modules)"
@@ -207,7 +207,7 @@ hostile = st.dictionaries(
 
 @settings(deadline=None, max_examples=300)
 @given(schema=hostile, picks=st.lists(st.integers(0, PADDED), max_size=12))
-def test_any_schema_is_refused_or_can_be_followed(
+def test_any_schema_is_refused_or_satisfiable(
     tokens: Tokens, schema: dict[str, Any], picks: Sequence[int]
 ) -> None:
     """Nonsense of known keywords: never another error than EngineError, never a dead end."""
@@ -227,7 +227,7 @@ def test_any_schema_is_refused_or_can_be_followed(
     st.lists(st.none() | st.binary(min_size=8, max_size=8), min_size=1, max_size=5),
     st.integers(1, 64),
 )
-def test_forbidden_tokens_are_minus_infinity_and_other_rows_untouched(
+def test_forbidden_tokens_become_minus_infinity_and_other_rows_stay_unchanged(
     allowed: list[bytes | None], vocabulary: int
 ) -> None:
     logits = torch.randn(len(allowed), vocabulary)

@@ -35,7 +35,7 @@ class Endless:
 
 
 @both_loops
-def test_whatever_runs_into_its_deadline_ends_with_that_error(new_loop: NewLoop) -> None:
+def test_work_that_exceeds_its_deadline_ends_with_that_error(new_loop: NewLoop) -> None:
     """Hundreds at odd fractions of a millisecond, because a timer may end a little early."""
 
     async def late(number: int) -> type[BaseException] | None:
@@ -79,7 +79,7 @@ def test_a_limit_that_comes_before_the_deadline_is_a_timeout(new_loop: NewLoop) 
         runner.run(main())
 
 
-async def test_a_free_slot_is_for_a_request_that_is_wanted_still() -> None:
+async def test_a_free_slot_goes_only_to_a_request_that_is_still_wanted() -> None:
     slots = asyncio.Semaphore(1)
     late, cancelled = Ticket(request(deadline=time.time() - 1)), Ticket(request())
     cancelled.cancel()

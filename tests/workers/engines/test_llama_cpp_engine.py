@@ -89,10 +89,10 @@ class TestLlamaCppEngine(EngineConformance, AdapterConformance):
         monkeypatch.setattr(LlamaContext, "decode", linger)
         return engine
 
-    async def test_the_answer_is_what_the_model_was_trained_on(self, engine: Engine) -> None:
+    async def test_the_answer_matches_the_model_s_training(self, engine: Engine) -> None:
         assert (await ask(engine)).text == ANSWER
 
-    async def test_ids_and_logprobs_are_those_of_the_torch_engine(
+    async def test_ids_and_logprobs_match_the_torch_engine(
         self, engine: Engine, tiny_model: Path
     ) -> None:
         torch_engine = build_engine(ModelSettings(engine="torch", model=str(tiny_model)))
@@ -112,14 +112,14 @@ class TestLlamaCppEngine(EngineConformance, AdapterConformance):
             abs=5e-2,  # ids of the prompt may be very improbable
         )
 
-    async def test_company_changes_nothing(self, engine: Engine) -> None:
+    async def test_other_requests_in_the_batch_change_nothing(self, engine: Engine) -> None:
         alone = [await ask(engine, about(topic)) for topic in range(6)]
         together = await asyncio.gather(*(ask(engine, about(topic)) for topic in range(6)))
         assert [completion.output_ids for completion in together] == [
             completion.output_ids for completion in alone
         ]
 
-    async def test_a_shared_beginning_is_computed_once(self, tiny_gguf: Path) -> None:
+    async def test_a_shared_prefix_is_computed_once(self, tiny_gguf: Path) -> None:
         """Eight requests at the same time with the same long role prompt."""
         engine = await started(tiny_gguf)
         role = Message(role="system", content="You are a careful caller of tools. " * 6)
@@ -132,7 +132,7 @@ class TestLlamaCppEngine(EngineConformance, AdapterConformance):
         shared = len(results[0].prompt_ids) - 40
         assert computed < shared + 8 * 40
 
-    async def test_a_cache_that_ignores_the_adapter_would_mix_them_up(
+    async def test_a_cache_that_ignores_adapters_would_give_wrong_logprobs(
         self, engine: Engine, adapters: list[Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """llama.cpp#26207, reproduced: with prefixes shared across adapters the first token's
@@ -152,7 +152,7 @@ class TestLlamaCppEngine(EngineConformance, AdapterConformance):
         assert mixed.usage.cached > 0
         assert mixed.logprobs != pytest.approx(scores[len(mixed.prompt_ids) - 1 :], abs=0.05)
 
-    async def test_what_is_reused_gives_the_same_answer(self, engine: Engine) -> None:
+    async def test_a_reused_prefix_gives_the_same_answer(self, engine: Engine) -> None:
         first = await ask(engine, about(3))
         again = await ask(engine, about(3))
         assert again.usage.cached == len(first.prompt_ids) - 1
@@ -160,7 +160,7 @@ class TestLlamaCppEngine(EngineConformance, AdapterConformance):
         assert again.logprobs == pytest.approx(first.logprobs, abs=SAME)
 
 
-async def test_requests_beyond_the_places_wait_for_their_turn(tiny_gguf: Path) -> None:
+async def test_requests_beyond_the_available_slots_wait_for_their_turn(tiny_gguf: Path) -> None:
     engine = await started(tiny_gguf, max_concurrency=2)
     results = await asyncio.gather(*(ask(engine, about(topic)) for topic in range(7)))
     assert all(completion.finish_reason in ("stop", "length") for completion in results)
@@ -183,7 +183,7 @@ def set_back(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return outcomes
 
 
-async def test_rows_that_outgrow_the_cells_are_set_back_and_end_with_the_right_logprobs(
+async def test_preempted_rows_finish_with_the_right_logprobs(
     tiny_gguf: Path, set_back: list[bool]
 ) -> None:
     """Room for a few of the thirty rows."""
@@ -199,7 +199,7 @@ async def test_rows_that_outgrow_the_cells_are_set_back_and_end_with_the_right_l
     await engine.close()
 
 
-async def test_a_stream_that_is_set_back_has_no_gap_and_no_repeat(
+async def test_a_preempted_stream_has_no_gap_and_no_repeat(
     tiny_gguf: Path, set_back: list[bool]
 ) -> None:
     engine = await started(tiny_gguf, max_tokens_in_flight=CONTEXT, max_concurrency=10)
@@ -252,7 +252,7 @@ async def test_streams_are_continued_with_the_logits_of_a_few_tokens_at_a_time(
     await engine.close()
 
 
-async def test_one_rows_nan_fails_its_request_and_no_other(
+async def test_one_row_s_nan_fails_only_its_request(
     tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = await started(tiny_gguf)
@@ -290,7 +290,7 @@ async def test_one_rows_nan_fails_its_request_and_no_other(
     await engine.close()
 
 
-async def test_a_closed_request_gives_its_cells_back_within_a_step(tiny_gguf: Path) -> None:
+async def test_a_closed_request_releases_its_cells_within_a_step(tiny_gguf: Path) -> None:
     """One place and one context: the next request could not run alongside what was cancelled."""
     engine = await started(tiny_gguf, max_tokens_in_flight=CONTEXT, max_concurrency=1)
     generate_request = request(
@@ -303,7 +303,7 @@ async def test_a_closed_request_gives_its_cells_back_within_a_step(tiny_gguf: Pa
     await engine.close()
 
 
-async def test_a_prompt_longer_than_the_context_names_both_numbers(tiny_gguf: Path) -> None:
+async def test_the_error_for_an_overlong_prompt_names_both_lengths(tiny_gguf: Path) -> None:
     engine = await started(tiny_gguf)
     error = await failure(engine, request((user("word " * 2 * CONTEXT),)))
     assert error.kind == "context_overflow"
@@ -318,7 +318,7 @@ async def test_a_prompt_longer_than_the_context_names_both_numbers(tiny_gguf: Pa
         (b"GGUF\x03\x00\x00\x00 and then garbage", "its header announces"),
     ],
 )
-async def test_a_file_that_is_no_model_is_refused(
+async def test_a_file_that_is_not_a_model_is_refused(
     tmp_path: Path, content: bytes, words: str
 ) -> None:
     file = tmp_path / "broken.gguf"
@@ -335,11 +335,11 @@ def cut_gguf(tiny_gguf: Path, tmp_path: Path) -> Path:
     return file
 
 
-async def test_a_file_that_was_cut_off_is_refused(cut_gguf: Path) -> None:
+async def test_a_truncated_file_is_refused(cut_gguf: Path) -> None:
     with pytest.raises(EngineError, match=r"cut\.gguf: .*file bounds"):
         await started(cut_gguf)
 
 
-async def test_a_file_that_is_not_there_says_what_can_be_named(tmp_path: Path) -> None:
+async def test_the_error_for_a_missing_file_lists_the_alternatives(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"owner/repository/file\.gguf"):
         await started(tmp_path / "missing.gguf")

@@ -31,7 +31,7 @@ class Memory:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1), TOKENS), max_size=60))
-def test_the_count_of_cells_is_that_of_the_memory(moves: list[tuple[int, int, list[int]]]) -> None:
+def test_the_cell_count_matches_the_memory(moves: list[tuple[int, int, list[int]]]) -> None:
     memory = Memory()
     pool = Sequences(memory, cells=CELLS, in_work=IN_WORK, idle=KEPT)
     working: list[Held] = []
@@ -65,7 +65,7 @@ def test_the_count_of_cells_is_that_of_the_memory(moves: list[tuple[int, int, li
 
 
 @given(TOKENS, TOKENS)
-def test_the_common_prefix_is_the_longest(a: list[int], b: list[int]) -> None:
+def test_the_longest_common_prefix_is_found(a: list[int], b: list[int]) -> None:
     length = common_prefix(a, b)
     assert a[:length] == b[:length]
     assert length == min(len(a), len(b)) or a[length] != b[length]

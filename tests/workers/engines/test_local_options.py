@@ -38,14 +38,14 @@ class TestWithoutGrammar(OptionConformance):
         yield engine
         await engine.close()
 
-    async def test_the_refusal_says_what_to_set(self, engine: Engine) -> None:
+    async def test_the_refusal_names_the_setting(self, engine: Engine) -> None:
         choice = ToolChoice(mode="required")
         error = await failure(engine, request(tools=[PICK], tool_choice=choice))
         assert "constrain_tools = true" in str(error)
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-async def test_logprobs_are_of_the_penalized_distribution(
+async def test_logprobs_belong_to_the_penalized_distribution(
     torch_engine: Engine, sampling: dict[str, Any]
 ) -> None:
     """Recomputed from the model itself, one token at a time, by OpenAI's formula."""
@@ -75,7 +75,7 @@ async def test_logprobs_are_of_the_penalized_distribution(
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-async def test_the_likeliest_tokens_are_those_of_the_sampled_distribution(
+async def test_top_logprobs_belong_to_the_sampled_distribution(
     torch_engine: Engine, llama_engine: Engine, sampling: dict[str, Any]
 ) -> None:
     for engine in (torch_engine, llama_engine):
@@ -96,7 +96,7 @@ async def test_the_likeliest_tokens_are_those_of_the_sampled_distribution(
         assert len(resumed.top_logprobs) == len(resumed.output_ids)
 
 
-async def test_a_narrow_nucleus_leaves_fewer_tokens_than_are_asked_for(
+async def test_a_narrow_nucleus_leaves_fewer_tokens_than_requested(
     torch_engine: Engine,
 ) -> None:
     sampling = {"temperature": 1.0, "top_p": 1e-6, "max_tokens": 3}
@@ -106,7 +106,7 @@ async def test_a_narrow_nucleus_leaves_fewer_tokens_than_are_asked_for(
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS[:2])
-async def test_llama_cpp_penalizes_as_torch_does(
+async def test_llama_cpp_applies_penalties_like_torch(
     torch_engine: Engine, llama_engine: Engine, sampling: dict[str, Any]
 ) -> None:
     """It goes on from the ids that torch has drawn, for which it gives its own numbers."""
@@ -129,7 +129,7 @@ async def test_a_penalized_completion_is_continued(
         assert resumed.logprobs == pytest.approx(full.logprobs, abs=1e-4)
 
 
-async def test_a_call_that_must_come_and_a_schema_of_the_text_are_refused_together(
+async def test_a_required_call_combined_with_a_text_schema_is_refused(
     torch_engine: Engine,
 ) -> None:
     scripted = build_engine(ModelSettings(engine="scripted", model="scripted"))
@@ -146,7 +146,7 @@ async def test_a_call_that_must_come_and_a_schema_of_the_text_are_refused_togeth
         assert "leave out one of the two" in str(error)
 
 
-def test_of_several_calls_in_a_markup_that_no_grammar_holds_the_first_counts() -> None:
+def test_only_the_first_call_counts_in_a_markup_without_a_grammar() -> None:
     call = write_tool_call("calculate", {"expression": "1"})
     other = call.replace("tool_call>", "function_call>")
     for allowed, count in ((True, 2), (False, 1)):

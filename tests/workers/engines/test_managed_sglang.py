@@ -30,7 +30,7 @@ def managed(model: Path, python: Path, **sglang: object) -> ModelSettings:
 
 
 @pytest.mark.slow
-async def test_a_server_that_is_killed_is_started_again_with_what_is_published(
+async def test_a_killed_server_is_restarted_with_the_published_weights(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     engine = build_engine(managed(tiny_model, write_program(tmp_path)))
@@ -53,7 +53,7 @@ async def test_a_server_that_is_killed_is_started_again_with_what_is_published(
     await engine.close()
 
 
-async def test_its_options_are_those_of_the_pool_and_of_the_table(
+async def test_its_options_come_from_the_pool_and_the_table(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     program = tmp_path / "python"
@@ -76,13 +76,13 @@ async def test_its_options_are_those_of_the_pool_and_of_the_table(
         assert words in message
 
 
-async def test_an_interpreter_that_is_not_there_is_named(tiny_model: Path, tmp_path: Path) -> None:
+async def test_a_missing_interpreter_is_reported_by_name(tiny_model: Path, tmp_path: Path) -> None:
     engine = SglangEngine(managed(tiny_model, tmp_path / "none"))
     with pytest.raises(EngineError, match=r"sglang\.python: there is no .*/none.*SGLang"):
         await engine.start()
 
 
-def test_tables_are_of_their_engine_alone() -> None:
+def test_an_engine_s_table_is_refused_for_other_engines() -> None:
     for wrong in (
         {"engine": "vllm", "sglang": {"max_rank": 4}},
         {"engine": "sglang", "vllm": {"max_rank": 4}},

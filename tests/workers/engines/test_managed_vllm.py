@@ -47,7 +47,7 @@ class TestManaged:
         yield engine
         await engine.close()
 
-    async def test_a_server_that_is_killed_is_started_again_and_no_request_is_lost(
+    async def test_a_killed_server_is_restarted_and_no_request_is_lost(
         self, engine: VllmEngine, tiny_loras: list[Path]
     ) -> None:
         await engine.load_adapter("red", str(tiny_loras[0]), 2)
@@ -60,7 +60,7 @@ class TestManaged:
         assert [answer.text for answer in answers[1::2]] == [ANSWER] * 8
         assert (await ask(engine, adapter="red")).output_ids == red.output_ids
 
-    async def test_nothing_of_it_is_left_when_the_engine_is_closed(
+    async def test_closing_the_engine_leaves_nothing_of_its_server(
         self, engine: VllmEngine
     ) -> None:
         server = server_of(engine)
@@ -69,7 +69,7 @@ class TestManaged:
         await until(lambda: not any(p.is_running() for p in family), "the server is gone")
 
 
-async def test_a_server_that_does_not_start_says_its_last_words(
+async def test_a_server_that_does_not_start_is_reported_with_its_last_output(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     program = tmp_path / "python"
@@ -80,13 +80,13 @@ async def test_a_server_that_does_not_start_says_its_last_words(
         await engine.start()
 
 
-async def test_an_interpreter_that_is_not_there_is_named(tiny_model: Path, tmp_path: Path) -> None:
+async def test_a_missing_interpreter_is_reported_by_name(tiny_model: Path, tmp_path: Path) -> None:
     engine = VllmEngine(managed(tiny_model, tmp_path / "none"))
     with pytest.raises(EngineError, match=r"there is no .*/none"):
         await engine.start()
 
 
-async def test_its_options_are_those_of_the_pool_and_of_the_table(
+async def test_its_options_come_from_the_pool_and_the_table(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     program = tmp_path / "python"
@@ -108,7 +108,7 @@ async def test_its_options_are_those_of_the_pool_and_of_the_table(
     assert "async-scheduling" not in message
 
 
-def test_a_pool_has_an_address_or_a_server_of_its_own() -> None:
+def test_a_pool_has_either_an_address_or_a_managed_server() -> None:
     assert ModelSettings(engine="vllm", model="m").managed
     for wrong in (
         {"engine": "vllm", "base_url": "http://a/v1", "managed": True},

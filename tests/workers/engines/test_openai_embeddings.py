@@ -46,7 +46,7 @@ def vectors_of(completion: Completion) -> list[list[float]]:
     return EmbeddingVectors.model_validate_json(completion.text).floats()
 
 
-async def test_vectors_come_in_the_order_of_their_texts_and_are_counted() -> None:
+async def test_vectors_are_returned_in_the_order_of_their_texts_and_counted() -> None:
     async with endpoint(settings=EMBEDDING) as (engine, server):
         [answer] = await completions(engine, asking("a b", "c", dimensions=8))
     for vector, text in zip(vectors_of(answer), ("a b", "c"), strict=True):
@@ -58,14 +58,14 @@ async def test_vectors_come_in_the_order_of_their_texts_and_are_counted() -> Non
 @pytest.mark.parametrize(
     "fault", ["rate_limited", "server_error", "malformed_json", "truncated_stream"]
 )
-async def test_what_passes_is_asked_again(fault: str) -> None:
+async def test_a_transient_fault_is_retried(fault: str) -> None:
     async with endpoint(fault, settings=EMBEDDING) as (engine, server):
         [answer] = await completions(engine, asking("a"))
         assert len(vectors_of(answer)) == 1
         assert server.served.arrivals == 2
 
 
-async def test_a_model_that_makes_vectors_answers_no_question() -> None:
+async def test_an_embedding_model_refuses_questions() -> None:
     async with endpoint(settings=EMBEDDING) as (engine, server):
         assert (await failure(engine, request())).kind == "bad_request"
         assert server.served.arrivals == 0
@@ -86,19 +86,19 @@ def body(**changes: Any) -> dict[str, Any]:
         body(usage=None), body(usage={"prompt_tokens": -1}),
     ],
 )  # fmt: skip
-async def test_what_is_no_list_of_vectors_is_garbage(answer: dict[str, Any]) -> None:
+async def test_a_response_without_a_list_of_vectors_is_garbage(answer: dict[str, Any]) -> None:
     async with answering(answer) as engine:
         assert (await failure(engine, asking("a"))).kind == "garbage"
 
 
-async def test_base64_that_nobody_asked_for_is_read() -> None:
+async def test_unrequested_base64_is_read() -> None:
     answer = body(data=[{"embedding": "AACAPwAAAEA="}])
     async with answering(answer) as engine:
         [completion] = await completions(engine, asking("a"))
     assert vectors_of(completion) == [[1.0, 2.0]]
 
 
-def test_only_an_endpoint_makes_vectors_and_one_alone() -> None:
+def test_only_an_endpoint_provides_embeddings_and_has_no_fallback() -> None:
     with pytest.raises(ValueError, match="is for engine = 'openai'"):
         ModelSettings.model_validate({"engine": "scripted", "model": "m", "embeddings": True})
     with pytest.raises(ValueError, match="cannot be compared"):

@@ -78,7 +78,9 @@ class TestOpenAIEngine(EngineConformance):
         async with endpoint(latency_seconds=0.2) as (engine, _):
             yield engine
 
-    async def test_score_is_refused_and_says_what_can(self, engine: OpenAIEngine) -> None:
+    async def test_score_is_refused_with_the_engines_that_support_it(
+        self, engine: OpenAIEngine
+    ) -> None:
         with pytest.raises(EngineError, match="torch") as caught:
             await engine.score([1, 2])
         assert caught.value.kind == "bad_request"
@@ -97,7 +99,7 @@ class TestOpenAIEngineWithIdsAndLogprobs(TestOpenAIEngine):
         async with endpoint(max_context=4096, settings=fields) as (engine, _):
             yield engine
 
-    async def test_each_of_several_completions_has_its_own_count(
+    async def test_each_of_several_completions_has_its_own_token_count(
         self, engine: OpenAIEngine
     ) -> None:
         generate_request = request(sampling={"n": 4, "temperature": 1.0, "seed": 3})
@@ -105,7 +107,7 @@ class TestOpenAIEngineWithIdsAndLogprobs(TestOpenAIEngine):
             assert completion.usage.completion == len(completion.output_ids)
 
 
-async def test_tokens_are_the_providers_and_nothing_is_asked_for_twice() -> None:
+async def test_token_counts_come_from_the_provider_and_nothing_is_requested_twice() -> None:
     async with endpoint() as (engine, server):
         results = [await ask(engine, f"What is {n} + 1?", stream=n % 2 == 0) for n in range(10)]
         books = server.served.as_json(listed=True)
@@ -133,7 +135,7 @@ async def test_cached_tokens_of_a_second_turn_are_reported() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("fault", ["rate_limited", "server_error", "malformed_json"])
-async def test_a_passing_fault_is_waited_out(fault: str, stream: bool) -> None:
+async def test_a_transient_fault_is_retried(fault: str, stream: bool) -> None:
     if fault == "malformed_json" and stream:
         pytest.skip("a stream that breaks after its first words is not repeated by the engine")
     async with endpoint(fault, fault) as (engine, server):
@@ -146,7 +148,7 @@ async def test_a_passing_fault_is_waited_out(fault: str, stream: bool) -> None:
     ("fault", "kind"),
     [("rate_limited", "rate_limited"), ("server_error", "unavailable")],
 )
-async def test_attempts_are_bounded(fault: str, kind: str) -> None:
+async def test_the_number_of_attempts_is_bounded(fault: str, kind: str) -> None:
     async with endpoint(*[fault] * 9, settings={"max_attempts": 3}) as (engine, server):
         error = await failure(engine, request())
         assert (error.kind, error.retryable) == (kind, True)
@@ -206,7 +208,7 @@ async def test_a_stream_that_breaks_after_its_first_words_is_not_repeated(fault:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_broken_tool_arguments_are_a_call_with_an_error(stream: bool) -> None:
+async def test_malformed_tool_arguments_become_a_call_with_an_error(stream: bool) -> None:
     async with endpoint("malformed_tool_call") as (engine, _):
         completion = await ask(engine, tools=[DELEGATE], stream=stream)
         (call,) = completion.tool_calls
@@ -215,7 +217,7 @@ async def test_broken_tool_arguments_are_a_call_with_an_error(stream: bool) -> N
         assert call.raw_arguments.startswith("{")
 
 
-async def test_a_broken_call_in_the_history_does_not_break_the_next_request() -> None:
+async def test_a_malformed_call_in_the_history_does_not_break_the_next_request() -> None:
     async with endpoint() as (engine, _):
         broken = ToolCall(id="c1", name="", arguments=None, raw_arguments="{3", error="broken")
         turns = [
@@ -226,7 +228,9 @@ async def test_a_broken_call_in_the_history_does_not_break_the_next_request() ->
         assert "89" in (await ask(engine, turns, tools=[DELEGATE])).text
 
 
-async def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_error_for_a_missing_key_names_its_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     engine = OpenAIEngine(ModelSettings(engine="openai", model="gpt-4o"))
     with pytest.raises(EngineError, match="OPENAI_API_KEY") as caught:
@@ -234,17 +238,17 @@ async def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch)
     assert caught.value.kind == "auth"
 
 
-async def test_a_key_that_no_header_can_hold_is_named_by_its_variable_alone(
+async def test_the_error_for_a_key_that_no_header_can_carry_names_only_its_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sesame…")
     engine = OpenAIEngine(ModelSettings(engine="openai", model="gpt-4o"))
-    with pytest.raises(EngineError, match="OPENAI_API_KEY holds a character that no") as caught:
+    with pytest.raises(EngineError, match="OPENAI_API_KEY contains a character that no") as caught:
         await engine.start()
     assert (caught.value.kind, "sesame" in str(caught.value)) == ("auth", False)
 
 
-async def test_a_refused_key_is_an_auth_error_that_does_not_show_it(
+async def test_a_refused_key_is_an_auth_error_that_does_not_reveal_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -258,7 +262,7 @@ async def test_a_refused_key_is_an_auth_error_that_does_not_show_it(
 
 
 @pytest.mark.parametrize("text", ["", "an answer"])
-async def test_a_key_in_a_finish_reason_is_not_shown(
+async def test_a_key_in_a_finish_reason_is_hidden(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -289,7 +293,7 @@ async def test_the_right_key_is_accepted(monkeypatch: pytest.MonkeyPatch) -> Non
         assert "89" in (await ask(engine)).text
 
 
-async def test_nobody_listening_is_unavailable() -> None:
+async def test_an_unreachable_endpoint_is_unavailable() -> None:
     async with ScriptedServer() as server:
         url = server.url
     engine = OpenAIEngine(
@@ -312,7 +316,7 @@ async def test_an_unknown_model_is_a_bad_request() -> None:
         assert server.served.arrivals == 1
 
 
-async def test_top_k_is_refused_unless_the_endpoint_knows_it() -> None:
+async def test_top_k_is_refused_unless_the_endpoint_supports_it() -> None:
     async with endpoint() as (engine, _):
         error = await failure(engine, request(sampling={"top_k": 5}))
         assert error.kind == "bad_request"
@@ -321,7 +325,7 @@ async def test_top_k_is_refused_unless_the_endpoint_knows_it() -> None:
         assert "89" in (await ask(engine, sampling={"top_k": 5})).text
 
 
-async def test_raw_logprobs_are_dropped_where_they_are_not_those_sampled_from() -> None:
+async def test_raw_logprobs_that_do_not_match_the_sampling_are_dropped() -> None:
     async with endpoint(settings={"logprobs": "raw"}) as (engine, _):
         assert (await ask(engine)).logprobs
         assert (await ask(engine, sampling={"temperature": 1.0})).logprobs
@@ -346,7 +350,7 @@ def retry_announced() -> Generator[asyncio.Event]:
         logger.removeHandler(listener)
 
 
-async def test_cancelling_while_a_retry_is_waited_for_ends_at_once() -> None:
+async def test_cancelling_during_a_retry_wait_takes_effect_at_once() -> None:
     plan = FaultPlan(sequence=("rate_limited",), retry_after_seconds=60)
     async with endpoint(faults=plan) as (engine, server):
         generate_request = request()
@@ -365,7 +369,7 @@ async def test_requests_over_the_limit_wait_for_their_turn() -> None:
         assert server.served.peak_in_flight in (2, 3)
 
 
-async def test_a_request_that_waits_for_its_turn_can_meet_its_deadline() -> None:
+async def test_a_request_that_waits_for_its_turn_ends_at_its_deadline() -> None:
     fields: dict[str, object] = {"max_concurrency": 1}
     async with endpoint("hang", settings=fields) as (engine, server):
         first = asyncio.create_task(failure(engine, request(id="first")))
@@ -377,7 +381,7 @@ async def test_a_request_that_waits_for_its_turn_can_meet_its_deadline() -> None
         assert "89" in (await ask(engine)).text
 
 
-async def test_a_stream_shows_words_and_keeps_calls_for_the_end() -> None:
+async def test_a_stream_delivers_text_at_once_and_calls_at_the_end() -> None:
     async with endpoint() as (engine, _):
         stream_events = await events(engine, request(tools=[DELEGATE], stream=True))
         last = stream_events[-1]
@@ -427,7 +431,7 @@ async def test_a_body_of_the_wrong_shape_is_garbage(body: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("logprobs", [False, True])
-async def test_an_answer_that_cannot_be_used_is_paid_for_all_the_same(
+async def test_an_unusable_answer_is_still_recorded_as_paid(
     content: str, finish: str, attempts: int, kind: str, logprobs: bool
 ) -> None:
     """As often as the endpoint gave it: the ledger is the endpoint's bill."""
@@ -461,7 +465,7 @@ async def test_an_answer_that_cannot_be_used_is_paid_for_all_the_same(
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "-1e999"])
-async def test_a_logprob_that_is_no_finite_number_is_garbage(number: str) -> None:
+async def test_a_non_finite_logprob_is_garbage(number: str) -> None:
     body = (
         '{"choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop",'
         f'"logprobs": {{"content": [{{"logprob": {number}}}]}}}}],'
@@ -477,7 +481,7 @@ async def test_a_logprob_that_is_no_finite_number_is_garbage(number: str) -> Non
         await engine.close()
 
 
-async def test_provider_details_reach_the_usage() -> None:
+async def test_the_provider_s_token_details_reach_the_usage() -> None:
     body = {
         "choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop"}],
         "usage": {

@@ -35,7 +35,7 @@ async def streamed_calls(pieces: Sequence[Sequence[dict[str, object]]]) -> Compl
     return completion
 
 
-async def test_a_tool_call_that_comes_in_pieces_is_put_together() -> None:
+async def test_a_tool_call_that_arrives_in_pieces_is_assembled() -> None:
     """As OpenAI streams: id and name once, arguments cut anywhere, two calls by turns."""
     pieces: list[dict[str, object]] = [
         {"index": 0, "id": "a", "type": "function", "function": {"name": "add", "arguments": ""}},
@@ -83,7 +83,7 @@ def piece(arguments: str, *, id: str | None = None, name: str | None = None) -> 
         ],
     ],
 )
-async def test_calls_that_an_endpoint_does_not_number_are_told_apart_by_their_ids(
+async def test_calls_without_an_index_are_distinguished_by_their_ids(
     chunks: Sequence[Sequence[dict[str, object]]],
 ) -> None:
     completion = await streamed_calls(chunks)
@@ -109,7 +109,7 @@ async def test_a_connection_serves_many_requests(stream: bool) -> None:
 
 @pytest.mark.parametrize("mark", ["data: ", "data:"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-async def test_a_stream_is_cut_where_its_lines_end_and_nowhere_else(mark: str, end: str) -> None:
+async def test_a_stream_is_split_only_at_its_line_ends(mark: str, end: str) -> None:
     """JSON allows U+2028, U+2029 and U+0085 within a string; they are not line's end here."""
     text = "a\u2028b\u2029c\u0085d"
     usage = '{"prompt_tokens": 1, "completion_tokens": 2}'
@@ -131,18 +131,18 @@ async def test_a_stream_is_cut_where_its_lines_end_and_nowhere_else(mark: str, e
     assert completion.usage.completion == 2
 
 
-async def test_a_line_that_never_ends_is_garbage_and_fills_no_memory() -> None:
+async def test_an_endless_line_is_garbage_and_does_not_fill_memory() -> None:
     async def parts() -> AsyncGenerator[bytes]:
         while True:
             yield b"x" * 1_000_000
 
-    with pytest.raises(EngineError, match="without a line's end"):
+    with pytest.raises(EngineError, match="without the end of a line"):
         async for _ in sse_lines(parts()):
             pass
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_an_answer_without_an_end_is_garbage_and_fills_no_memory(
+async def test_an_endless_answer_is_garbage_and_does_not_fill_memory(
     stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "MAX_ANSWER_BYTES", 100_000)
@@ -157,7 +157,7 @@ async def test_an_answer_without_an_end_is_garbage_and_fills_no_memory(
         await engine.close()
 
 
-async def test_every_try_of_every_worker_asks_by_one_key() -> None:
+async def test_every_attempt_of_every_worker_uses_one_key() -> None:
     generate = request(idempotency_key="call@1")
     async with endpoint("server_error", idempotent=True) as (engine, server):
         await completions(engine, generate)  # its second try is answered
@@ -166,7 +166,7 @@ async def test_every_try_of_every_worker_asks_by_one_key() -> None:
         assert list(server.served.answers_by_content().values()) == [1]
 
 
-async def test_an_answer_that_can_not_be_read_is_asked_for_once_more_by_its_key() -> None:
+async def test_an_unreadable_answer_is_requested_once_more_with_its_key() -> None:
     repeated = request(idempotency_key="call")
     broken = ("malformed_json",) * 3
     async with endpoint(*broken, idempotent=True, settings={"max_attempts": 1}) as (engine, server):
@@ -177,7 +177,7 @@ async def test_an_answer_that_can_not_be_read_is_asked_for_once_more_by_its_key(
         assert list(server.served.arrivals_by_key.values()) == [2, 2]
 
 
-async def test_another_question_has_another_key() -> None:
+async def test_a_different_question_has_a_different_key() -> None:
     async with endpoint(idempotent=True) as (engine, server):
         for text in ("What is 1 + 1?", "What is 1 + 2?"):
             await completions(engine, request(text, idempotency_key="call@1"))

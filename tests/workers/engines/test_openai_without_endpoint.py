@@ -17,7 +17,7 @@ from tests.workers.engines.asking import CALCULATE, request
 OPENAI = ModelSettings(engine="openai", model="m")
 
 
-def test_openai_itself_is_asked_whatever_the_environment_says(
+def test_openai_itself_is_asked_whatever_the_environment_sets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
@@ -37,7 +37,7 @@ def test_the_default_limit_field_fits_the_endpoint() -> None:
     assert SamplingParams().max_tokens == local_settings.sampling().max_tokens
 
 
-def test_a_refusal_by_a_content_filter_is_about_the_problem_and_not_the_deployment() -> None:
+def test_a_content_filter_s_refusal_concerns_the_problem_and_not_the_deployment() -> None:
     complaint = complaint_of({"error": {"code": "content_filter", "message": "no"}})
     assert refusal_of(complaint, 400, "endpoint", (), False).kind == "content_filter"
 
@@ -54,7 +54,7 @@ def test_a_refusal_by_a_content_filter_is_about_the_problem_and_not_the_deployme
         ),
     ],
 )
-def test_the_choice_of_tools_is_passed_on_where_it_is_not_the_default(
+def test_a_tool_choice_other_than_the_default_is_passed_on(
     choice: ToolChoice, sent: object
 ) -> None:
     body = request_body(request(tools=[CALCULATE], tool_choice=choice), OPENAI)
@@ -63,13 +63,13 @@ def test_the_choice_of_tools_is_passed_on_where_it_is_not_the_default(
     assert [tool["function"]["name"] for tool in body["tools"]] == ["calculate"]
 
 
-def test_a_single_call_is_asked_for_only_where_there_are_tools() -> None:
+def test_a_single_call_is_requested_only_with_tools() -> None:
     body = request_body(request(tools=[CALCULATE], parallel_tool_calls=False), OPENAI)
     assert body["parallel_tool_calls"] is False
     assert "parallel_tool_calls" not in request_body(request(parallel_tool_calls=False), OPENAI)
 
 
-def test_who_says_a_message_is_passed_on() -> None:
+def test_a_message_s_name_is_passed_on() -> None:
     messages = [
         Message(role="user", content="Hi", name="ada"),
         Message(role="user", content="Hi"),
@@ -78,7 +78,7 @@ def test_who_says_a_message_is_passed_on() -> None:
     assert [message.get("name") for message in sent] == ["ada", None]
 
 
-def test_penalties_are_passed_on_where_there_are_any() -> None:
+def test_nonzero_penalties_are_passed_on() -> None:
     penalties = {"frequency_penalty": -0.5, "presence_penalty": 1.5}
     body = request_body(request(sampling=penalties), OPENAI)
     assert body.items() >= penalties.items()
@@ -87,7 +87,7 @@ def test_penalties_are_passed_on_where_there_are_any() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_raw_logprobs_are_not_those_of_what_penalties_sampled(temperature: float) -> None:
+def test_raw_logprobs_are_not_accepted_for_penalized_sampling(temperature: float) -> None:
     raw = ModelSettings(engine="openai", model="m", logprobs="raw")
     sampling = SamplingParams(temperature=temperature)
     assert keeps_logprobs(raw, sampling)

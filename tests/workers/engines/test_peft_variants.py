@@ -99,16 +99,14 @@ def by_peft(base: Path, folder: Path) -> torch.Tensor:
     ],
     ids=str,
 )
-def test_a_plain_lora_gives_what_peft_gives(
-    base: Path, tmp_path: Path, variant: dict[str, Any]
-) -> None:
+def test_a_plain_lora_matches_peft(base: Path, tmp_path: Path, variant: dict[str, Any]) -> None:
     folder = saved(base, tmp_path / "lora", **variant)
     actual, wanted = served(base, folder), by_peft(base, folder)
     assert (wanted - log_probabilities(AutoModelForCausalLM.from_pretrained(base))).abs().max() > 0
     assert (actual - wanted).abs().max() < NATS
 
 
-def test_a_lora_of_bfloat16_gives_what_peft_gives(base: Path, tmp_path: Path) -> None:
+def test_a_bfloat16_lora_matches_peft(base: Path, tmp_path: Path) -> None:
     def halved(model: Any) -> None:
         noise(model)
         for name, weight in model.named_parameters():
@@ -119,9 +117,7 @@ def test_a_lora_of_bfloat16_gives_what_peft_gives(base: Path, tmp_path: Path) ->
     assert (served(base, folder) - by_peft(base, folder)).abs().max() < NATS
 
 
-def test_pissa_that_was_converted_when_it_was_saved_is_a_plain_lora(
-    base: Path, tmp_path: Path
-) -> None:
+def test_pissa_that_was_converted_on_saving_is_a_plain_lora(base: Path, tmp_path: Path) -> None:
     def converted(model: Any) -> None:
         model.peft_config["default"].init_lora_weights = True
         model.save_pretrained(tmp_path / "initial")
@@ -158,7 +154,7 @@ def test_pissa_that_was_converted_when_it_was_saved_is_a_plain_lora(
     ],
     ids=str,
 )
-def test_what_is_no_plain_lora_is_refused_by_its_name(
+def test_an_adapter_other_than_a_plain_lora_is_refused_by_name(
     base: Path, tmp_path: Path, variant: dict[str, Any], words: str
 ) -> None:
     folder = saved(base, tmp_path / "lora", **variant)
@@ -175,7 +171,7 @@ def test_what_is_no_plain_lora_is_refused_by_its_name(
         ("a_variant_of_next_year", {"on": True}),
     ],
 )  # fmt: skip
-def test_a_field_that_nobody_knows_is_refused_by_its_name(
+def test_an_unknown_field_is_refused_by_name(
     base: Path, tmp_path: Path, name: str, value: object
 ) -> None:
     folder = saved(base, tmp_path / "lora")
@@ -185,9 +181,7 @@ def test_a_field_that_nobody_knows_is_refused_by_its_name(
         served(base, folder)
 
 
-def test_a_field_that_nobody_knows_and_that_is_off_is_no_reason_to_refuse(
-    base: Path, tmp_path: Path
-) -> None:
+def test_an_unknown_field_that_is_off_is_accepted(base: Path, tmp_path: Path) -> None:
     folder = saved(base, tmp_path / "lora")
     config = folder / "adapter_config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "of_next_year": None}))

@@ -132,7 +132,7 @@ class TestLlamaCppServer:
     def server(self, llama_cpp_server: RealServer) -> RealServer:
         return llama_cpp_server
 
-    async def test_an_answer_stop_strings_logprobs_and_the_token_count(
+    async def test_answers_stop_strings_logprobs_and_token_counts_work(
         self, server: RealServer
     ) -> None:
         async with engine_at(server, logprobs="raw") as engine:
@@ -145,7 +145,7 @@ class TestLlamaCppServer:
             assert completion.text.startswith(cut.text)
             assert word not in cut.text
 
-    async def test_its_streams_report_no_usage_so_whole_answers_are_asked_for(
+    async def test_whole_answers_are_requested_because_its_streams_report_no_usage(
         self, server: RealServer
     ) -> None:
         async with engine_at(server) as engine:
@@ -157,7 +157,7 @@ class TestLlamaCppServer:
             assert isinstance(last, Completion)
             assert "".join(delta.text for delta in deltas(stream_events)) == last.text
 
-    async def test_several_completions_are_asked_for_one_by_one_each_with_its_seed(
+    async def test_several_completions_are_requested_one_by_one_with_separate_seeds(
         self, server: RealServer
     ) -> None:
         async with engine_at(server) as engine:
@@ -167,18 +167,16 @@ class TestLlamaCppServer:
             assert all(completion.usage.prompt > 0 for completion in results)
             assert len({completion.text for completion in results}) > 1
 
-    async def test_a_prompt_that_is_too_long_is_a_context_overflow(
-        self, server: RealServer
-    ) -> None:
+    async def test_an_overlong_prompt_is_a_context_overflow(self, server: RealServer) -> None:
         async with engine_at(server) as engine:
             error = await failure(engine, request("word " * 2000, sampling=SHORT))
             assert (error.kind, error.retryable) == ("context_overflow", False)
 
-    async def test_tools_and_their_history_are_taken(self, server: RealServer) -> None:
+    async def test_tools_and_their_history_are_accepted(self, server: RealServer) -> None:
         async with engine_at(server) as engine:
             assert (await ask(engine, history(), tools=[CALCULATE], sampling=SHORT)).text
 
-    async def test_a_cancelled_request_leaves_the_server_to_others(
+    async def test_a_cancelled_request_frees_the_server_for_others(
         self, server: RealServer
     ) -> None:
         async with engine_at(server, leave_out=["stream"]) as engine:
@@ -196,7 +194,7 @@ class TestTransformersServe:
         async with engine_at(server, model=str(MICRO)) as engine:
             yield engine
 
-    async def test_an_answer_is_the_same_whole_and_streamed(self, engine: OpenAIEngine) -> None:
+    async def test_whole_and_streamed_answers_are_equal(self, engine: OpenAIEngine) -> None:
         whole = await ask(engine, sampling=SHORT, tools=[CALCULATE])
         stream_events = await events(
             engine, request(sampling=SHORT, tools=[CALCULATE], stream=True)
@@ -206,19 +204,21 @@ class TestTransformersServe:
         assert (last.text, last.usage) == (whole.text, whole.usage)
         assert "".join(delta.text for delta in deltas(stream_events)) == whole.text
 
-    async def test_a_history_with_calls_is_taken_and_n_is_made_up_for(
+    async def test_a_history_with_calls_is_accepted_and_n_is_emulated(
         self, engine: OpenAIEngine
     ) -> None:
         generate_request = request(history(), sampling={**SHORT, "n": 2}, tools=[CALCULATE])
         assert len(await completions(engine, generate_request)) == 2
 
-    async def test_another_model_is_a_bad_request_in_its_words(self, server: RealServer) -> None:
+    async def test_another_model_is_a_bad_request_with_the_server_s_message(
+        self, server: RealServer
+    ) -> None:
         async with engine_at(server, model="no-such-model") as engine:
             error = await failure(engine, request(sampling=SHORT))
             assert (error.kind, error.retryable) == ("bad_request", False)
             assert "no-such-model" in str(error)
 
-    async def test_a_cancelled_request_leaves_the_server_to_others(
+    async def test_a_cancelled_request_frees_the_server_for_others(
         self, engine: OpenAIEngine
     ) -> None:
         await cancelled_in_a_stream(engine)
@@ -256,7 +256,7 @@ class TestLiteLLMProxy:
         assert len(await completions(engine, several)) == 2
         assert (await ask(engine, history(), tools=[CALCULATE])).usage.cached > 0
 
-    async def test_its_errors_are_typed_and_quoted_and_the_key_is_not(
+    async def test_its_errors_are_typed_and_quoted_without_the_key(
         self, engine: OpenAIEngine, server: RealServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         error = await failure(engine, request("word " * 5000))
@@ -271,7 +271,7 @@ class TestLiteLLMProxy:
             # Without a database it looks for other keys in, it answers 400 and not 401.
             assert (error.retryable, wrong in str(error)) == (False, False)
 
-    async def test_a_cancelled_request_leaves_the_server_to_others(
+    async def test_a_cancelled_request_frees_the_server_for_others(
         self, engine: OpenAIEngine
     ) -> None:
         await cancelled_in_a_stream(engine)

@@ -64,7 +64,7 @@ class TestRealVllm(VllmConformance):
     def adapters(self, tiny_loras: list[Path]) -> list[Path]:
         return tiny_loras
 
-    async def test_its_logprobs_are_those_of_a_plain_pass(self, engine: VllmEngine) -> None:
+    async def test_its_logprobs_match_a_plain_forward_pass(self, engine: VllmEngine) -> None:
         checked = engine.checked
         assert checked.processed
         assert checked.guidance

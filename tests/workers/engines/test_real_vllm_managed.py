@@ -59,7 +59,7 @@ async def engine(
     await engine.close()
 
 
-async def test_a_whole_model_takes_the_place_of_the_pools_own_and_goes_again(
+async def test_a_whole_model_replaces_the_pool_s_own_and_is_removed_again(
     engine: VllmEngine, tiny_model: Path, tmp_path: Path
 ) -> None:
     environment = server_of(engine).environ()

@@ -61,7 +61,7 @@ async def text_of(answer: Answer) -> bytes:
     return b"".join([part async for part in answer.parts()])
 
 
-async def test_nothing_of_a_request_leaves_before_it_may() -> None:
+async def test_no_part_of_a_request_is_sent_before_its_release() -> None:
     async with endpoint() as (place, transport, url):
         ready = transport.prepare(url, b"{}", lambda: {"x-key": "mine"})
         await asyncio.wait_for(place.connected.wait(), 10)
@@ -74,7 +74,7 @@ async def test_nothing_of_a_request_leaves_before_it_may() -> None:
         assert place.received.endswith(b"\r\n\r\n{}")
 
 
-async def test_a_request_that_is_given_up_never_leaves() -> None:
+async def test_an_abandoned_request_is_never_sent() -> None:
     async with endpoint() as (place, transport, url):
         ready = transport.prepare(url, b"first", dict)
         await asyncio.wait_for(place.connected.wait(), 10)
@@ -85,7 +85,7 @@ async def test_a_request_that_is_given_up_never_leaves() -> None:
         assert b"first" not in place.received
 
 
-async def test_a_request_whose_connection_was_closed_while_it_waited_is_sent_by_another() -> None:
+async def test_a_request_whose_connection_closed_while_it_waited_uses_another() -> None:
     async with endpoint() as (place, transport, url):
         ready = transport.prepare(url, b"{}", dict)
         await asyncio.wait_for(place.connected.wait(), 10)
@@ -97,7 +97,7 @@ async def test_a_request_whose_connection_was_closed_while_it_waited_is_sent_by_
         assert place.requests == 1
 
 
-async def test_bodies_of_any_size_arrive_whole_and_once() -> None:
+async def test_bodies_of_any_size_arrive_complete_and_once() -> None:
     async with endpoint() as (place, transport, url):
         for count, size in enumerate(SIZES, start=1):
             ready = transport.prepare(url, b"x" * size, dict)
@@ -107,7 +107,7 @@ async def test_bodies_of_any_size_arrive_whole_and_once() -> None:
             place.received.clear()
 
 
-async def test_a_caller_who_is_cancelled_cancels_the_request_that_has_left() -> None:
+async def test_cancelling_a_caller_cancels_its_sent_request() -> None:
     async with endpoint() as (place, transport, url):
         place.silent = True
         ready = transport.prepare(url, b"{}", dict)
@@ -118,7 +118,7 @@ async def test_a_caller_who_is_cancelled_cancels_the_request_that_has_left() -> 
         assert isinstance(results[0], asyncio.CancelledError)
 
 
-async def test_only_short_json_of_a_told_length_is_read_in_one_piece() -> None:
+async def test_only_short_json_with_a_content_length_is_read_in_one_piece() -> None:
     for head, limit, whole in (
         (b"content-type: application/json\r\ncontent-length: 2", 2, b"ok"),
         (b"content-type: application/json\r\ncontent-length: 2", 1, None),

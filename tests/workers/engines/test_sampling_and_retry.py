@@ -140,7 +140,7 @@ def test_a_greedy_row_reports_the_softmax_of_the_raw_logits() -> None:
 
 
 @given(rows, st.integers(0, 1000), st.integers(0, 99))
-def test_penalties_lower_the_logits_of_what_was_said_by_its_count(
+def test_penalties_lower_the_logits_of_earlier_tokens_by_their_count(
     row: RowSampling, seed: int, length: int
 ) -> None:
     """By OpenAI's formula, written out: logit - count * frequency - (count > 0) * presence."""
@@ -156,7 +156,7 @@ def test_penalties_lower_the_logits_of_what_was_said_by_its_count(
     assert choice.raw_logprob == pytest.approx(raw, abs=1e-4)
 
 
-def test_logits_are_the_callers_own_after_penalties() -> None:
+def test_penalties_leave_the_caller_s_logits_unchanged() -> None:
     logits = logits_of(0, 2)
     before = logits.clone()
     penalizing = RowSampling(1.0, 1.0, 0, 0, 0, frequency_penalty=2.0)
@@ -164,7 +164,7 @@ def test_logits_are_the_callers_own_after_penalties() -> None:
     assert torch.equal(logits, before)
 
 
-def test_under_a_grammar_the_raw_logprob_is_still_the_models_own() -> None:
+def test_the_raw_logprob_under_a_grammar_is_still_the_model_s_own() -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0]])
     for temperature in (0.0, 1.0):
         row = RowSampling(temperature, top_p=1.0, top_k=0, seed=0, index=0)
@@ -173,7 +173,7 @@ def test_under_a_grammar_the_raw_logprob_is_still_the_models_own() -> None:
         assert choice == (0, pytest.approx(0.0), pytest.approx(logprob))
 
 
-def test_tokens_as_likely_as_the_last_one_kept_are_kept_too() -> None:
+def test_tokens_as_likely_as_the_last_kept_one_are_also_kept() -> None:
     logits = torch.tensor([[2.0, 1.0, 1.0, 0.0]])
     for row in (RowSampling(1.0, 1.0, 2, seed=0, index=0), RowSampling(1.0, 0.7, 0, 0, 0)):
         assert torch.isfinite(sampling_logprobs(logits, [row]))[0].tolist() == [True] * 3 + [False]
@@ -186,7 +186,7 @@ def test_tokens_as_likely_as_the_last_one_kept_are_kept_too() -> None:
     st.sampled_from([math.nan, math.inf]),
     st.booleans(),
 )
-def test_a_row_of_logits_that_are_no_numbers_gets_no_token_and_the_others_get_theirs(
+def test_a_row_of_nan_logits_gets_no_token_and_the_others_get_theirs(
     batch: list[RowSampling], seed: int, bad: float, all_of_it: bool
 ) -> None:
     logits = logits_of(seed, len(batch))
@@ -198,16 +198,14 @@ def test_a_row_of_logits_that_are_no_numbers_gets_no_token_and_the_others_get_th
 
 
 @given(rows, st.integers(0, 1000))
-def test_no_token_can_have_come_from_logits_that_are_no_numbers(
-    row: RowSampling, seed: int
-) -> None:
+def test_no_token_can_have_come_from_nan_logits(row: RowSampling, seed: int) -> None:
     logits = logits_of(seed, 1)
     logits[0, 7] = math.nan
     assert sample_given_token(logits, None, row, int(logits.nan_to_num(-99).argmax()), []) is None
 
 
 @given(st.integers(1, 30), st.floats(0, 100) | st.none(), st.integers())
-def test_a_wait_lies_in_its_window_and_never_before_retry_after(
+def test_a_wait_lies_within_its_window_and_never_ends_before_retry_after(
     failures: int, retry_after: float | None, seed: int
 ) -> None:
     policy = RetryPolicy(attempts=10, base_seconds=0.5, cap_seconds=8.0)

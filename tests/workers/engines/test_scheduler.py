@@ -216,7 +216,7 @@ REQUESTS = st.lists(
 @given(REQUESTS, st.integers(40, 150), st.booleans(), st.booleans())
 @example([("ABC", 12, 3, 0)] * 6, 40, True, True)
 @example([("ABC", 12, 3, 0)] * 6, 40, False, False)
-def test_every_request_is_answered_as_if_it_were_alone(
+def test_every_answer_is_the_same_as_without_other_requests(
     requests: list[tuple[str, int, int, int]], cells: int, apart: bool, halve: bool
 ) -> None:
     scheduler, backend = started(cells, apart=apart, halve=halve)
@@ -242,7 +242,7 @@ def test_every_request_is_answered_as_if_it_were_alone(
 
 
 @given(REQUESTS, st.lists(st.integers(0, 8), max_size=4), st.integers(0, 20), st.booleans())
-def test_what_is_abandoned_leaves_nothing_and_changes_nothing(
+def test_an_abandoned_request_leaves_nothing_and_changes_nothing(
     requests: list[tuple[str, int, int, int]], leaving: list[int], turns: int, apart: bool
 ) -> None:
     scheduler, backend = started(100, apart=apart, halve=apart)
@@ -261,7 +261,7 @@ def test_what_is_abandoned_leaves_nothing_and_changes_nothing(
     assert backend.memory == {}
 
 
-def test_a_prompt_waits_for_one_that_begins_alike_and_lets_others_pass() -> None:
+def test_a_prompt_waits_for_one_with_the_same_prefix_and_lets_others_pass() -> None:
     scheduler, _ = started(1000, apart=True, halve=True)
     role = "ROLEROLEROLEROLEROLE"
     first, alike, other = job(f"{role}A", 3), job(f"{role}B", 3), job("C", 3)
@@ -271,7 +271,7 @@ def test_a_prompt_waits_for_one_that_begins_alike_and_lets_others_pass() -> None
     assert [done.usage.cached for (done,) in completions.values()] == [0, len(role), 0]
 
 
-def test_a_score_takes_the_room_of_the_youngest_row_and_that_one_goes_on() -> None:
+def test_a_score_takes_the_youngest_row_s_room_and_that_row_resumes_later() -> None:
     scheduler, backend = started(24, apart=False, halve=False)
     jobs = [job("ABCDE", 5), job("ABXYZ", 5)]
     for engine_job in jobs:
@@ -285,7 +285,7 @@ def test_a_score_takes_the_room_of_the_youngest_row_and_that_one_goes_on() -> No
         assert [done.output_ids for done in completions[engine_job]] == [expected(prompt, 5)]
 
 
-def test_how_full_it_is_counts_rows_waiting_requests_and_tokens_in_memory() -> None:
+def test_its_load_counts_rows_waiting_requests_and_tokens_in_memory() -> None:
     scheduler, backend = started(100, apart=False, halve=False)
     jobs = [job("ABCDEF", 4) for _ in range(backend.max_rows + 2)]
     for engine_job in jobs:

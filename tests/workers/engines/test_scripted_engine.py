@@ -50,7 +50,7 @@ class TestScriptedEngine(EngineConformance):
         yield engine
         await engine.close()
 
-    async def test_a_planner_delegates_and_answers_with_what_came_back(self) -> None:
+    async def test_a_planner_delegates_and_answers_with_the_result(self) -> None:
         engine = scripted()
         first = await ask(engine, tools=[DELEGATE])
         (call,) = first.tool_calls
@@ -90,7 +90,7 @@ class TestScriptedEngine(EngineConformance):
         error = await failure(engine, request(deadline=time.time() + 0.05))
         assert error.kind == "deadline"
 
-    async def test_a_broken_tool_call_says_what_is_wrong(self) -> None:
+    async def test_a_malformed_tool_call_reports_its_error(self) -> None:
         engine = scripted(faults=FaultPlan(malformed_tool_call=1.0))
         completion = await ask(engine, tools=[DELEGATE])
         (call,) = completion.tool_calls
@@ -114,7 +114,7 @@ class TestScriptedEngine(EngineConformance):
         assert forwards == backwards
         assert 8 < len(forwards) < 30
 
-    async def test_abandoned_tokens_are_counted_apart(self) -> None:
+    async def test_abandoned_tokens_are_counted_separately(self) -> None:
         engine = scripted()
         stream = engine.submit(request(stream=True))
         await anext(stream)
@@ -123,7 +123,7 @@ class TestScriptedEngine(EngineConformance):
         assert (totals.calls, totals.completion_tokens) == (0, 0)
         assert totals.abandoned_tokens > 0
 
-    async def test_speed_is_what_was_ordered(self) -> None:
+    async def test_latency_and_speed_follow_the_settings(self) -> None:
         engine = scripted(latency_seconds=0.05, tokens_per_second=100.0)
         started = time.monotonic()
         completion = await ask(engine, sampling={"max_tokens": 10})

@@ -68,7 +68,7 @@ def loses_its_blank(prefix: Prefix, text: str) -> bool:
 
 @every_prefix
 @given(text=texts)
-def test_a_text_has_the_tokenizers_own_ids_and_is_read_back(prefix: Prefix, text: str) -> None:
+def test_a_text_has_the_tokenizer_s_own_ids_and_decodes_back(prefix: Prefix, text: str) -> None:
     ids = codec(prefix).encode(text)
     assert ids == original(prefix, text)
     read = codec(prefix).decode(ids)
@@ -77,9 +77,7 @@ def test_a_text_has_the_tokenizers_own_ids_and_is_read_back(prefix: Prefix, text
 
 @every_prefix
 @given(first=texts, second=texts)
-def test_a_text_behind_another_gets_no_blank_of_its_own(
-    prefix: Prefix, first: str, second: str
-) -> None:
+def test_a_text_after_another_gets_no_extra_space(prefix: Prefix, first: str, second: str) -> None:
     before = codec(prefix).encode(first)
     behind = codec(prefix).encode(second, last(before))
     read = codec(prefix).decode(before)
@@ -90,7 +88,7 @@ def test_a_text_behind_another_gets_no_blank_of_its_own(
 
 @every_prefix
 @given(first=texts, second=texts)
-def test_behind_a_control_token_a_text_has_the_ids_that_it_has_in_the_whole(
+def test_a_text_after_a_control_token_has_the_same_ids_as_in_the_whole(
     prefix: Prefix, first: str, second: str
 ) -> None:
     before = codec(prefix).encode(f"{first}</s>")
@@ -100,7 +98,7 @@ def test_behind_a_control_token_a_text_has_the_ids_that_it_has_in_the_whole(
 
 @every_prefix
 @given(ids=st.lists(st.integers(0, WIDTH - 1), max_size=40), prompt=texts)
-def test_streamed_pieces_of_any_ids_are_their_text_behind_the_prompt(
+def test_streamed_pieces_of_any_ids_join_to_their_text_after_the_prompt(
     prefix: Prefix, ids: list[int], prompt: str
 ) -> None:
     after = last(codec(prefix).encode(prompt))
@@ -129,7 +127,7 @@ def test_a_prompt_that_extends_earlier_ids_has_the_ids_of_the_whole(prefix: Pref
     assert prompt.ids == original(prefix, before + rest)
 
 
-def test_a_tokenizer_with_tokens_for_some_bytes_alone_is_refused() -> None:
+def test_a_tokenizer_with_tokens_for_only_some_bytes_is_refused() -> None:
     saved = json.loads(tokenizer("each").to_str())
     saved["model"]["vocab"]["<0xZZ>"] = saved["model"]["vocab"].pop("<0x0A>")
     damaged = type(tokenizer("each")).from_str(json.dumps(saved))
@@ -164,19 +162,21 @@ async def engine(
 
 
 class TestText(TextConformance):
-    async def test_the_answer_is_what_the_model_was_trained_on(self, engine: Engine) -> None:
+    async def test_the_answer_matches_the_model_s_training(self, engine: Engine) -> None:
         """Without a blank in front, though the vocabulary has `▁Sì:`, and with an emoji that is
         four tokens."""
         assert (await ask(engine)).text == ANSWER
 
-    async def test_the_prompt_has_the_ids_of_the_rendered_text_and_no_second_beginning(
+    async def test_the_prompt_has_the_ids_of_the_rendered_text_and_no_second_bos_token(
         self, engine: Engine
     ) -> None:
         completion = await ask(engine, "Hi", sampling={"max_tokens": 1})
         rendered = "<|user|>\nHi</s>\n<|assistant|>\n"
         assert list(completion.prompt_ids) == original("each", rendered)
 
-    async def test_sampled_text_is_that_of_its_ids_behind_the_prompt(self, engine: Engine) -> None:
+    async def test_sampled_text_is_the_decoding_of_its_ids_after_the_prompt(
+        self, engine: Engine
+    ) -> None:
         """So a blank at its beginning is the model's own."""
         sampling = {"temperature": 4.0, "seed": 1, "n": 24, "max_tokens": 6}
         results = await completions(engine, request(sampling=sampling))
@@ -185,7 +185,7 @@ class TestText(TextConformance):
             assert completion.text == codec("each").decode(ids, completion.prompt_ids[-1])
         assert any(completion.text.startswith(" ") for completion in results)
 
-    async def test_characters_without_a_piece_are_written_under_a_schema(
+    async def test_characters_without_a_piece_can_be_generated_under_a_schema(
         self, engine: Engine
     ) -> None:
         schema = {"type": "object", "properties": {"a": {"const": "漢 😀\n"}}, "required": ["a"]}
@@ -225,7 +225,7 @@ async def test_both_engines_give_the_same_tokens_and_text(tiny_sentencepiece_mod
 
 
 @every_prefix
-def test_llama_cpp_reads_and_writes_text_as_the_original(
+def test_llama_cpp_encodes_and_decodes_text_like_the_original(
     prefix: Prefix, tiny_sentencepiece_model: Path, tmp_path: Path
 ) -> None:
     """Also behind other text, by the codec that the other tests hold to its laws."""

@@ -26,16 +26,16 @@ SECRETS = {
 }  # fmt: skip
 
 
-def test_a_server_gets_what_a_machine_needs_and_no_key() -> None:
+def test_a_server_receives_the_machine_s_variables_and_no_key() -> None:
     assert server_environment(WORKERS | SECRETS, from_hub=False) == WORKERS
 
 
-def test_one_that_fetches_its_model_gets_the_hubs_token_and_the_proxy() -> None:
+def test_a_server_that_downloads_its_model_receives_the_hub_token_and_the_proxy() -> None:
     variables = server_environment(WORKERS | SECRETS, from_hub=True)
     assert set(variables) - set(WORKERS) == {"HF_TOKEN", "https_proxy"}
 
 
-def test_what_is_asked_for_by_name_is_given() -> None:
+def test_variables_requested_by_name_are_passed() -> None:
     variables = server_environment(WORKERS | SECRETS, from_hub=False, keep=("FLEET_KEY",))
     assert set(variables) - set(WORKERS) == {"FLEET_KEY"}
 
@@ -48,7 +48,7 @@ def test_a_variable_that_a_server_keeps_reaches_its_worker() -> None:
 
 
 @pytest.mark.slow
-async def test_a_running_server_knows_no_key_of_its_worker(
+async def test_a_running_server_has_no_key_of_its_worker(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in SECRETS.items():

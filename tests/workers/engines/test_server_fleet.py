@@ -35,7 +35,7 @@ async def doubles(tiny_model: Path) -> AsyncIterator[list[VllmDouble]]:
 
 
 @pytest.mark.slow
-async def test_one_that_hangs_is_left_out_until_it_answers(
+async def test_a_hanging_server_is_skipped_until_it_answers(
     tiny_model: Path, doubles: list[VllmDouble], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.workers.engines.vllm.server._HEALTH_SECONDS", 2.0)
@@ -75,7 +75,7 @@ class TestKilled:
 
             yield start
 
-    async def test_kill_9_of_one_loses_no_request_and_it_serves_again_when_it_is_back(
+    async def test_killing_one_server_loses_no_request_and_it_serves_again_when_back(
         self, tiny_model: Path, start: Start, tiny_loras: list[Path]
     ) -> None:
         ports = [free_port(), free_port()]
@@ -113,7 +113,7 @@ class TestKilled:
         await engine.close()
 
 
-async def test_one_that_is_away_for_days_is_still_asked_every_few_seconds(tiny_model: Path) -> None:
+async def test_a_server_away_for_days_is_still_asked_every_few_seconds(tiny_model: Path) -> None:
     server = Server(settings(tiny_model, "http://127.0.0.1:1/v1"), "http://127.0.0.1:1/v1", "")
     for _ in range(2000):
         server.lost()

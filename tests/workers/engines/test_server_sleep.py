@@ -65,7 +65,7 @@ class TestSleep:
         yield engine
         await engine.close()
 
-    async def test_requests_go_on_before_and_after_a_turn_and_none_meets_a_sleeper(
+    async def test_requests_run_before_and_after_a_turn_and_none_reaches_a_sleeping_server(
         self, engine: VllmEngine, double: VllmDouble
     ) -> None:
         double.pace = 0.005
@@ -81,7 +81,7 @@ class TestSleep:
         assert {answer.text for answer in answers} == {ANSWER}
         assert (double.naps, double.disturbed, double.asleep) == (1, 0, False)
 
-    async def test_adapters_are_there_after_a_turn(
+    async def test_adapters_are_available_after_a_turn(
         self, engine: VllmEngine, double: VllmDouble, tiny_loras: list[Path]
     ) -> None:
         await engine.load_adapter("red", str(tiny_loras[0]), 1)
@@ -114,7 +114,7 @@ class TestSleep:
         stopping.set()
         await training
 
-    async def test_a_loop_takes_its_turn_by_the_pools_table(
+    async def test_a_training_loop_takes_its_turn_according_to_the_pool_s_table(
         self, kind: str, engine: VllmEngine, double: VllmDouble
     ) -> None:
         import torch
@@ -134,7 +134,7 @@ class TestSleep:
 
 
 @pytest.mark.slow
-async def test_a_server_that_dies_in_its_sleep_is_started_when_the_turn_is_over(
+async def test_a_server_that_dies_while_asleep_is_restarted_after_the_turn(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     engine = VllmEngine(managed(tiny_model, write_program(tmp_path), gpu_turns=GPU))
@@ -164,7 +164,7 @@ async def test_a_server_that_dies_in_its_sleep_is_started_when_the_turn_is_over(
     await engine.close()
 
 
-def test_what_servers_leave_is_the_trainings_share() -> None:
+def test_training_gets_the_gpu_share_that_servers_leave() -> None:
     table = {"model": "m", "engine": "vllm", "vllm": {"gpu_share": 0.4}}
     model = ModelSettings.model_validate(table)
     assert GpuSharing.of(("slm/a", "slm/b"), {"slm": model}).rest == pytest.approx(0.6)

@@ -61,7 +61,7 @@ async def change_many(engine: Engine, models: list[Path], wanted: list[tuple[int
     assert (await ask(engine, sampling=LONG)).output_ids == base_ids
 
 
-class TestExchangedWhereTheyLie:
+class TestExchangedInPlace:
     @pytest.fixture
     async def double(self, tiny_model: Path) -> AsyncIterator[SglangDouble]:
         async with SglangDouble(str(tiny_model)) as double:
@@ -74,7 +74,7 @@ class TestExchangedWhereTheyLie:
         await engine.close()
 
     @pytest.mark.slow
-    async def test_no_request_is_lost_and_each_answer_is_of_its_version(
+    async def test_no_request_is_lost_and_each_answer_comes_from_its_version(
         self, engine: SglangEngine, models: list[Path]
     ) -> None:
         wanted = [await answers_of(folder, SglangDouble) for folder in models]
@@ -94,25 +94,25 @@ class TestExchangedWhereTheyLie:
         assert len(double.exchanges) == 3
         assert set(double.exchanges) == {double.exchanges[0]}
 
-    async def test_the_pools_own_model_answers_nobody_meanwhile(
+    async def test_the_pool_s_own_model_answers_no_request_meanwhile(
         self, engine: SglangEngine, models: list[Path]
     ) -> None:
         await engine.load_adapter("slm", str(models[0]), 1)
         error = await failure(engine, request())
         assert (error.kind, error.retryable) == ("unknown_adapter", True)
 
-    async def test_one_model_at_a_time(
+    async def test_a_server_serves_one_model_at_a_time(
         self, engine: SglangEngine, models: list[Path], tiny_loras: list[Path]
     ) -> None:
         await engine.load_adapter("slm/red", str(tiny_loras[0]), 1)
-        with pytest.raises(EngineError, match=r"answer for slm/red"):
+        with pytest.raises(EngineError, match=r"serve slm/red"):
             await engine.load_adapter("slm", str(models[0]), 1)
         await engine.unload_adapter("slm/red")
         await engine.load_adapter("slm", str(models[0]), 1)
-        with pytest.raises(EngineError, match=r"answer for slm:"):
+        with pytest.raises(EngineError, match=r"serve slm:"):
             await engine.load_adapter("slm/red", str(tiny_loras[0]), 1)
 
-    async def test_a_policy_goes_from_an_adapter_to_a_whole_model_and_back(
+    async def test_a_policy_switches_from_an_adapter_to_a_whole_model_and_back(
         self, engine: SglangEngine, models: list[Path], tiny_loras: list[Path]
     ) -> None:
         await engine.load_adapter("slm", str(tiny_loras[0]), 1)
@@ -123,7 +123,7 @@ class TestExchangedWhereTheyLie:
         last = await ask(engine, adapter="slm", sampling=LONG)
         assert first.output_ids == last.output_ids != whole.output_ids
 
-    async def test_weights_that_a_server_refuses_leave_those_before_in_their_place(
+    async def test_weights_that_a_server_refuses_leave_the_previous_ones_in_place(
         self, engine: SglangEngine, double: SglangDouble, models: list[Path], tmp_path: Path
     ) -> None:
         await engine.load_adapter("slm", str(models[0]), 1)
@@ -133,7 +133,7 @@ class TestExchangedWhereTheyLie:
         for file in models[1].iterdir():
             (broken / file.name).write_bytes(file.read_bytes())
         double.mischief.refuses_weights = True
-        with pytest.raises(EngineError, match="does not take the weights"):
+        with pytest.raises(EngineError, match="refused the weights"):
             await engine.load_adapter("slm", str(broken), 2)
         double.mischief.refuses_weights = False
         after = await ask(engine, adapter="slm", sampling=LONG)
@@ -148,7 +148,7 @@ class TestExchangedWhereTheyLie:
             (other / file.name).write_bytes(file.read_bytes())
         config = (other / "config.json").read_text()
         (other / "config.json").write_text(config.replace('"rms_norm_eps"', '"rms_norm_epsilon"'))
-        with pytest.raises(EngineError, match=r"config\.json is another one"):
+        with pytest.raises(EngineError, match=r"config\.json differs"):
             await engine.load_adapter("slm", str(other), 1)
 
 
@@ -161,7 +161,7 @@ class TestRestarted:
         await engine.close()
 
     @pytest.mark.slow
-    async def test_no_request_is_lost_and_each_answer_is_of_its_version(
+    async def test_no_request_is_lost_and_each_answer_comes_from_its_version(
         self, engine: VllmEngine, models: list[Path]
     ) -> None:
         wanted = [await answers_of(folder, SglangDouble) for folder in models]
@@ -182,11 +182,11 @@ class TestRestarted:
         assert (after.adapter_version, after.output_ids) == (1, before.output_ids)
 
 
-async def test_servers_of_others_cannot_be_restarted_and_say_so(
+async def test_unmanaged_servers_cannot_be_restarted_and_the_error_explains_it(
     tiny_model: Path, models: list[Path]
 ) -> None:
     async with VllmDouble(str(tiny_model)) as double:
         engine = await vllm_started(tiny_model, double)
-        with pytest.raises(EngineError, match=r"runs already.*managed = true"):
+        with pytest.raises(EngineError, match=r"already running.*managed = true"):
             await engine.load_adapter("slm", str(models[0]), 1)
         await engine.close()

@@ -30,14 +30,14 @@ def usage(prompt: int, cached: int, completion: int) -> Usage:
     return Usage(prompt=prompt, cached=cached, completion=completion, source="provider")
 
 
-def test_a_million_tokens_cost_the_price() -> None:
+def test_a_million_tokens_cost_the_configured_price() -> None:
     price = Price(prompt=Decimal("2.5"), cached=Decimal("1.25"), completion=Decimal(10))
     assert cost_micro_dollars(usage(1_000_000, 0, 0), price) == 2_500_000
     assert cost_micro_dollars(usage(1_000_000, 1_000_000, 0), price) == 1_250_000
     assert cost_micro_dollars(usage(0, 0, 1_000_000), price) == 10_000_000
 
 
-def test_cached_tokens_cost_the_prompt_price_if_nothing_else_is_said() -> None:
+def test_cached_tokens_cost_the_prompt_price_by_default() -> None:
     assert cost_micro_dollars(usage(100, 60, 0), Price(prompt=Decimal(2))) == 200
 
 
@@ -47,7 +47,7 @@ def test_a_half_micro_dollar_is_rounded_up() -> None:
     assert cost_micro_dollars(usage(3, 0, 0), price) == 0
 
 
-def test_a_price_written_as_a_float_is_the_decimal_one_reads() -> None:
+def test_a_price_written_as_a_float_becomes_the_same_decimal() -> None:
     assert Price.model_validate({"prompt": 0.15}).prompt == Decimal("0.15")
 
 
@@ -57,7 +57,7 @@ def test_a_price_written_as_a_float_is_the_decimal_one_reads() -> None:
     completion=st.integers(0, 10**7),
     prices=st.tuples(prices, prices, prices),
 )
-def test_cost_is_within_half_a_micro_dollar_of_exact(
+def test_the_cost_is_exact_to_half_a_micro_dollar(
     prompt: int, share: float, completion: int, prices: tuple[Decimal, Decimal, Decimal]
 ) -> None:
     cached = int(prompt * share)
@@ -99,9 +99,11 @@ def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
 
 @pytest.mark.parametrize(
     ("engine", "words"),
-    [("llama_cpp", "a GGUF file that is quantized"), ("openai", "not in this process")],
+    [("llama_cpp", "a quantized GGUF file"), ("openai", "not in this process")],
 )
-def test_only_torch_quantizes_and_others_say_what_to_do(engine: str, words: str) -> None:
+def test_only_torch_quantizes_and_other_engines_suggest_an_alternative(
+    engine: str, words: str
+) -> None:
     assert ModelSettings(engine="torch", model="m", quantization="int4").quantization == "int4"
     with pytest.raises(ValidationError, match=words):
         ModelSettings(engine=engine, model="m", quantization="int8")
@@ -113,13 +115,13 @@ def test_every_setting_is_described() -> None:
             assert field.description, f"{model.__name__}.{name} has no docstring"
 
 
-def test_an_unknown_engine_names_the_nearest() -> None:
+def test_the_error_for_an_unknown_engine_suggests_the_nearest() -> None:
     with pytest.raises(EngineError, match="did you mean 'scripted'") as caught:
         build_engine(ModelSettings(engine="scriptd", model="m"))
     assert caught.value.kind == "bad_request"
 
 
-def test_an_engine_of_another_package_joins_by_entry_point(
+def test_another_package_adds_an_engine_by_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "strange_engine.py").write_text(
@@ -140,7 +142,7 @@ def test_an_engine_of_another_package_joins_by_entry_point(
         sys.modules.pop("strange_engine", None)
 
 
-def test_a_price_of_nothing_is_a_price_and_no_price_is_none() -> None:
+def test_a_zero_price_is_known_and_a_missing_one_is_not() -> None:
     assert Price(prompt=Decimal(0)).is_known
     assert not Price().is_known
     assert cost_micro_dollars(usage(100, 0, 50), Price()) == 0

@@ -78,7 +78,7 @@ class TestOneServer:
         await engine.close()
 
     @pytest.mark.parametrize("incremental", [False, True])
-    async def test_a_stream_that_breaks_with_its_server_goes_on_where_it_was(
+    async def test_a_stream_that_breaks_with_its_server_resumes_at_its_position(
         self, engine: SglangEngine, double: SglangDouble, incremental: bool
     ) -> None:
         double.incremental = incremental
@@ -94,7 +94,7 @@ class TestOneServer:
             assert sum((piece.ids for piece in deltas(stream)), ()) == whole.output_ids
 
     @pytest.mark.parametrize("incremental", [False, True])
-    async def test_several_completions_have_seeds_of_their_own(
+    async def test_several_completions_have_separate_seeds(
         self, engine: SglangEngine, double: SglangDouble, incremental: bool
     ) -> None:
         double.incremental = incremental
@@ -115,16 +115,16 @@ class TestOneServer:
         assert (await ask(engine)).text == ANSWER
         await engine.close()
 
-    async def test_a_nucleus_leaves_no_logprobs_that_could_be_taken_for_its_own(
+    async def test_nucleus_sampling_returns_no_misleading_logprobs(
         self, engine: SglangEngine
     ) -> None:
         warm = await ask(engine, sampling={"temperature": 0.7, "seed": 1})
         assert len(warm.logprobs) == len(warm.output_ids)
         nucleus = await ask(engine, sampling={"temperature": 0.7, "top_p": 0.5, "seed": 1})
         assert (nucleus.logprobs, nucleus.raw_logprobs) == ((), ())
-        assert "but for top_p" in engine.checked.verdict
+        assert "except for top_p" in engine.checked.verdict
 
-    async def test_adapters_that_a_restarted_server_forgot_are_loaded_before_it_serves(
+    async def test_adapters_are_reloaded_before_a_restarted_server_serves(
         self, engine: SglangEngine, double: SglangDouble, tiny_loras: list[Path]
     ) -> None:
         await engine.load_adapter("red", str(tiny_loras[0]), 3)
@@ -151,14 +151,14 @@ class TestOneServer:
             await anext(stream)
         await until(lambda: double.aborted[1:] == double.asked[-1]["rid"], "both are aborted")
 
-    async def test_what_has_ended_is_not_aborted(
+    async def test_a_finished_request_is_not_aborted(
         self, engine: SglangEngine, double: SglangDouble
     ) -> None:
         await ask(engine)
         await events(engine, request(stream=True))
         assert double.aborted == []
 
-    async def test_grammars_that_a_server_refuses_are_named(
+    async def test_grammars_that_a_server_refuses_are_reported(
         self, engine: SglangEngine, double: SglangDouble
     ) -> None:
         double.mischief.refuses_structures = True
@@ -168,7 +168,7 @@ class TestOneServer:
             assert error.kind == "bad_request"
             assert "JSON schema" in str(error)
 
-    async def test_without_llguidance_calls_are_read_and_not_held(
+    async def test_without_llguidance_calls_are_parsed_but_not_constrained(
         self, tiny_model: Path, double: SglangDouble
     ) -> None:
         double.mischief.has_guidance = False
@@ -178,7 +178,7 @@ class TestOneServer:
         assert call.arguments == {"expression": "12 * 7 + 5"}
         await engine.close()
 
-    async def test_answers_of_other_weights_are_none(
+    async def test_answers_from_other_weights_are_rejected(
         self, tiny_model: Path, double: SglangDouble
     ) -> None:
         engine = await started(tiny_model, double, max_attempts=2)
@@ -189,7 +189,7 @@ class TestOneServer:
             assert "'other'" in str(error)
         await engine.close()
 
-    async def test_a_server_of_other_weights_is_refused(
+    async def test_a_server_with_other_weights_is_refused(
         self, tiny_model: Path, double: SglangDouble
     ) -> None:
         checking = {"plain_check": True}
@@ -237,19 +237,19 @@ class TestReader:
                 '{"meta_info": {"output_token_logprobs": [[null, 1, null]]}}',
                 '{"meta_info": {"output_token_logprobs": [["a", 1, null]]}}'],
     )  # fmt: skip
-    def test_what_is_no_answer_is_an_error_that_names_the_server(self, raw: str) -> None:
+    def test_an_invalid_answer_is_an_error_that_names_the_server(self, raw: str) -> None:
         with pytest.raises(EngineError, match="server") as caught:
             AnswerReader("server", 1)(raw)
         assert caught.value.kind == "garbage"
 
-    def test_aborts_are_refusals_or_may_pass(self) -> None:
+    def test_an_abort_s_status_decides_between_refusal_and_transient_error(self) -> None:
         for status, kind in ((400, "bad_request"), (500, "unavailable"), (None, "unavailable")):
             reason = {"type": "abort", "message": "no", "status_code": status}
             with pytest.raises(EngineError) as caught:
                 AnswerReader("server", 1)(_event([], total=0, done=0, finish_reason=reason))
             assert caught.value.kind == kind
 
-    def test_an_answer_of_another_version_is_refused(self) -> None:
+    def test_an_answer_from_another_version_is_refused(self) -> None:
         event = _event([1], total=1, done=1, weight_version="slm@3.abc")
         with pytest.raises(OtherWeights, match=r"slm@3\.abc"):
             AnswerReader("server", 1, weights="default")(event)

@@ -99,7 +99,7 @@ def rendered_by(template: str) -> Render:
     ],
     ids=["no system turn", "turns must alternate", "one call at once"],
 )
-def test_a_conversation_is_given_in_the_form_that_the_template_takes(
+def test_a_conversation_is_passed_in_the_form_that_the_template_accepts(
     template: str, habits: TemplateHabits, rendered: str
 ) -> None:
     render = rendered_by(template)
@@ -107,7 +107,7 @@ def test_a_conversation_is_given_in_the_form_that_the_template_takes(
     assert render(adapt_messages(HISTORY, habits), []) == rendered
 
 
-def test_a_turn_as_a_local_model_wrote_it_stays_so() -> None:
+def test_a_local_model_s_turn_stays_as_written() -> None:
     """Its ids go on: nothing of it is written again."""
     turn = Message(role="assistant", content="", tool_calls=CALLS, raw_text="<tool_call>…")
     habits = TemplateHabits(calls=False, calls_at_once=False)
@@ -118,10 +118,10 @@ def test_a_turn_as_a_local_model_wrote_it_stays_so() -> None:
     ]
 
 
-def test_a_template_that_takes_no_form_of_a_conversation_is_refused() -> None:
-    with pytest.raises(TemplateRefuses, match="question alone: never"):
+def test_a_template_that_accepts_no_form_of_conversation_is_refused() -> None:
+    with pytest.raises(TemplateRefuses, match="single question: never"):
         habits_of(rendered_by("{{ raise_exception('never') }}"))
-    with pytest.raises(TemplateRefuses, match="in any form: it leaves out"):
+    with pytest.raises(TemplateRefuses, match="a tool's answer: it leaves out"):
         habits_of(rendered_by("{{ messages[0].content }}"))
 
 
@@ -141,20 +141,20 @@ def test_the_torch_engine_tries_the_template_when_it_loads_a_model(
     assert "night" in loaded.render(HISTORY, [])
 
 
-def test_the_torch_engine_refuses_a_model_whose_template_takes_nothing(tmp_path: Path) -> None:
+def test_the_torch_engine_refuses_a_model_whose_template_accepts_nothing(tmp_path: Path) -> None:
     from loopline.workers.engines.torch.loading import load_model
 
     folder = tmp_path / "model"
     shutil.copytree(MICRO_LLM, folder)
     (folder / "chat_template.jinja").write_text("{{ raise_exception('never') }}")
-    with pytest.raises(EngineError, match="refuses a question alone: never"):
+    with pytest.raises(EngineError, match="refuses a single question: never"):
         load_model(ModelSettings(engine="torch", model=str(folder)))
 
 
 CONTROL = "<|im_end|>"
 
 
-def test_a_control_token_in_whatever_place_of_a_tool_is_text() -> None:
+def test_a_control_token_anywhere_in_a_tool_is_plain_text() -> None:
     from loopline.workers.engines.torch.loading import load_model
 
     loaded = load_model(ModelSettings(engine="torch", model=str(MICRO_LLM)))
@@ -180,7 +180,7 @@ def test_a_control_token_in_whatever_place_of_a_tool_is_text() -> None:
     assert loaded.codec.encode(as_plain_text(evil, loaded.control_tokens)).count(end) == 0
 
 
-def test_a_mark_of_a_turn_that_its_tokenizer_does_not_call_special_is_text_too(
+def test_a_turn_marker_that_the_tokenizer_does_not_mark_special_is_plain_text(
     tmp_path: Path,
 ) -> None:
     """DeepSeek's distilled models have `<｜User｜>` so."""
@@ -215,7 +215,7 @@ FIRST_ALONE = (
 )
 
 
-def test_a_template_that_takes_short_ids_alone_gets_short_ids() -> None:
+def test_a_template_that_accepts_only_short_ids_receives_short_ids() -> None:
     """Mistral's: vllm-project/vllm#9019."""
     habits = habits_of(rendered_by(LETTERS_ALONE))
     assert habits == TemplateHabits(long_ids=False)
@@ -235,7 +235,7 @@ def test_a_template_that_takes_short_ids_alone_gets_short_ids() -> None:
     assert short.isalnum()
 
 
-def test_a_later_system_turn_joins_the_first_where_the_template_takes_no_other() -> None:
+def test_a_later_system_turn_joins_the_first_where_the_template_requires_it() -> None:
     """Qwen3.5's: vllm-project/vllm#41114."""
     habits = habits_of(rendered_by(FIRST_ALONE))
     assert habits == TemplateHabits(late_system=False)

@@ -48,7 +48,7 @@ def settings(
         ({"enable_thinking": "false"}, f"{BEGUN}{NO_THOUGHT}"),
     ],
 )
-async def test_an_engine_answers_behind_an_empty_thought_where_thinking_is_off(
+async def test_an_engine_answers_after_an_empty_thought_when_thinking_is_off(
     thinking_model: Path, options: dict[str, object], ending: str
 ) -> None:
     engine = build_engine(settings(options, thinking_model))
@@ -69,7 +69,7 @@ async def test_an_engine_answers_behind_an_empty_thought_where_thinking_is_off(
 
 
 @pytest.mark.parametrize(("of_pool", "of_request"), [(True, False), (False, True), (None, False)])
-async def test_a_request_s_own_switch_stands_over_that_of_its_pool(
+async def test_a_request_s_switch_overrides_its_pool_s(
     thinking_model: Path, of_pool: bool | None, of_request: bool
 ) -> None:
     pool: dict[str, object] = {} if of_pool is None else {"enable_thinking": of_pool}
@@ -96,13 +96,13 @@ async def test_an_engine_without_a_template_refuses_a_request_s_switches() -> No
     await engine.start()
     try:
         switched = request(template_options={"enable_thinking": False})
-        with pytest.raises(EngineError, match="has no chat template that it could tell"):
+        with pytest.raises(EngineError, match="has no chat template to pass them to"):
             _ = [event async for event in engine.submit(switched)]
     finally:
         await engine.close()
 
 
-def test_a_gguf_renders_by_the_same_options(thinking_model: Path, tmp_path: Path) -> None:
+def test_a_gguf_model_renders_with_the_same_options(thinking_model: Path, tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="needs make gguf")
     from loopline.trainers.export.gguf import export_gguf
     from loopline.trainers.export.precision import Precision
@@ -123,18 +123,18 @@ def test_a_gguf_renders_by_the_same_options(thinking_model: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("enable_thinkin", "reads no template_options.enable_thinkin; did you mean enable_think"),
-        ("reasoning_effort", "reads no template_options.reasoning_effort; leave it out"),
+        ("enable_thinkin", "use template_options.enable_thinkin; did you mean enable_think"),
+        ("reasoning_effort", "does not use template_options.reasoning_effort; leave it out"),
     ],
 )
-def test_an_option_that_the_template_does_not_read_is_refused_where_the_model_is_loaded(
+def test_an_option_that_the_template_ignores_is_refused_when_the_model_loads(
     thinking_model: Path, option: str, words: str
 ) -> None:
     with pytest.raises(EngineError, match=words):
         load_model(settings({option: False}, thinking_model))
 
 
-def test_an_endpoint_is_sent_the_options_and_openai_itself_is_not() -> None:
+def test_an_endpoint_receives_the_options_and_openai_itself_does_not() -> None:
     local_settings = ModelSettings.model_validate(
         {
             "engine": "openai", "model": "m", "base_url": "http://localhost:8000/v1",
@@ -158,8 +158,8 @@ def test_an_endpoint_is_sent_the_options_and_openai_itself_is_not() -> None:
         ("messages", "x", "given to the chat template already"),
         ("eos_token", "x", "given to the chat template already"),
         ("chat_template", "x", "given to the chat template already"),
-        ("__class__", True, "is not a name of a variable"),
-        ("enable thinking", True, "is not a name of a variable"),
+        ("__class__", True, "is not a variable name"),
+        ("enable thinking", True, "is not a variable name"),
         ("style", "<|im_end|>", "has at most 100 letters"),
         ("style", "{{ messages }}", "has at most 100 letters"),
         ("style", "a\nb", "has at most 100 letters"),
@@ -169,17 +169,19 @@ def test_an_endpoint_is_sent_the_options_and_openai_itself_is_not() -> None:
         ("nothing", None, "valid"),
     ],
 )
-def test_what_is_no_switch_is_refused_with_the_reason(name: str, value: object, words: str) -> None:
+def test_an_invalid_switch_is_refused_with_the_reason(name: str, value: object, words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         settings({name: value})
 
 
-def test_there_are_no_more_than_a_template_could_have() -> None:
-    with pytest.raises(ValidationError, match="17 options for a chat template; 16 at most"):
+def test_the_number_of_template_options_is_limited() -> None:
+    with pytest.raises(
+        ValidationError, match="17 options for a chat template; at most 16 are allowed"
+    ):
         settings({f"switch_{number}": True for number in range(17)})
 
 
-def test_no_option_takes_the_place_of_what_renders_a_template() -> None:
+def test_no_option_can_replace_a_template_s_built_in_variables() -> None:
     """Nor of a parameter that a new release of a package may have."""
     parameters = inspect.signature(PreTrainedTokenizerFast.apply_chat_template).parameters
     for name in {*parameters, *DEFAULT_NAMESPACE}:
@@ -188,7 +190,7 @@ def test_no_option_takes_the_place_of_what_renders_a_template() -> None:
 
 
 @given(st.text(max_size=30))
-def test_a_text_is_refused_or_goes_into_a_prompt_as_one_line_without_markup(text: str) -> None:
+def test_a_text_is_refused_or_rendered_as_one_line_without_markup(text: str) -> None:
     try:
         (value,) = settings({"style": text}).template_options.values()
     except ValidationError:

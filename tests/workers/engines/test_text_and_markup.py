@@ -40,13 +40,13 @@ class Bytes:
 
 
 @given(texts, texts)
-def test_packed_ids_of_two_texts_are_ids_of_both(first: str, second: str) -> None:
+def test_packed_ids_of_two_texts_join_to_the_ids_of_both(first: str, second: str) -> None:
     codec = PackedText()
     assert codec.decode(codec.encode(first) + codec.encode(second)) == first + second
 
 
 @given(st.lists(st.integers(0, 255), max_size=80))
-def test_pieces_of_any_bytes_join_to_the_whole_decoding(data: list[int]) -> None:
+def test_pieces_of_any_bytes_join_to_the_full_decoding(data: list[int]) -> None:
     stream = TextStream(Bytes())
     text = "".join(stream.push(token) for token in data)
     text += stream.finish()
@@ -69,9 +69,7 @@ def test_half_a_character_is_never_shown(text: str) -> None:
     st.text(alphabet="abc😀", max_size=40),
     st.lists(st.text(alphabet="abc😀", min_size=1, max_size=4), min_size=1, max_size=3),
 )
-def test_text_is_cut_before_the_first_stop_string_and_nothing_after_it_is_shown(
-    text: str, stop: list[str]
-) -> None:
+def test_text_ends_before_the_first_stop_string(text: str, stop: list[str]) -> None:
     stream = TextStream(Bytes(), stop)
     output = ""
     for token in text.encode():
@@ -90,7 +88,7 @@ def test_text_is_cut_before_the_first_stop_string_and_nothing_after_it_is_shown(
 
 
 @given(texts.filter(lambda t: "<" not in t), texts, st.dictionaries(texts, json_values, max_size=3))
-def test_a_written_call_is_read_back(words: str, name: str, arguments: dict[str, object]) -> None:
+def test_a_written_call_reads_back(words: str, name: str, arguments: dict[str, object]) -> None:
     markup = write_tool_call(name or "x", arguments)
     if "</tool_call>" in json.dumps(arguments) or "</tool_call>" in name:
         return
@@ -103,12 +101,12 @@ def test_a_written_call_is_read_back(words: str, name: str, arguments: dict[str,
 
 
 @given(st.text())
-def test_any_markup_is_read_without_a_crash(text: str) -> None:
+def test_no_markup_crashes_the_reader(text: str) -> None:
     for call in parse_tool_calls(f"<tool_call>{text}</tool_call><tool_call>{text}", id_seed="s"):
         assert (call.arguments is None) == (call.error is not None)
 
 
-def test_what_is_wrong_with_a_call_is_said() -> None:
+def test_a_malformed_call_reports_its_error() -> None:
     def error(body: str) -> str:
         (call,) = parse_tool_calls(f"<tool_call>{body}</tool_call>", id_seed="s")
         assert call.arguments is None
@@ -126,7 +124,7 @@ def test_what_is_wrong_with_a_call_is_said() -> None:
     assert "cut off" in str(cut.error)
 
 
-def test_every_call_that_is_read_fits_into_a_record() -> None:
+def test_every_parsed_call_fits_into_a_record() -> None:
     """What a model writes travels on as JSON, nested in records of its own depth."""
     nested = "[" * 60 + '"\\ud83d\\ude00"' + "]" * 60
     body = f'{{"name": "f", "arguments": {{"a": {nested}}}}}'
@@ -158,20 +156,20 @@ CONTROL = ("<|im_start|>", "<|im_end|>", "</s>", "<s>")
 
 
 @given(st.lists(st.sampled_from([*CONTROL, "<", "|im_end|>", "s>", "a"]), max_size=8))
-def test_no_question_contains_a_control_token_after_it_was_shaped(pieces: list[str]) -> None:
+def test_no_rendered_question_contains_a_control_token(pieces: list[str]) -> None:
     messages = [Message(role=role, content="".join(pieces)) for role in ("user", "tool")]
     for shaped in template_messages(messages, CONTROL):
         assert not any(token in str(shaped["content"]) for token in CONTROL)
 
 
-def test_a_template_is_told_who_says_a_message_without_control_tokens() -> None:
+def test_a_template_receives_a_message_s_name_without_control_tokens() -> None:
     [shaped] = template_messages([Message(role="user", name=f"ada{CONTROL[0]}")], CONTROL)
     assert str(shaped["name"]).startswith("ada")
     assert CONTROL[0] not in str(shaped["name"])
 
 
 @given(st.lists(texts, min_size=1, max_size=5))
-def test_chatml_of_a_conversation_is_a_prefix_of_its_continuation(turns: list[str]) -> None:
+def test_a_conversation_s_chatml_is_a_prefix_of_its_continuation(turns: list[str]) -> None:
     messages = [Message(role="user", content=turn) for turn in turns]
     shorter = render_chatml(messages, [])
     longer = [*messages, Message(role="assistant", raw_text="Yes."), Message(role="user")]
@@ -187,7 +185,7 @@ def test_chatml_of_a_conversation_is_a_prefix_of_its_continuation(turns: list[st
         max_leaves=8,
     )
 )
-def test_a_written_expression_has_the_value_of_the_read_one(expression: str) -> None:
+def test_a_written_expression_keeps_its_value(expression: str) -> None:
     node = parse(expression)
     if node is not None:
         again = parse(write(node))
@@ -195,7 +193,7 @@ def test_a_written_expression_has_the_value_of_the_read_one(expression: str) -> 
         assert again.value == node.value
 
 
-def test_hostile_expressions_are_no_expressions() -> None:
+def test_hostile_expressions_are_rejected() -> None:
     assert parse("2 ** 9") is None
     assert parse("__import__('os')") is None
     assert parse("1 / 0") is None
@@ -205,7 +203,7 @@ def test_hostile_expressions_are_no_expressions() -> None:
 
 
 @given(st.text(max_size=200), st.integers(0, 3), st.booleans())
-def test_the_script_has_an_answer_to_everything_and_always_the_same(
+def test_the_script_has_a_deterministic_answer_to_everything(
     text: str, seed: int, calculator: bool
 ) -> None:
     names = ["delegate", "delegate_many", "calculate"] if calculator else ["delegate"]

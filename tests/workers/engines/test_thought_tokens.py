@@ -45,14 +45,16 @@ def completed(prompt: str, text: str, **fields: Any) -> Completion:
         ("assistant\n<think>\n", "Is it 90? No, I", ""),
     ],
 )
-def test_tokens_that_begin_in_a_thought_are_counted(prompt: str, thought: str, spoken: str) -> None:
+def test_thought_tokens_are_counted_even_if_the_prompt_opened_the_thought(
+    prompt: str, thought: str, spoken: str
+) -> None:
     completion = completed(prompt, thought + spoken)
     assert completion.begins_in_thought is prompt.endswith("<think>\n")
     assert completion.usage.reasoning == len(CODEC.encode(thought))
     assert completion.usage.completion == len(completion.output_ids)
 
 
-def test_a_call_that_must_come_is_no_thought_though_the_prompt_opened_one() -> None:
+def test_a_required_call_is_not_a_thought_although_the_prompt_opened_one() -> None:
     call = write_tool_call("calculate", {"expression": "1 + 1"})
     choice = ToolChoice(mode="required")
     fields: dict[str, Any] = {"tools": [CALCULATE], "tool_choice": choice}
@@ -62,7 +64,7 @@ def test_a_call_that_must_come_is_no_thought_though_the_prompt_opened_one() -> N
     assert completion.usage.reasoning == 0
 
 
-def test_a_call_that_ends_a_thought_which_nobody_closed_is_one() -> None:
+def test_a_call_at_the_end_of_an_unclosed_thought_is_made() -> None:
     call = write_tool_call("calculate", {"expression": "1 + 1"})
     ended = completed("assistant\n<think>\n", f"I compute.\n{call}", tools=[CALCULATE])
     assert [tool_call.name for tool_call in ended.tool_calls] == ["calculate"]

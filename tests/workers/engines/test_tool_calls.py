@@ -65,7 +65,7 @@ def opened(engine: Any) -> tuple[int, ...]:
     return tuple(engine._loaded.codec.encode(OPEN))
 
 
-async def test_a_model_that_writes_garbage_writes_valid_calls(engine: Engine) -> None:
+async def test_a_model_that_writes_garbage_is_constrained_to_valid_calls(engine: Engine) -> None:
     wild = [
         request(tools=TOOLS, sampling={**WILD, "seed": seed}, resume_ids=opened(engine))
         for seed in range(24)
@@ -86,7 +86,7 @@ async def test_a_model_that_writes_garbage_writes_valid_calls(engine: Engine) ->
     assert len(closed) >= 3, "the test is of calls that are closed"
 
 
-async def test_each_of_several_completions_follows_a_grammar_of_its_own(engine: Engine) -> None:
+async def test_each_of_several_completions_follows_its_own_grammar_state(engine: Engine) -> None:
     sampling = {**WILD, "temperature": 1.5, "n": 4, "seed": 1}
     results = await completions(engine, request(tools=[CALCULATE], sampling=sampling))
     assert len(results) == 4
@@ -96,7 +96,7 @@ async def test_each_of_several_completions_follows_a_grammar_of_its_own(engine: 
             assert call.arguments is not None or completion.finish_reason == "length"
 
 
-async def test_what_is_right_by_itself_stays_as_it_was(engine: Engine, start: Start) -> None:
+async def test_output_that_is_already_valid_stays_the_same(engine: Engine, start: Start) -> None:
     """The model knows one call by heart, and its text is free: with and without a grammar it
     says the same."""
     plain = await start(constrain_tools=False)
@@ -107,7 +107,7 @@ async def test_what_is_right_by_itself_stays_as_it_was(engine: Engine, start: St
         assert (bound.grammar_masked, free.grammar_masked) == (True, False)
 
 
-async def test_free_text_has_the_models_own_logprobs(engine: Engine, start: Start) -> None:
+async def test_free_text_has_the_model_s_own_logprobs(engine: Engine, start: Start) -> None:
     plain = await start(constrain_tools=False)
     for seed in range(6):
         sampling = {"temperature": 1.3, "seed": seed, "stop": [OPEN]}
@@ -141,7 +141,7 @@ async def test_a_stream_with_calls_is_continued_without_gap_or_repeat(engine: En
         assert beginning + "".join(piece.text for piece in deltas(rest)) == full.text
 
 
-async def test_ids_that_are_no_call_cannot_be_continued(engine: Any) -> None:
+async def test_ids_that_are_not_a_valid_call_cannot_be_continued(engine: Any) -> None:
     ids = tuple(engine._loaded.codec.encode(f"{OPEN}\nand so on"))
     error = await failure(
         engine, request(tools=[CALCULATE], resume_ids=ids, sampling={"temperature": 1.0})
@@ -150,7 +150,7 @@ async def test_ids_that_are_no_call_cannot_be_continued(engine: Any) -> None:
     assert "these tools" in str(error)
 
 
-async def test_a_stop_string_and_a_limit_cut_a_call_as_ever(engine: Engine) -> None:
+async def test_a_stop_string_or_a_token_limit_truncates_a_call_as_usual(engine: Engine) -> None:
     stopped = await ask(engine, tools=[CALCULATE], sampling={"stop": ["arguments"]})
     limited = await ask(engine, tools=[CALCULATE], sampling={"max_tokens": 8})
     for completion, reason in ((stopped, "tool_calls"), (limited, "length")):
@@ -160,7 +160,7 @@ async def test_a_stop_string_and_a_limit_cut_a_call_as_ever(engine: Engine) -> N
         assert completion.finish_reason == reason
 
 
-async def test_parameters_that_cannot_be_enforced_end_their_own_request_only(
+async def test_parameters_that_cannot_be_enforced_fail_only_their_own_request(
     engine: Engine,
 ) -> None:
     bad = ToolSpec(name="bad_one", description="", parameters={"not": {}})

@@ -109,15 +109,13 @@ def plain(tiny_model: Path) -> Tokens:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_call_as_it_is_written_is_possible_and_what_stands_around_it(
-    tokens: Tokens, call: str
-) -> None:
+def test_a_written_call_and_the_text_around_it_are_possible(tokens: Tokens, call: str) -> None:
     matcher = tokens.after(f"Let me see. {call}\n{call} And now </tool_call> <tool_call")
     assert tokens.free(matcher)
     assert not matcher.complete
 
 
-def test_in_free_text_every_token_may_come(plain: Tokens) -> None:
+def test_free_text_allows_every_token(plain: Tokens) -> None:
     matcher = plain.after("It costs 3 < 4 <tool <tool_call 😀")
     assert matcher.allowed is None
     matcher.consume(plain.encode("<|im_start|>")[0])
@@ -145,14 +143,14 @@ def test_the_turn_cannot_end_within_a_call(plain: Tokens, cut: int) -> None:
         f"<tool_{OPEN}<",
     ],
 )
-def test_what_is_no_call_of_an_offered_tool_cannot_be_written(tokens: Tokens, text: str) -> None:
+def test_only_calls_of_offered_tools_can_be_written(tokens: Tokens, text: str) -> None:
     with pytest.raises(AssertionError):
         tokens.after(text)
     with pytest.raises(EngineError, match=r"cannot constrain|satisfy the grammar"):
         tokens.led_to(text)
 
 
-def test_a_token_that_is_half_a_call_of_another_tool_is_forbidden(micro: Tokens) -> None:
+def test_a_token_that_starts_another_tool_s_call_is_forbidden(micro: Tokens) -> None:
     matcher = micro.compiler.tool_matcher([calculate.spec])
     (mine,) = micro.encode('<tool_call>\n{"name": "calculate", "arguments": {"expression": "')
     (other_token,) = micro.encode('<tool_call>\n{"name": "delegate", "arguments": {"problem": "')
@@ -161,7 +159,7 @@ def test_a_token_that_is_half_a_call_of_another_tool_is_forbidden(micro: Tokens)
     assert micro.compiler.tool_matcher(TOOLS).allowed is None
 
 
-def test_a_closing_tag_within_a_string_closes_nothing(plain: Tokens) -> None:
+def test_a_closing_tag_within_a_string_does_not_end_the_call(plain: Tokens) -> None:
     expression = f"1 {CLOSE} 2 {OPEN}"
     call = write_tool_call("calculate", {"expression": expression})
     assert plain.free(plain.after(call))
@@ -170,9 +168,7 @@ def test_a_closing_tag_within_a_string_closes_nothing(plain: Tokens) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_call_that_must_come_is_what_the_completion_begins_with(
-    tokens: Tokens, call: str
-) -> None:
+def test_a_completion_starts_with_its_required_call(tokens: Tokens, call: str) -> None:
     matcher = tokens.after(call, required=True)
     assert tokens.free(matcher)
     assert not matcher.complete
@@ -182,14 +178,12 @@ def test_a_call_that_must_come_is_what_the_completion_begins_with(
             tokens.after(text, required=True)
 
 
-def test_behind_a_call_that_must_come_text_and_further_calls_may(tokens: Tokens) -> None:
+def test_text_and_more_calls_may_follow_a_required_call(tokens: Tokens) -> None:
     assert tokens.free(tokens.after(f"{CALLS[0]} and {CALLS[1]}.", required=True))
 
 
 @pytest.mark.parametrize("required", [True, False])
-def test_where_a_single_call_may_come_the_completion_ends_with_it(
-    tokens: Tokens, required: bool
-) -> None:
+def test_a_single_allowed_call_ends_the_completion(tokens: Tokens, required: bool) -> None:
     text = CALLS[0] if required else f"Let me see <tool. {CALLS[0]}"
     ids = tokens.encode(text)
     matcher = tokens.compiler.tool_matcher(TOOLS, required=required, single=True)
@@ -200,13 +194,13 @@ def test_where_a_single_call_may_come_the_completion_ends_with_it(
     assert matcher.complete
 
 
-def test_text_without_a_call_goes_on_where_a_single_one_may_come(tokens: Tokens) -> None:
+def test_text_without_a_call_continues_where_a_single_call_is_allowed(tokens: Tokens) -> None:
     matcher = tokens.after("It is 89. </tool_call>", single=True)
     assert tokens.free(matcher)
     assert not matcher.complete
 
 
-def test_copies_go_their_own_ways(plain: Tokens) -> None:
+def test_copies_advance_independently(plain: Tokens) -> None:
     first = plain.led_to(f'{OPEN}\n{{"name": "')
     second = first.copy()
     for matcher, word in ((first, "calculate"), (second, "delegate")):
@@ -214,13 +208,13 @@ def test_copies_go_their_own_ways(plain: Tokens) -> None:
     assert first.allowed != second.allowed
 
 
-def test_arguments_are_an_object_whatever_the_schema_leaves_open(plain: Tokens) -> None:
+def test_arguments_are_an_object_even_if_the_schema_allows_more(plain: Tokens) -> None:
     assert plain.free(plain.after(write_tool_call("delegate", {"a": [1, None]}), (DELEGATE,)))
     with pytest.raises(AssertionError):
         plain.after(f'{OPEN}\n{{"name": "delegate", "arguments": [', (DELEGATE,))
 
 
-def test_references_are_followed_within_each_tool(plain: Tokens) -> None:
+def test_references_are_resolved_within_each_tool(plain: Tokens) -> None:
     def with_reference(name: str, kind: str) -> ToolSpec:
         point = {"$ref": "#/$defs/p"}
         parameters: dict[str, Any] = {
@@ -249,7 +243,7 @@ def test_references_are_followed_within_each_tool(plain: Tokens) -> None:
         ({"properties": {"a": {"enum": []}}, "required": ["a"]}, "Unsatisfiable"),
     ],
 )
-def test_parameters_that_cannot_be_enforced_are_refused_by_the_tools_name(
+def test_parameters_that_cannot_be_enforced_are_refused_with_the_tool_s_name(
     plain: Tokens, parameters: dict[str, Any], reason: str
 ) -> None:
     bad = ToolSpec(name="bad_one", description="", parameters=parameters)
@@ -263,11 +257,11 @@ def test_parameters_that_cannot_be_enforced_are_refused_by_the_tools_name(
 def test_too_many_tools_are_refused(plain: Tokens) -> None:
     parameters: dict[str, Any] = {"type": "object", "description": "x" * 20_000}
     many = [ToolSpec(name=f"t{i}", description="", parameters=parameters) for i in range(6)]
-    with pytest.raises(EngineError, match="at most 100000 are compiled"):
+    with pytest.raises(EngineError, match="more than the limit of 100000"):
         plain.compiler.tool_matcher(many)
 
 
-def test_what_was_compiled_is_not_compiled_again_until_its_lexer_is_full(
+def test_a_grammar_is_not_recompiled_until_its_lexer_is_full(
     tiny_model: Path,
 ) -> None:
     compiler = Tokens(_plain(tiny_model)).compiler
@@ -287,7 +281,7 @@ def consume_all(matcher: Matcher, tokens: list[int]) -> None:
         matcher.consume(token)
 
 
-def test_a_grammar_whose_lexer_is_full_says_so_to_all_its_copies(
+def test_a_grammar_with_a_full_lexer_reports_it_to_all_its_copies(
     plain: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import llguidance
@@ -310,7 +304,9 @@ def test_a_grammar_whose_lexer_is_full_says_so_to_all_its_copies(
     assert compiled.uses == 0, "the second one was compiled again"
 
 
-def test_only_so_many_grammars_are_kept(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_cached_grammars_is_limited(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(grammar_module, "KEPT", 2)
     compiler = Tokens(_plain(tiny_model)).compiler
     for number in (1, 2, 1, 3):
@@ -342,9 +338,7 @@ models = st.dictionaries(
 
 @settings(max_examples=40)
 @given(model=models, rng=st.randoms(use_true_random=False))
-def test_whatever_is_drawn_in_a_call_is_a_call_that_validates(
-    micro: Tokens, model: type[BaseModel], rng: Any
-) -> None:
+def test_any_sampled_call_validates(micro: Tokens, model: type[BaseModel], rng: Any) -> None:
     tool = ToolSpec(name="t", description="", parameters=model.model_json_schema())
     matcher = micro.after(OPEN, (tool, calculate.spec))
     ids: list[int] = []

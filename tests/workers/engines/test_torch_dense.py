@@ -72,7 +72,7 @@ def some_ids(count: int, seed: int) -> list[int]:
 
 
 @torch.inference_mode()
-def test_prompts_and_steps_have_the_logits_of_transformers(model: Any) -> None:
+def test_prompts_and_steps_match_the_logits_of_transformers(model: Any) -> None:
     """Of rows in two groups and one alone, from their prompts through a few steps."""
     roles = [some_ids(300, 1), some_ids(300, 2)]
     prompts = [
@@ -105,7 +105,7 @@ def test_prompts_and_steps_have_the_logits_of_transformers(model: Any) -> None:
     ] * 5
 
 
-def test_a_model_of_another_kind_or_type_keeps_its_own_pass() -> None:
+def test_a_model_of_another_kind_or_type_keeps_its_own_forward_pass() -> None:
     cpu = torch.device("cpu")
     sliding = Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=1)
     double = AutoModelForCausalLM.from_config(Qwen2Config(**SIZES), dtype=torch.float64)
@@ -118,7 +118,7 @@ def _look_on(*_: object) -> None:
     """A hook."""
 
 
-def test_a_hook_on_an_inner_module_is_never_passed_by(model: Any) -> None:
+def test_a_hook_on_an_inner_module_is_never_bypassed(model: Any) -> None:
     """A caller that watches a module which is not called here sees transformers' own pass."""
     installed = dense.install(model, torch.device("cpu"))
     assert installed is not None
@@ -133,7 +133,9 @@ def test_a_hook_on_an_inner_module_is_never_passed_by(model: Any) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.integers(0, 1), max_size=6))))
-def test_the_length_that_saves_most_is_chosen(sequences: list[tuple[str, list[int]]]) -> None:
+def test_the_prefix_length_that_saves_most_is_chosen(
+    sequences: list[tuple[str, list[int]]],
+) -> None:
     most = min((len(ids) for _, ids in sequences), default=0)
 
     def saved(count: int) -> int:
@@ -150,7 +152,7 @@ RowsThatComeAndGo = st.lists(
 
 
 @given(RowsThatComeAndGo)
-def test_every_row_begins_like_the_source_of_its_group(
+def test_every_row_shares_the_prefix_of_its_group_s_source(
     changes: list[tuple[bool, int, int, int]],
 ) -> None:
     roles, adapters = [[role] * 400 for role in range(4)], [None, object(), object()]
@@ -177,7 +179,7 @@ def test_every_row_begins_like_the_source_of_its_group(
         assert sorted(covered) == list(range(len(rows)))
 
 
-def test_nothing_of_a_row_that_left_is_kept() -> None:
+def test_nothing_of_a_finished_row_is_kept() -> None:
     beginnings = SharedBeginnings()
     rows = rows_of(*(_Tokens([7] * 600, fed=600) for _ in range(8)))
     assert beginnings.of(rows) is not None
@@ -224,7 +226,7 @@ def asked(adapters: Sequence[str | None]) -> list[GenerateRequest]:
     ]
 
 
-async def test_rows_that_share_a_role_have_the_logprobs_of_their_own_tokens(
+async def test_rows_that_share_a_role_prompt_have_their_own_logprobs(
     engine: TorchEngine, tiny_loras: list[Path], sharing: list[int]
 ) -> None:
     """Those of one adapter, or of none, share with each other alone."""
@@ -240,7 +242,7 @@ async def test_rows_that_share_a_role_have_the_logprobs_of_their_own_tokens(
         )
 
 
-async def test_a_row_that_is_not_a_number_fails_alone_where_all_share_a_role(
+async def test_a_row_with_nan_logits_fails_alone_although_all_share_a_role_prompt(
     engine: TorchEngine, sharing: list[int]
 ) -> None:
     requests = asked((None,))

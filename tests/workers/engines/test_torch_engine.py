@@ -59,23 +59,23 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         model.register_forward_pre_hook(linger)
         return engine
 
-    async def test_the_answer_is_what_the_model_was_trained_on(self, engine: TorchEngine) -> None:
+    async def test_the_answer_matches_the_model_s_training(self, engine: TorchEngine) -> None:
         assert (await ask(engine)).text == ANSWER
 
-    async def test_the_end_of_turn_is_an_output_id_but_no_text(
+    async def test_the_end_of_turn_is_an_output_id_without_text(
         self, engine: TorchEngine, tiny_model: Path
     ) -> None:
         completion = await ask(engine)
         assert completion.output_ids[-1] == special_ids(tiny_model)["<|im_end|>"]
         assert "<|im_end|>" not in completion.text
 
-    async def test_the_records_name_no_machine_path(
+    async def test_records_contain_no_machine_path(
         self, engine: TorchEngine, tiny_model: Path
     ) -> None:
         assert engine.base == tiny_model.name
         assert "/" not in engine.base
 
-    async def test_sampled_logprobs_are_of_the_filtered_distribution(
+    async def test_sampled_logprobs_belong_to_the_filtered_distribution(
         self, engine: TorchEngine
     ) -> None:
         """Recomputed from the model itself, one token at a time, by a few plain lines."""
@@ -97,7 +97,7 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
                 float(support[token].log()), abs=1e-3
             )
 
-    async def test_company_changes_nothing(self, engine: TorchEngine) -> None:
+    async def test_other_requests_in_the_batch_change_nothing(self, engine: TorchEngine) -> None:
         """Requests of different lengths, seeds and limits join and leave one batch."""
         requests = [
             request(
@@ -120,7 +120,9 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
                 assert mine.output_ids == completion.output_ids
                 assert mine.logprobs == pytest.approx(completion.logprobs, abs=1e-3)
 
-    async def test_more_completions_than_rows_run_alone(self, tiny_model: Path) -> None:
+    async def test_a_request_for_more_completions_than_rows_runs_alone(
+        self, tiny_model: Path
+    ) -> None:
         engine = TorchEngine(settings(tiny_model, max_concurrency=2))
         await engine.start()
         try:
@@ -132,7 +134,9 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         finally:
             await engine.close()
 
-    async def test_the_context_ends_a_completion_with_length(self, engine: TorchEngine) -> None:
+    async def test_the_context_limit_ends_a_completion_with_finish_reason_length(
+        self, engine: TorchEngine
+    ) -> None:
         words = "9" * (CONTEXT - 30)
         completion = await ask(
             engine, words, sampling={"temperature": 5.0, "seed": 1, "max_tokens": 999}
@@ -141,11 +145,13 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         if completion.finish_reason == "length":
             assert completion.usage.prompt + completion.usage.completion == CONTEXT
 
-    async def test_a_prompt_may_be_empty_but_for_its_markup(self, engine: TorchEngine) -> None:
+    async def test_a_prompt_may_consist_only_of_markup(self, engine: TorchEngine) -> None:
         completion = await ask(engine, "", sampling={"max_tokens": 3})
         assert completion.usage.completion == 3
 
-    async def test_what_the_template_refuses_is_a_bad_request(self, engine: TorchEngine) -> None:
+    async def test_a_conversation_that_the_template_refuses_is_a_bad_request(
+        self, engine: TorchEngine
+    ) -> None:
         engine._loaded.tokenizer.chat_template = "{{ raise_exception('no system turn') }}"  # pyright: ignore
         error = await failure(engine, request())
         assert error.kind == "bad_request"
@@ -157,7 +163,7 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         with pytest.raises(Exception, match="not a token id"):
             await engine.score([1, 10**6])
 
-    async def test_scores_do_not_depend_on_where_a_chunk_ends(self, engine: TorchEngine) -> None:
+    async def test_scores_do_not_depend_on_chunk_boundaries(self, engine: TorchEngine) -> None:
         ids = [(7 * position) % 290 for position in range(400)]
         model = engine._loaded.model  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
         with torch.inference_mode():
@@ -174,7 +180,7 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
             (RuntimeError("shape mismatch"), "internal", False),
         ],
     )
-    async def test_a_failing_forward_pass_ends_its_requests_and_not_the_engine(
+    async def test_a_failing_forward_pass_fails_its_requests_and_not_the_engine(
         self, engine: TorchEngine, error: Exception, kind: str, retryable: bool
     ) -> None:
         def fail(*_: object) -> None:
@@ -189,7 +195,7 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         hook.remove()
         assert (await ask(engine)).text == ANSWER
 
-    async def test_an_engine_that_cannot_go_on_lets_nobody_wait(
+    async def test_an_engine_that_cannot_continue_fails_all_waiting_requests(
         self, slow_engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Out of memory even for fewer rows than before: anyone who asks is told, at once."""
@@ -212,7 +218,7 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
             later = await asyncio.gather(ask(slow_engine), return_exceptions=True)
         assert isinstance(later[0], Completion | EngineError)
 
-    async def test_a_cancelled_row_frees_its_place_and_is_counted_apart(
+    async def test_a_cancelled_row_frees_its_place_and_is_counted_separately(
         self, slow_engine: TorchEngine
     ) -> None:
         stream = slow_engine.submit(request(stream=True))
@@ -224,7 +230,7 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         assert totals.completion_tokens == 2
         assert totals.abandoned_tokens >= 1
 
-    async def test_an_answer_of_another_engine_can_be_in_the_history(
+    async def test_the_history_may_contain_another_engine_s_answer(
         self, engine: TorchEngine
     ) -> None:
         turns = [user("Hi"), Message(role="assistant", content="Hello."), user(QUESTION)]
@@ -243,12 +249,12 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         assert completion.text == ANSWER
 
 
-async def test_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     error = await _refused(ModelSettings(engine="torch", model=str(tmp_path / "nothing here")))
     assert "no such folder" in error
 
 
-async def test_an_unknown_micro_model_names_those_that_are_shipped() -> None:
+async def test_the_error_for_an_unknown_micro_model_lists_the_shipped_ones() -> None:
     assert "no micro model 'micro:xl'" in await _refused(
         ModelSettings(engine="torch", model="micro:xl")
     )
@@ -260,13 +266,15 @@ async def test_a_pickle_checkpoint_is_refused(pickle_model: Path) -> None:
     assert "pytorch_model.bin" in error
 
 
-async def test_damaged_weights_are_named(tiny_model_copy: Path) -> None:
+async def test_damaged_weights_are_reported_by_name(tiny_model_copy: Path) -> None:
     weights = tiny_model_copy / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     assert "model.safetensors is damaged" in await _refused(settings(tiny_model_copy))
 
 
-async def test_missing_tensors_are_an_error_and_not_random_numbers(tiny_model_copy: Path) -> None:
+async def test_missing_tensors_are_an_error_instead_of_random_numbers(
+    tiny_model_copy: Path,
+) -> None:
     from safetensors.torch import load_file, save_file
 
     weights = tiny_model_copy / "model.safetensors"
@@ -277,17 +285,17 @@ async def test_missing_tensors_are_an_error_and_not_random_numbers(tiny_model_co
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
-async def test_a_missing_file_is_named(tiny_model_copy: Path, name: str) -> None:
+async def test_a_missing_file_is_reported_by_name(tiny_model_copy: Path, name: str) -> None:
     (tiny_model_copy / name).unlink()
     assert f"{name} is missing" in await _refused(settings(tiny_model_copy))
 
 
-async def test_a_config_that_is_not_json_is_named(tiny_model_copy: Path) -> None:
+async def test_a_config_that_is_not_json_is_reported_by_name(tiny_model_copy: Path) -> None:
     (tiny_model_copy / "config.json").write_text("{")
     assert "config.json cannot be read" in await _refused(settings(tiny_model_copy))
 
 
-async def test_code_that_comes_with_a_model_is_not_run(tiny_model_copy: Path) -> None:
+async def test_code_shipped_with_a_model_is_not_run(tiny_model_copy: Path) -> None:
     path = tiny_model_copy / "config.json"
     config = json.loads(path.read_text())
     config.update(model_type="evil", auto_map={"AutoConfig": "evil.Config"})
@@ -296,12 +304,14 @@ async def test_code_that_comes_with_a_model_is_not_run(tiny_model_copy: Path) ->
     assert "cannot be loaded" in await _refused(settings(tiny_model_copy))
 
 
-async def test_a_model_without_a_chat_template_says_what_to_do(tiny_model_copy: Path) -> None:
+async def test_the_error_for_a_missing_chat_template_tells_what_to_do(
+    tiny_model_copy: Path,
+) -> None:
     (tiny_model_copy / "chat_template.jinja").unlink()
     assert "chat template" in await _refused(settings(tiny_model_copy))
 
 
-async def test_a_tokenizer_whose_tokens_do_not_join_to_the_text_is_refused(
+async def test_a_tokenizer_whose_tokens_do_not_reproduce_the_text_is_refused(
     tiny_model_copy: Path,
 ) -> None:
     """SentencePiece style without bytes to fall back to: what it has no piece for would be lost."""
@@ -314,11 +324,11 @@ async def test_a_tokenizer_whose_tokens_do_not_join_to_the_text_is_refused(
     tokenizer.save(str(tiny_model_copy / "tokenizer.json"))
     error = await _refused(settings(tiny_model_copy))
     assert "tokenizer" in error
-    assert "SentencePiece style" in error
+    assert "SentencePiece without it" in error
     assert "needs one with byte fallback" in error
 
 
-async def test_a_gpu_that_is_not_there_says_so(tiny_model: Path) -> None:
+async def test_a_missing_gpu_is_reported(tiny_model: Path) -> None:
     error = await _refused(settings(tiny_model, device="cuda:99"))
     assert "cuda:99" in error
 

@@ -93,7 +93,7 @@ async def test_a_greedy_answer_validates(engine: TorchEngine, model: type[BaseMo
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
-async def test_wild_samples_validate_and_their_neighbours_do_not_notice(
+async def test_random_samples_validate_and_do_not_affect_their_neighbours(
     engine: TorchEngine, model: type[BaseModel]
 ) -> None:
     free = [
@@ -140,7 +140,7 @@ async def test_the_same_seed_gives_the_same_tokens_under_a_schema(engine: TorchE
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-async def test_logprobs_are_of_the_distribution_over_allowed_tokens(
+async def test_logprobs_belong_to_the_distribution_over_allowed_tokens(
     engine: TorchEngine, temperature: float
 ) -> None:
     """Recomputed from the model itself: two tokens are possible, so two logits count."""
@@ -160,7 +160,7 @@ async def test_logprobs_are_of_the_distribution_over_allowed_tokens(
     assert completion.text in ("4", "7")
 
 
-async def test_what_can_go_on_ends_by_the_models_own_end_of_turn(
+async def test_text_that_could_continue_ends_with_the_model_s_own_end_of_turn(
     engine: TorchEngine, tiny_model: Path
 ) -> None:
     end = special_ids(tiny_model)["<|im_end|>"]
@@ -188,7 +188,7 @@ async def test_a_later_turn_extends_an_answer_that_ended_with_its_grammar(
     assert second.prompt_ids[: len(earlier)] == earlier
 
 
-async def test_max_tokens_cuts_with_length(engine: TorchEngine) -> None:
+async def test_max_tokens_truncates_with_finish_reason_length(engine: TorchEngine) -> None:
     schema = Verdict.model_json_schema()
     whole = await ask(engine, json_schema=schema, sampling={"max_tokens": BUDGET})
     for limit in (1, 5, len(whole.output_ids) - 1):
@@ -200,14 +200,14 @@ async def test_max_tokens_cuts_with_length(engine: TorchEngine) -> None:
     assert (await ask(engine, json_schema=schema, sampling=exact)).finish_reason == "stop"
 
 
-async def test_a_stop_string_cuts_as_ever(engine: TorchEngine) -> None:
+async def test_a_stop_string_ends_the_text_as_usual(engine: TorchEngine) -> None:
     schema = Verdict.model_json_schema()
     completion = await ask(engine, json_schema=schema, sampling={"stop": ['"reason"']})
     assert completion.finish_reason == "stop"
     assert completion.text.endswith(", ")
 
 
-async def test_what_looks_like_a_tool_call_within_a_string_is_none(engine: TorchEngine) -> None:
+async def test_a_tool_call_inside_a_string_is_not_made(engine: TorchEngine) -> None:
     call = '<tool_call>{"name": "calculate", "arguments": {"expression": "1"}}</tool_call>'
     completion = await ask(engine, json_schema={"const": call}, tools=[CALCULATE])
     assert json.loads(completion.text) == call
@@ -233,7 +233,7 @@ async def test_ids_that_do_not_fit_the_schema_cannot_be_continued(engine: TorchE
     [{"type": "integre"}, {"enum": list(range(99_999))}, {"not": {}}],
     ids=["unknown type", "huge", "not enforceable"],
 )
-async def test_a_schema_that_is_refused_ends_its_own_request_only(
+async def test_a_refused_schema_fails_only_its_own_request(
     engine: TorchEngine, schema: dict[str, Any]
 ) -> None:
     error, *rest = await asyncio.gather(
@@ -246,7 +246,7 @@ async def test_a_schema_that_is_refused_ends_its_own_request_only(
     assert [completion.text for completion in rest] == [ANSWER, '"ok"']
 
 
-async def test_a_grammar_that_fails_on_the_way_ends_its_own_request_only(
+async def test_a_grammar_that_fails_midway_fails_only_its_own_request(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when going on takes more work than the limits allow."""

@@ -87,14 +87,14 @@ def test_rows_that_join_one_by_one_allocate_three_times_their_size_in_all(
     assert sum(allocations.sizes) <= 3 * live(cache)
 
 
-def test_it_never_grows_beyond_what_the_model_can_use(allocations: Allocations) -> None:
+def test_it_never_grows_beyond_the_model_s_context(allocations: Allocations) -> None:
     cache = cache_of(4, most_columns=320)
     for length in range(2, 321):
         cache.fit(4, length)
     assert live(cache) == 4 * 320 * ROW_BYTES
 
 
-def test_where_memory_is_short_it_grows_by_what_is_needed(allocations: Allocations) -> None:
+def test_it_grows_only_as_needed_when_memory_is_short(allocations: Allocations) -> None:
     cache = cache_of(8)
     cache.fit(8, 256)
     allocations.most = 8 * 320 * ROW_BYTES // 2

@@ -63,7 +63,7 @@ async def answers(
 
 
 @pytest.mark.parametrize("count", [1, 2])
-async def test_one_rows_nan_fails_its_request_and_the_others_get_what_they_would_have_got(
+async def test_one_row_s_nan_fails_its_request_and_leaves_the_others_unchanged(
     engine: TorchEngine, count: int
 ) -> None:
     _, *expected = await answers(engine, asked(count))
@@ -79,7 +79,7 @@ async def test_one_rows_nan_fails_its_request_and_the_others_get_what_they_would
         assert batch[0].logprobs == pytest.approx(expected_batch[0].logprobs, abs=1e-3)
 
 
-async def test_nothing_is_left_of_it_for_later_requests(engine: TorchEngine) -> None:
+async def test_a_failed_row_leaves_nothing_for_later_requests(engine: TorchEngine) -> None:
     expected = await answers(engine, asked())
     damage(engine, row=0, rows=1 + len(OTHERS), passes=4)
     await answers(engine, asked())

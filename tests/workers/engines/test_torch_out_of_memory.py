@@ -67,7 +67,7 @@ async def answers(engine: TorchEngine) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("most", [1, 3, 11])
-async def test_all_requests_are_answered_as_if_there_were_room_for_all_of_them(
+async def test_all_requests_get_the_answers_of_a_run_with_enough_memory(
     engine: TorchEngine, starve: Starve, most: int
 ) -> None:
     expected = [stream_events[-1] for stream_events in await answers(engine)]
@@ -83,7 +83,7 @@ async def test_all_requests_are_answered_as_if_there_were_room_for_all_of_them(
         )
 
 
-async def test_rows_in_work_are_set_back_when_memory_shrinks_under_them(
+async def test_running_rows_are_preempted_when_memory_shrinks(
     engine: TorchEngine, starve: Starve
 ) -> None:
     streams = [engine.submit(request(stream=True)) for _ in range(8)]
@@ -100,7 +100,7 @@ async def test_rows_in_work_are_set_back_when_memory_shrinks_under_them(
         assert completion.text == ANSWER == begin.text + "".join(delta.text for delta in deltas)
 
 
-async def test_no_row_is_lost_with_the_cache_that_could_not_grow(
+async def test_no_row_is_lost_when_the_cache_cannot_grow(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some layers have the new allocation then and some don't: nothing of it can be used."""
@@ -118,7 +118,7 @@ async def test_no_row_is_lost_with_the_cache_that_could_not_grow(
 
 
 @pytest.mark.parametrize("got", [0, 2, 3], ids=["none", "a layer", "a layer and keys"])
-async def test_a_cache_that_did_not_fit_into_the_first_pass_is_made_anew_for_the_next(
+async def test_a_cache_that_did_not_fit_the_first_pass_is_recreated_for_the_next(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch, got: int
 ) -> None:
     """Each layer is allocated when the first pass comes to it."""
@@ -136,7 +136,7 @@ async def test_a_cache_that_did_not_fit_into_the_first_pass_is_made_anew_for_the
     assert (await ask(engine)).text == ANSWER
 
 
-async def test_several_completions_of_a_request_are_set_back_one_by_one(
+async def test_completions_of_one_request_are_preempted_one_by_one(
     engine: TorchEngine, starve: Starve
 ) -> None:
     generate_request = request(sampling={"n": 6, "temperature": 1.0, "seed": 5})
@@ -149,7 +149,7 @@ async def test_several_completions_of_a_request_are_set_back_one_by_one(
     ]
 
 
-async def test_what_was_done_is_logged(
+async def test_preemptions_are_logged(
     engine: TorchEngine, starve: Starve, caplog: pytest.LogCaptureFixture
 ) -> None:
     starve(6)
@@ -160,7 +160,7 @@ async def test_what_was_done_is_logged(
     ]
     assert re.search(
         r"out of memory with (\d+) rows of tiny-qwen2 \(no room for \d+ rows\): "
-        r"\d+ set back, at most \d+ at once for now",
+        r"\d+ preempted, at most \d+ at once for now",
         first,
     )
 
@@ -230,7 +230,7 @@ async def test_a_choice_without_memory_leaves_no_token_in_the_cache_twice(
     assert not choices.failing
 
 
-async def test_a_row_that_is_read_again_and_finds_no_memory_for_its_choice_goes_on_right(
+async def test_a_reread_row_without_memory_for_sampling_continues_correctly(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = await four(engine)
@@ -239,12 +239,12 @@ async def test_a_row_that_is_read_again_and_finds_no_memory_for_its_choice_goes_
     assert not choices.failing
 
 
-async def test_a_request_that_does_not_fit_alone_is_refused_and_the_next_one_is_not(
+async def test_a_request_that_does_not_fit_alone_is_refused_and_the_next_one_served(
     engine: TorchEngine, starve: Starve
 ) -> None:
     starve(0)
     error = await failure(engine, request())
     assert (error.kind, error.retryable) == ("unavailable", True)
-    assert "does not fit, not even alone" in str(error)
+    assert "does not fit even alone" in str(error)
     starve(64)
     assert (await ask(engine)).text == ANSWER

@@ -39,7 +39,7 @@ def plain_pass(engine: TorchEngine, ids: list[int], output: int) -> list[float]:
     return logprobs.gather(-1, input_tensor[0, -output:, None])[:, 0].tolist()
 
 
-async def test_candidates_of_one_prompt_have_each_its_own(engine: TorchEngine) -> None:
+async def test_each_candidate_of_a_prompt_has_its_own_plain_logprobs(engine: TorchEngine) -> None:
     generate_request = request(sampling={"n": 3, "temperature": 1.0, "seed": 5, "max_tokens": 12})
     for completion in await completions(engine, generate_request):
         expected = plain_pass(
@@ -49,7 +49,7 @@ async def test_candidates_of_one_prompt_have_each_its_own(engine: TorchEngine) -
         assert completion.raw_logprobs == completion.logprobs
 
 
-def test_on_a_cpu_each_row_has_a_pass_of_its_own() -> None:
+def test_each_row_has_its_own_pass_on_a_cpu() -> None:
     assert plain_tokens(torch.device("cpu")) == 0
     assert plain_tokens(torch.device("cuda")) > 0
 
@@ -85,7 +85,7 @@ async def test_rows_that_end_together_share_passes(
         assert completion.logprobs == pytest.approx(expected, abs=1e-5)
 
 
-async def test_parts_of_a_long_completion_have_those_of_the_whole(
+async def test_parts_of_a_long_completion_have_the_logprobs_of_the_whole(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampling = {"temperature": 1.0, "seed": 5, "max_tokens": 12}
@@ -97,7 +97,7 @@ async def test_parts_of_a_long_completion_have_those_of_the_whole(
     assert in_parts.logprobs == whole.logprobs
 
 
-async def test_what_sampling_shaped_stays_as_it_was_drawn(
+async def test_plain_logprobs_do_not_change_the_sampled_ones(
     engine: TorchEngine, tiny_model: Path
 ) -> None:
     completion = await ask(engine, sampling=WARM)
@@ -115,14 +115,16 @@ async def test_what_sampling_shaped_stays_as_it_was_drawn(
     assert completion.raw_logprobs == pytest.approx(expected, abs=1e-5)
 
 
-async def test_a_continued_completion_has_them_from_its_first_token_on(engine: TorchEngine) -> None:
+async def test_a_continued_completion_has_plain_logprobs_from_its_first_token(
+    engine: TorchEngine,
+) -> None:
     whole = await ask(engine)
     rest = await ask(engine, resume_ids=whole.output_ids[:4])
     assert rest.output_ids == whole.output_ids
     assert rest.logprobs == whole.logprobs
 
 
-async def test_a_pass_for_which_memory_is_short_ends_its_own_request_alone(
+async def test_a_pass_without_enough_memory_fails_only_its_own_request(
     engine: TorchEngine,
 ) -> None:
     passes = 0
@@ -143,6 +145,6 @@ async def test_a_pass_for_which_memory_is_short_ends_its_own_request_alone(
     assert completion.text == ANSWER
 
 
-def test_it_is_for_torch_alone() -> None:
+def test_only_torch_supports_plain_logprobs() -> None:
     with pytest.raises(ValueError, match=r"plain_logprobs.*torch"):
         ModelSettings(engine="llama_cpp", model="micro.gguf", plain_logprobs=True)

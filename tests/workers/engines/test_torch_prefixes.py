@@ -114,7 +114,7 @@ async def assert_right(
     assert completion.logprobs == pytest.approx(scores[len(completion.prompt_ids) - 1 :], abs=SAME)
 
 
-async def test_a_roles_prompt_is_computed_once(engine: TorchEngine) -> None:
+async def test_a_role_s_prompt_is_computed_once(engine: TorchEngine) -> None:
     first = await ask(engine, [ROLE, user("What is 3 + 4?")], sampling={"max_tokens": 8})
     second = await ask(engine, [ROLE, user("And 90 * 8?")], sampling={"max_tokens": 8})
     assert first.usage.cached == 0
@@ -122,7 +122,7 @@ async def test_a_roles_prompt_is_computed_once(engine: TorchEngine) -> None:
     await assert_right(engine, second)
 
 
-async def test_of_a_prompt_that_is_in_memory_the_last_token_is_computed(
+async def test_only_the_last_token_of_a_cached_prompt_is_computed(
     engine: TorchEngine,
 ) -> None:
     first, again = [await ask(engine, [ROLE, user("Hi")]) for _ in range(2)]
@@ -131,7 +131,7 @@ async def test_of_a_prompt_that_is_in_memory_the_last_token_is_computed(
     assert again.logprobs == pytest.approx(first.logprobs, abs=SAME)
 
 
-async def test_a_conversation_goes_on_from_its_earlier_turns(engine: TorchEngine) -> None:
+async def test_a_conversation_reuses_its_earlier_turns(engine: TorchEngine) -> None:
     first = await ask(engine)
     turns = [user("What is 12 * 7 + 5?"), Message(role="assistant", content=first.text), user("?")]
     earlier = (*first.prompt_ids, *first.output_ids)
@@ -141,7 +141,7 @@ async def test_a_conversation_goes_on_from_its_earlier_turns(engine: TorchEngine
     await assert_right(engine, second)
 
 
-async def test_requests_that_come_together_have_their_common_beginning_computed_once(
+async def test_a_common_prefix_of_concurrent_requests_is_computed_once(
     engine: TorchEngine,
 ) -> None:
     shapes = passes(engine)
@@ -156,7 +156,7 @@ async def test_requests_that_come_together_have_their_common_beginning_computed_
         await assert_right(engine, completion)
 
 
-async def test_rows_with_beginnings_of_different_lengths_are_read_together(
+async def test_rows_with_prefixes_of_different_lengths_are_read_together(
     engine: TorchEngine,
 ) -> None:
     long = Message(role="system", content="Check every number twice before you write it. " * 6)
@@ -178,7 +178,7 @@ async def test_rows_with_beginnings_of_different_lengths_are_read_together(
         await assert_right(engine, completion)
 
 
-async def test_all_completions_of_a_request_begin_behind_one_reading(engine: TorchEngine) -> None:
+async def test_all_completions_of_a_request_share_one_prompt_pass(engine: TorchEngine) -> None:
     await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 2})
     generate_request = request(
         [ROLE, user("What is 5 * 5?")],
@@ -190,7 +190,7 @@ async def test_all_completions_of_a_request_begin_behind_one_reading(engine: Tor
         await assert_right(engine, completion)
 
 
-async def test_a_request_is_continued_behind_a_known_beginning(engine: TorchEngine) -> None:
+async def test_a_request_is_continued_after_a_cached_prefix(engine: TorchEngine) -> None:
     whole = await ask(engine, [ROLE, user("What is 6 * 7?")], sampling={"max_tokens": 20})
     rest = await ask(
         engine,
@@ -223,7 +223,7 @@ async def test_a_request_is_continued_with_the_logits_of_a_few_tokens_at_a_time(
     assert rest.logprobs == pytest.approx(whole.logprobs, abs=SAME)
 
 
-async def test_a_long_rest_of_a_prompt_is_read_in_pieces(
+async def test_the_uncached_rest_of_a_long_prompt_is_read_in_pieces(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.workers.engines.torch.kv_batch.READ_AT_ONCE", 16)
@@ -237,7 +237,7 @@ async def test_a_long_rest_of_a_prompt_is_read_in_pieces(
     await assert_right(engine, completion)
 
 
-async def test_a_beginning_is_never_another_adapters(
+async def test_a_cached_prefix_never_serves_another_adapter(
     engine: TorchEngine, tiny_loras: list[Path]
 ) -> None:
     await engine.load_adapter("red", str(tiny_loras[0]), 1)
@@ -251,7 +251,7 @@ async def test_a_beginning_is_never_another_adapters(
         await assert_right(engine, again, adapter)
 
 
-async def test_a_cache_that_looks_at_tokens_alone_mixes_adapters_up(
+async def test_a_cache_that_compares_only_tokens_would_mix_up_adapters(
     engine: TorchEngine, tiny_loras: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fault of llama.cpp#26207, made on purpose: so the tests of isolation can fail."""
@@ -268,7 +268,7 @@ async def test_a_cache_that_looks_at_tokens_alone_mixes_adapters_up(
         await assert_right(engine, mixed, "red")
 
 
-async def test_what_an_adapter_computed_goes_with_its_version(
+async def test_an_adapter_s_cached_prefixes_go_with_its_version(
     engine: TorchEngine, tiny_loras: list[Path]
 ) -> None:
     await engine.load_adapter("red", str(tiny_loras[0]), 1)
@@ -280,7 +280,7 @@ async def test_what_an_adapter_computed_goes_with_its_version(
     assert prefixes.tokens == 0
 
 
-async def test_rows_that_were_not_numbers_leave_nothing_behind(engine: TorchEngine) -> None:
+async def test_rows_with_nan_logits_leave_nothing_behind(engine: TorchEngine) -> None:
     """A weight of zero does not hide a NaN, so a failed row's place must not keep it."""
     projection = _model(engine).model.layers[0].self_attn.v_proj
     sampling = {"temperature": 5.0, "top_k": 50, "seed": 4, "max_tokens": 400}
@@ -300,7 +300,7 @@ async def test_rows_that_were_not_numbers_leave_nothing_behind(engine: TorchEngi
         assert _backend(engine)._batch.rows, "or the whole batch was forgotten in between"  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_out_of_memory_gives_up_what_is_kept(
+async def test_running_out_of_memory_empties_the_cache(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 3})
@@ -317,7 +317,7 @@ async def test_out_of_memory_gives_up_what_is_kept(
     await assert_right(engine, await ask(engine, [ROLE, user("Hi")]))
 
 
-async def test_a_cache_that_gave_its_memory_back_holds_none_of_the_first_prompt(
+async def test_a_cache_that_released_its_memory_keeps_nothing_of_the_first_prompt(
     engine: TorchEngine,
 ) -> None:
     await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 3})
@@ -364,7 +364,7 @@ async def test_a_request_larger_than_the_bound_runs_alone(start: Start) -> None:
         max_size=40,
     )
 )
-def test_the_cache_finds_the_longest_beginning_and_keeps_its_budget(
+def test_the_cache_finds_the_longest_prefix_and_stays_within_its_budget(
     moves: list[tuple[bool, int, list[int]]],
 ) -> None:
     adapters = [None, AdapterVersion("red", 1, None), AdapterVersion("red", 2, None)]

@@ -26,7 +26,7 @@ def settings(folder: Path, **fields: object) -> ModelSettings:
 
 
 @pytest.mark.parametrize("bits", ["int8", "int4"])
-async def test_without_a_gpu_it_says_what_else_can_be_done(tiny_model: Path, bits: Bits) -> None:
+async def test_the_error_without_a_gpu_names_the_alternatives(tiny_model: Path, bits: Bits) -> None:
     engine = TorchEngine(settings(tiny_model, quantization=bits, device="cpu"))
     with pytest.raises(EngineError, match=r"the device is 'cpu'; .*quantized GGUF") as caught:
         await engine.start()
@@ -34,7 +34,7 @@ async def test_without_a_gpu_it_says_what_else_can_be_done(tiny_model: Path, bit
     await engine.close()
 
 
-def test_without_the_package_the_extra_is_named(
+def test_the_error_without_the_package_names_the_extra(
     tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch_loading, "find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType]
@@ -61,7 +61,7 @@ class Int8Linear(torch.nn.Linear):
         return torch.nn.functional.linear(input, self.weight * self.scale, self._bias)
 
 
-def test_an_adapter_adds_the_same_to_a_quantized_layer(
+def test_an_adapter_has_the_same_effect_on_a_quantized_layer(
     tiny_model: Path, tiny_loras: list[Path]
 ) -> None:
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
@@ -88,7 +88,7 @@ def test_an_adapter_adds_the_same_to_a_quantized_layer(
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @pytest.mark.parametrize("bits", ["int8", "int4"])
-async def test_a_quantized_model_answers_and_takes_an_adapter(
+async def test_a_quantized_model_answers_and_accepts_an_adapter(
     tiny_model: Path, tiny_loras: list[Path], bits: Bits
 ) -> None:
     pytest.importorskip("bitsandbytes", reason="needs the extra quantized")

@@ -78,7 +78,7 @@ class TestWholeModels(AdapterConformance):
         yield engine
         await engine.close()
 
-    async def test_a_swapped_model_answers_as_an_engine_that_was_started_with_it(
+    async def test_a_swapped_model_answers_like_an_engine_started_with_it(
         self, equipped: Engine, shaken_models: list[Path]
     ) -> None:
         for name, folder in zip(("red", "green", "blue"), shaken_models, strict=True):
@@ -92,13 +92,13 @@ class TestWholeModels(AdapterConformance):
                 wanted.logprobs,
             )
 
-    async def test_models_and_adapters_and_the_pools_own_share_a_batch(
+    async def test_whole_models_adapters_and_the_pool_s_own_model_share_a_batch(
         self, equipped: Engine, tiny_loras: list[Path]
     ) -> None:
         await equipped.load_adapter("lora", str(tiny_loras[0]), 1)
         await alike_alone_and_together(equipped, ("red", "lora", "red", None, "blue", "red"))
 
-    async def test_when_the_last_one_is_given_back_the_pools_own_weights_are_in_place(
+    async def test_unloading_the_last_model_restores_the_pool_s_own_weights(
         self, engine: Engine, shaken_models: list[Path]
     ) -> None:
         before = await ask(engine, sampling=LONG)
@@ -111,7 +111,7 @@ class TestWholeModels(AdapterConformance):
         assert (after.output_ids, after.logprobs) == (before.output_ids, wanted)
         assert red.logprobs != wanted
 
-    async def test_one_that_was_given_back_after_the_last_pass_is_out_of_memory(
+    async def test_a_model_unloaded_after_the_last_pass_leaves_memory(
         self, engine: Engine, shaken_models: list[Path]
     ) -> None:
         """Of a batch of several, the network holds one and the pass the others."""
@@ -126,7 +126,7 @@ class TestWholeModels(AdapterConformance):
         assert not any((await engine.in_work()).values())
         assert whole_models_in_memory() <= before
 
-    async def test_plain_logprobs_are_those_of_the_rows_own_model(
+    async def test_plain_logprobs_come_from_the_row_s_own_model(
         self, tiny_model: Path, shaken_models: list[Path]
     ) -> None:
         engine = build_engine(settings(tiny_model, plain_logprobs=True))
@@ -144,7 +144,7 @@ class TestWholeModels(AdapterConformance):
             assert completion.logprobs == alone[completion.adapter].logprobs
 
 
-def test_a_model_is_read_whole_while_the_network_changes_its_own(
+def test_a_model_is_read_correctly_while_the_network_s_weights_change(
     tiny_model: Path, shaken_models: list[Path]
 ) -> None:
     """The thread that decodes may be between two layers of an exchange."""
@@ -184,15 +184,15 @@ NORM = "model.norm.weight"
 FAULTS: Mapping[str, tuple[Callable[[Path], object], str]] = {
     "another tokenizer": (
         edited("tokenizer.json", lambda values: values["model"]["vocab"].popitem()),
-        "its tokenizer.json is another one than that of .*tiny-qwen2",
+        "its tokenizer.json differs from that of .*tiny-qwen2",
     ),
     "another configuration": (
         edited("config.json", lambda values: values.update(rms_norm_eps=0.1)),
-        "its config.json is another one than that of tiny-qwen2",
+        "its config.json differs from that of tiny-qwen2",
     ),
     "another shape": (
         tensors(lambda weights: weights.update({NORM: torch.ones(65)})),
-        r"its model.norm.weight has the shape \(65,\), and that of tiny-qwen2 has \(64,\)",
+        r"its model.norm.weight has the shape \(65,\), but that of tiny-qwen2 has \(64,\)",
     ),
     "a tensor missing": (
         tensors(lambda weights: weights.pop(NORM)),
@@ -204,7 +204,7 @@ FAULTS: Mapping[str, tuple[Callable[[Path], object], str]] = {
     ),
     "not a number": (
         tensors(lambda weights: weights[NORM].fill_(torch.nan)),
-        "is not finite",
+        "are not finite",
     ),
     "a damaged file": (
         lambda folder: next(folder.glob("*.safetensors")).write_bytes(b"\x08"),
@@ -218,7 +218,7 @@ FAULTS: Mapping[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("damage", "words"), FAULTS.values(), ids=FAULTS)
-async def test_a_model_that_cannot_take_the_pools_place_is_refused_and_the_one_before_goes_on(
+async def test_an_incompatible_model_is_refused_and_the_previous_one_continues(
     torch_engine: Engine,
     shaken_models: list[Path],
     tmp_path: Path,
@@ -236,7 +236,7 @@ async def test_a_model_that_cannot_take_the_pools_place_is_refused_and_the_one_b
     assert (after.adapter_version, after.output_ids) == (1, before.output_ids)
 
 
-def test_a_model_of_another_tokenizer_is_refused_where_the_pools_files_are(
+def test_a_model_with_another_tokenizer_is_refused_where_the_pool_s_files_are(
     tiny_model: Path, shaken_models: list[Path], tmp_path: Path
 ) -> None:
     require_base_on_disk(settings(tiny_model), str(shaken_models[0]))

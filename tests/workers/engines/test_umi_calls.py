@@ -42,7 +42,7 @@ def grammars(model: Path) -> tuple[Any, GrammarCompiler]:
     return tokenizer, GrammarCompiler(lambda: from_tokenizer(tokenizer, eos_token=[end]), [end])
 
 
-async def test_every_completion_is_a_call_of_an_offered_tool_with_arguments_that_it_takes(
+async def test_every_completion_is_a_valid_call_of_an_offered_tool(
     engine: TorchEngine,
 ) -> None:
     generate_request = request(
@@ -61,7 +61,7 @@ async def test_every_completion_is_a_call_of_an_offered_tool_with_arguments_that
     assert len(called) > 1, "the sample shows nothing about the choice"
 
 
-def test_the_calls_of_every_oracle_can_be_written_under_the_schema_of_their_tools(
+def test_every_oracle_s_calls_can_be_written_under_their_tools_schema(
     tiny_model: Path,
 ) -> None:
     tokenizer, compiler = grammars(tiny_model)
@@ -77,7 +77,7 @@ def test_the_calls_of_every_oracle_can_be_written_under_the_schema_of_their_tool
     assert written > 60
 
 
-def test_a_run_is_let_in_with_as_many_tools_as_its_caller_can_be_held_to_and_no_more(
+def test_a_run_is_admitted_with_as_many_tools_as_the_grammar_can_enforce(
     tiny_model: Path,
 ) -> None:
     _, compiler = grammars(tiny_model)

@@ -198,7 +198,7 @@ def registry() -> MCPServer:
 
 
 @pytest.mark.parametrize("server", [town, registry])
-async def test_the_tools_of_an_mcp_server_hold_the_caller_to_their_schemas(
+async def test_the_caller_is_constrained_to_the_schemas_of_an_mcp_server_s_tools(
     caller: Caller, server: Any
 ) -> None:
     async with (
@@ -213,7 +213,7 @@ async def test_the_tools_of_an_mcp_server_hold_the_caller_to_their_schemas(
     assert refused > 30
 
 
-async def test_the_operations_of_an_openapi_document_hold_the_caller_to_their_schemas(
+async def test_the_caller_is_constrained_to_the_schemas_of_openapi_operations(
     caller: Caller,
 ) -> None:
     async with (
@@ -228,7 +228,7 @@ async def test_the_operations_of_an_openapi_document_hold_the_caller_to_their_sc
 
 
 @pytest.mark.skipif("LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set")
-def test_every_tool_of_toolbenchs_files_holds_the_caller_to_its_schema_and_takes_its_calls(
+def test_the_caller_is_constrained_to_every_toolbench_tool_s_schema(
     caller: Caller,
 ) -> None:
     ways = from_toolbench(Path(os.environ["LOOPLINE_DATA"])).trajectories

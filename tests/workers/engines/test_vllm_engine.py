@@ -31,15 +31,15 @@ class VllmConformance(EngineConformance, AdapterConformance):
 
     schema_answer = None
 
-    async def test_a_load_that_nobody_waits_for_gives_its_memory_back(
+    async def test_a_cancelled_load_releases_its_memory(
         self, engine: Engine, adapters: list[Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pytest.skip("a server's memory is its own: what is not asked for makes room there")
 
-    async def test_the_answer_is_what_the_model_was_trained_on(self, engine: VllmEngine) -> None:
+    async def test_the_answer_matches_the_model_s_training(self, engine: VllmEngine) -> None:
         assert (await ask(engine)).text == ANSWER
 
-    async def test_the_end_of_turn_is_an_output_id_but_no_text(
+    async def test_the_end_of_turn_is_an_output_id_without_text(
         self, engine: VllmEngine, tiny_model: Path
     ) -> None:
         completion = await ask(engine)

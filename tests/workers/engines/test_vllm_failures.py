@@ -48,7 +48,7 @@ async def come_back(double: VllmDouble) -> None:
     await double.listen()
 
 
-async def test_an_adapter_may_be_unloaded_twice_at_once(
+async def test_an_adapter_may_be_unloaded_twice_concurrently(
     tiny_model: Path, double: VllmDouble
 ) -> None:
     server = Server(settings(tiny_model, double.url), double.url, "")
@@ -57,7 +57,7 @@ async def test_an_adapter_may_be_unloaded_twice_at_once(
 
 
 class TestOneServer:
-    async def test_a_stream_that_breaks_with_its_server_goes_on_where_it_was(
+    async def test_a_stream_that_breaks_with_its_server_resumes_at_its_position(
         self, engine: VllmEngine, double: VllmDouble
     ) -> None:
         for sampling in ({}, {"temperature": 1.0, "seed": 3}):
@@ -73,7 +73,7 @@ class TestOneServer:
             assert "".join(piece.text for piece in pieces) == whole.text
             assert sum((piece.ids for piece in pieces), ()) == whole.output_ids
 
-    async def test_an_answer_that_is_lost_with_its_server_is_asked_for_again(
+    async def test_an_answer_lost_with_its_server_is_requested_again(
         self, engine: VllmEngine, double: VllmDouble
     ) -> None:
         double.mischief.dies_after = 0
@@ -81,7 +81,7 @@ class TestOneServer:
         assert (await ask(engine)).text == ANSWER
         await returning
 
-    async def test_a_server_that_stays_away_is_an_error_that_may_pass(
+    async def test_a_server_that_stays_away_is_a_retryable_error(
         self, tiny_model: Path, double: VllmDouble
     ) -> None:
         engine = await started(tiny_model, double, timeout_seconds=1)
@@ -91,7 +91,7 @@ class TestOneServer:
         assert error.retryable
         await engine.close()
 
-    async def test_adapters_that_a_restarted_server_forgot_are_loaded_before_it_serves(
+    async def test_adapters_are_reloaded_before_a_restarted_server_serves(
         self, engine: VllmEngine, double: VllmDouble, tiny_loras: list[Path]
     ) -> None:
         await engine.load_adapter("red", str(tiny_loras[0]), 3)
@@ -107,7 +107,7 @@ class TestOneServer:
         assert set(double.loads) == {double.loads[0]}
         assert double.loads[0].startswith("red@3.")
 
-    async def test_a_replaced_version_is_unloaded_when_its_last_request_has_ended(
+    async def test_a_replaced_version_is_unloaded_after_its_last_request(
         self, engine: VllmEngine, double: VllmDouble, tiny_loras: list[Path]
     ) -> None:
         await engine.load_adapter("red", str(tiny_loras[0]), 1)
@@ -124,7 +124,7 @@ class TestOneServer:
         (name,) = double.adapters
         assert name.startswith("red@2.")
 
-    async def test_other_weights_under_the_same_version_have_another_name(
+    async def test_different_weights_under_the_same_version_get_another_name(
         self, engine: VllmEngine, double: VllmDouble, tiny_loras: list[Path]
     ) -> None:
         """A bus that lost its data counts from 1 again."""
@@ -150,7 +150,7 @@ class TestOneServer:
         with pytest.raises(EngineError, match="whole model"):
             await engine.load_adapter("red", str(tiny_model), 1)
 
-    async def test_structured_outputs_that_a_server_refuses_are_named(
+    async def test_structured_outputs_that_a_server_refuses_are_reported(
         self, engine: VllmEngine, double: VllmDouble
     ) -> None:
         double.mischief.refuses_structures = True
@@ -166,10 +166,10 @@ class TestOneServer:
         [
             ("wrong_ids", "the token id 1000"),
             ("wrong_prompt", "other prompt_token_ids"),
-            ("wrong_model", "an answer of 'other'"),
+            ("wrong_model", "an answer from 'other'"),
         ],
     )
-    async def test_an_answer_that_cannot_be_is_none(
+    async def test_an_impossible_answer_is_garbage(
         self, tiny_model: Path, double: VllmDouble, mischief: str, words: str
     ) -> None:
         engine = await started(tiny_model, double, max_attempts=2)
@@ -180,7 +180,7 @@ class TestOneServer:
             assert words in str(error)
         await engine.close()
 
-    async def test_tokens_behind_the_end_are_none_of_the_text(
+    async def test_tokens_after_the_end_are_not_part_of_the_text(
         self, engine: VllmEngine, double: VllmDouble
     ) -> None:
         double.mischief.late_tokens = True
@@ -188,7 +188,7 @@ class TestOneServer:
             (completion,) = await completions(engine, make_request(stream=stream))
             assert completion.text == ANSWER
 
-    async def test_a_stream_without_its_end_is_asked_for_again(
+    async def test_a_stream_without_its_end_is_requested_again(
         self, tiny_model: Path, double: VllmDouble
     ) -> None:
         engine = await started(tiny_model, double, max_attempts=2)
@@ -213,13 +213,13 @@ class TestOneServer:
         await until(at_rest, "the server has nothing to do")
         assert not any((await engine.in_work()).values())
 
-    async def test_a_stream_of_other_ids_cannot_be_continued(self, engine: VllmEngine) -> None:
+    async def test_a_stream_with_other_ids_cannot_be_continued(self, engine: VllmEngine) -> None:
         whole = await ask(engine)
         wrong = (*whole.output_ids[:3], whole.output_ids[0])
         error = await failure(engine, make_request(stream=True, resume_ids=wrong))
         assert isinstance(error, CannotContinue)
 
-    async def test_the_models_own_logprobs_are_not_taken_for_those_of_a_temperature(
+    async def test_raw_logprobs_are_not_mistaken_for_those_at_a_temperature(
         self, tiny_model: Path, double: VllmDouble
     ) -> None:
         double.mischief.raw_logprobs = True
@@ -232,7 +232,7 @@ class TestOneServer:
         assert len(plain.logprobs) == len(plain.output_ids)
         await engine.close()
 
-    async def test_without_llguidance_calls_are_read_and_not_held(
+    async def test_without_llguidance_calls_are_parsed_but_not_constrained(
         self, tiny_model: Path, double: VllmDouble
     ) -> None:
         double.mischief.has_guidance = False
@@ -243,14 +243,14 @@ class TestOneServer:
         assert "structured_outputs" not in double.asked[-1]
         await engine.close()
 
-    async def test_a_temperature_that_the_server_has_not_is_refused(
+    async def test_a_temperature_that_the_server_does_not_support_is_refused(
         self, engine: VllmEngine
     ) -> None:
         error = await failure(engine, make_request(sampling={"temperature": 2.5}))
         assert error.kind == "bad_request"
         assert "2.5" in str(error)
 
-    async def test_a_server_of_other_weights_is_refused(
+    async def test_a_server_with_other_weights_is_refused(
         self, tiny_model: Path, double: VllmDouble
     ) -> None:
         checking = {"plain_check": True}
@@ -281,13 +281,13 @@ class TestSeveralServers:
         yield engine
         await engine.close()
 
-    async def test_requests_at_once_are_shared_out(
+    async def test_concurrent_requests_are_distributed(
         self, pair: VllmEngine, double: VllmDouble, second: VllmDouble
     ) -> None:
         await asyncio.gather(*(ask(pair, f"What is {n} + 1?") for n in range(24)))
         assert min(len(double.asked), len(second.asked)) >= 8
 
-    async def test_a_prompt_goes_where_its_beginning_was_read(
+    async def test_a_prompt_goes_to_the_server_that_cached_its_prefix(
         self, pair: VllmEngine, double: VllmDouble, second: VllmDouble
     ) -> None:
         texts = {name: f"{name} " * 60 for name in ("seven", "eight")}
@@ -300,7 +300,7 @@ class TestSeveralServers:
             begins = {tuple(body["prompt"][:64]) for body in server.asked}
             assert (len(server.asked), len(begins)) == (5, 1)
 
-    async def test_a_dead_one_is_routed_around_and_comes_back(
+    async def test_a_dead_server_is_bypassed_and_used_again_when_back(
         self, pair: VllmEngine, double: VllmDouble, second: VllmDouble, tiny_loras: list[Path]
     ) -> None:
         await pair.load_adapter("red", str(tiny_loras[0]), 1)

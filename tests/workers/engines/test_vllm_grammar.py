@@ -41,7 +41,7 @@ def allowed(bits: bytes | None, width: int) -> np.ndarray:
         (ToolChoice(mode="required", name="pick"), False, CALL),
     ],
 )
-def test_the_server_may_sample_what_a_local_engine_may(
+def test_the_server_s_grammar_allows_the_same_tokens_as_a_local_engine_s(
     text: ModelText, choice: ToolChoice, parallel: bool, content: str
 ) -> None:
     """At every place of such a text; but for bytes that begin no character, and the end of a turn,

@@ -46,7 +46,9 @@ def guesses(secret: int) -> list[int]:
     return [secret % 9 + 1, secret]
 
 
-def test_an_episode_is_seen_played_and_solved_by_its_rewards(numbers: NumberEnvironment) -> None:
+def test_an_episode_is_observed_played_and_solved_by_its_rewards(
+    numbers: NumberEnvironment,
+) -> None:
     puzzle = first(numbers)
     wrong, right = guesses(secret_of(puzzle.seed))
     episode = numbers.reset(json.loads(puzzle.task.model_dump_json())["instance"])
@@ -64,7 +66,7 @@ def test_an_episode_is_seen_played_and_solved_by_its_rewards(numbers: NumberEnvi
     assert episode.verify().solved
 
 
-def test_a_text_without_an_action_and_an_action_that_the_server_refuses_earn_nothing(
+def test_a_text_without_an_action_and_a_refused_action_earn_nothing(
     numbers: NumberEnvironment,
 ) -> None:
     puzzle = first(numbers)
@@ -80,7 +82,7 @@ def test_a_text_without_an_action_and_an_action_that_the_server_refuses_earn_not
     assert episode.verify().solved
 
 
-def test_candidates_are_tried_from_one_state_and_a_run_is_played_again_elsewhere(
+def test_candidates_are_tried_from_one_state_and_a_run_replays_elsewhere(
     numbers: NumberEnvironment, server: NumberServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     puzzle = first(numbers)
@@ -99,7 +101,7 @@ def test_candidates_are_tried_from_one_state_and_a_run_is_played_again_elsewhere
     assert replay_episode(elsewhere, instance, actions).verify().solved
 
 
-def test_what_came_of_an_action_is_remembered_and_one_session_serves_an_episode(
+def test_action_results_are_remembered_and_one_session_serves_an_episode(
     numbers: NumberEnvironment, server: NumberServer
 ) -> None:
     puzzle = first(numbers)
@@ -124,7 +126,7 @@ def test_puzzles_are_drawn_by_seed_and_split(numbers: NumberEnvironment) -> None
     assert numbers.parse(json.loads(train[0].model_dump_json())) == train[0]
 
 
-def test_a_server_that_begins_otherwise_with_the_same_seed_is_named(
+def test_a_server_that_starts_differently_with_the_same_seed_is_reported(
     numbers: NumberEnvironment, server: NumberServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     puzzle = first(numbers)
@@ -132,11 +134,11 @@ def test_a_server_that_begins_otherwise_with_the_same_seed_is_named(
     monkeypatch.setattr(openenv, "_server_at", Server)  # as another process has it: without memory
     elsewhere = openenv_environment("numbers", "Numbers", server.url)
     instance = json.loads(puzzle.task.model_dump_json())["instance"]
-    with pytest.raises(OpenEnvError, match="its reset must follow from the seed"):
+    with pytest.raises(OpenEnvError, match="a reset must depend only on its seed"):
         elsewhere.reset(instance).observe(PLAYER)
 
 
-def test_a_server_without_room_is_asked_again_until_there_is_some(
+def test_a_full_server_is_asked_again_until_it_has_room(
     server: NumberServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.room = 1
@@ -152,7 +154,7 @@ def test_a_server_without_room_is_asked_again_until_there_is_some(
         another.play({"seed": 3}, ())
 
 
-def test_a_session_that_is_lost_is_begun_anew(server: NumberServer) -> None:
+def test_a_lost_session_is_restarted(server: NumberServer) -> None:
     secret = secret_of(5)
     playing = Server(server.url)
     playing.play({"seed": 5}, [{"guess": secret % 9 + 1}])
@@ -162,7 +164,7 @@ def test_a_session_that_is_lost_is_begun_anew(server: NumberServer) -> None:
     playing.close()
 
 
-def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_server_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "WAIT_SECONDS", 0.2)
     nowhere = openenv_environment("numbers", "Numbers", "http://127.0.0.1:9")
     with pytest.raises(ValueError, match=r"the OpenEnv server at http://127\.0\.0\.1:9"):
@@ -194,7 +196,7 @@ def test_a_text_is_read_as_an_action(
     assert read_action(text, schema) == action
 
 
-async def test_the_workflow_pair_plays_it_with_the_better_of_two_candidates(
+async def test_the_pair_workflow_plays_an_episode_with_the_better_of_two_candidates(
     numbers: NumberEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from loopline.agents.environments import registry
@@ -208,7 +210,7 @@ async def test_the_workflow_pair_plays_it_with_the_better_of_two_candidates(
     assert ended.steps[-1].selected == 1
 
 
-async def test_a_server_that_goes_away_is_a_fault_of_the_environment(
+async def test_a_server_that_goes_away_is_an_environment_error(
     numbers: NumberEnvironment, server: NumberServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from loopline.agents.environments import registry
@@ -218,5 +220,5 @@ async def test_a_server_that_goes_away_is_a_fault_of_the_environment(
     nowhere = openenv_environment("numbers", "Numbers", "http://127.0.0.1:9")
     monkeypatch.setattr(registry.environments, "get", {"numbers": nowhere}.__getitem__)
     run = pair_run(nowhere.task(puzzle))
-    with pytest.raises(EnvironmentFault, match="has not played for"):
+    with pytest.raises(EnvironmentFault, match="has played no episode for"):
         await run_locally(run, {PLAYER: ManyHost([['{"guess": 1}']])})

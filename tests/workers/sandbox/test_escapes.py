@@ -101,7 +101,7 @@ async def said(settings: SandboxSettings, program: str, **limits: float) -> str:
     return result.stdout.strip()
 
 
-async def test_a_fork_bomb_has_no_first_child(settings: SandboxSettings) -> None:
+async def test_a_fork_bomb_cannot_start_its_first_child(settings: SandboxSettings) -> None:
     """By fork, by a spawned program, by the multiprocessing package."""
     program = """
 import multiprocessing, os, subprocess
@@ -112,7 +112,9 @@ print(tried(os.fork), tried(lambda: subprocess.run(["/bin/true"])),
     assert (await said(settings, program)).split() == ["PermissionError"] * 4
 
 
-async def test_threads_run_and_are_few(settings: SandboxSettings, identity: str) -> None:
+async def test_threads_run_and_their_number_is_limited(
+    settings: SandboxSettings, identity: str
+) -> None:
     """Deep recursion is run in a thread by many programs, so threads there must be."""
     program = """
 import threading
@@ -133,13 +135,13 @@ stop.set()
     assert await said(settings, program, threads=8) == "1 RuntimeError True"
 
 
-async def test_a_memory_bomb_goes_off_in_its_own_room(settings: SandboxSettings) -> None:
+async def test_a_memory_bomb_only_exhausts_its_own_limit(settings: SandboxSettings) -> None:
     result = await run(settings, "hold = []\nwhile True: hold.append(bytearray(2**20))")
     assert result.ending is Ending.OUT_OF_MEMORY
     assert "MemoryError" in result.stderr
 
 
-async def test_memory_beside_the_address_space_is_not_to_be_had(settings: SandboxSettings) -> None:
+async def test_memory_outside_the_address_space_is_unavailable(settings: SandboxSettings) -> None:
     """Files in memory, shared segments, the folders that bubblewrap makes in memory."""
     program = """
 import ctypes, mmap, os
@@ -150,7 +152,7 @@ print(tried(lambda: os.memfd_create("x")), libc.shmget(0, 2**24, 0o1600),
     assert await said(settings, program) == "PermissionError -1 OSError OSError"
 
 
-async def test_nothing_can_be_written_unless_there_is_a_disk(settings: SandboxSettings) -> None:
+async def test_nothing_can_be_written_without_a_disk(settings: SandboxSettings) -> None:
     """Not the root, not the system, not the sandbox's own files, not the working directory."""
     program = """
 import os, sys
@@ -162,7 +164,7 @@ print({tried(lambda: open(place, "w")) for place in places} <=
     assert (await said(settings, program)).split()[0] == "True"
 
 
-async def test_a_folder_that_is_hidden_is_empty_whatever_comes_into_it(
+async def test_a_hidden_folder_stays_empty_whatever_is_added_to_it(
     settings: SandboxSettings,
 ) -> None:
     """As a judge's problems are that lie below `/usr`. It need not be there yet."""
@@ -178,7 +180,7 @@ async def test_a_folder_that_is_hidden_is_empty_whatever_comes_into_it(
         assert await said(settings, listed) == "['golden.json']"
 
 
-async def test_a_disk_is_full_when_it_is_full(settings: SandboxSettings) -> None:
+async def test_a_program_s_disk_has_a_size_limit(settings: SandboxSettings) -> None:
     """In one file, and in many."""
     program = """
 def fill():
@@ -201,7 +203,7 @@ async def test_the_next_program_finds_an_empty_disk(settings: SandboxSettings) -
         assert [(await sandbox.run(program)).stdout for _ in range(2)] == ["[]\n", "[]\n"]
 
 
-async def test_secrets_of_the_environment_are_not_there(
+async def test_secrets_of_the_environment_are_absent(
     settings: SandboxSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither in its own environment nor in that of a process in sight."""
@@ -216,7 +218,7 @@ print("swordfish" in seen, len(os.environ) < 10)
     assert await said(settings, program) == "False True"
 
 
-async def test_no_file_of_a_user_is_in_sight(settings: SandboxSettings, tmp_path: Path) -> None:
+async def test_no_user_s_files_are_visible(settings: SandboxSettings, tmp_path: Path) -> None:
     """So a judge's expected outputs are not, nor this repository, nor the system's accounts."""
     secret = tmp_path / "expected.txt"
     secret.write_text("42")
@@ -226,13 +228,13 @@ async def test_no_file_of_a_user_is_in_sight(settings: SandboxSettings, tmp_path
     assert await said(settings, program) == "[]"
 
 
-async def test_no_other_process_is_in_sight(settings: SandboxSettings) -> None:
+async def test_no_other_process_is_visible(settings: SandboxSettings) -> None:
     """Bubblewrap's own and the program's."""
     program = "import os\nprint(len([name for name in os.listdir('/proc') if name.isdigit()]))"
     assert int(await said(settings, program)) <= 2
 
 
-async def test_sockets_lead_nowhere(settings: SandboxSettings) -> None:
+async def test_sockets_cannot_connect_anywhere(settings: SandboxSettings) -> None:
     """Not to a port of this machine, not to the hypervisor, not to the kernel, and not by name."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -250,7 +252,7 @@ print(tried(lambda: socket.create_connection(("127.0.0.1", {port}), timeout=5)),
         )
 
 
-async def test_ptrace_and_its_like_are_refused(settings: SandboxSettings) -> None:
+async def test_ptrace_and_similar_calls_are_refused(settings: SandboxSettings) -> None:
     """Nor can a namespace be made to get rights in."""
     program = """
 import ctypes, os
@@ -263,7 +265,7 @@ print(libc.ptrace(PTRACE_ATTACH, 1, 0, 0), libc.unshare(CLONE_NEWUSER),
     assert await said(settings, program) == "-1 -1 -1"
 
 
-async def test_only_a_programs_own_memory_can_be_read_or_written(
+async def test_a_program_can_read_and_write_only_its_own_memory(
     settings: SandboxSettings, identity: str
 ) -> None:
     """Its own under either identity: who could not look at itself could not open `/dev/stdin`. Its
@@ -271,7 +273,7 @@ async def test_only_a_programs_own_memory_can_be_read_or_written(
     assert await said(settings, OTHERS_MEMORY) == "['self']"
 
 
-async def test_what_the_kernel_would_keep_for_a_program_is_refused(
+async def test_kernel_memory_outside_the_limit_is_refused(
     settings: SandboxSettings,
 ) -> None:
     """All of it alongside the limit of memory: what strangers have sent to a socket that listens,
@@ -279,12 +281,12 @@ async def test_what_the_kernel_would_keep_for_a_program_is_refused(
     assert (await said(settings, KERNEL_MEMORY)).split() == ["PermissionError"] * 8 + ["-1"] * 4
 
 
-async def test_pipes_and_pairs_of_sockets_work_and_hold_little(settings: SandboxSettings) -> None:
+async def test_pipes_and_socket_pairs_work_with_small_buffers(settings: SandboxSettings) -> None:
     """`asyncio` needs a pair to wake up by. Filled, all that a program may have open are 32 MiB."""
     assert (await said(settings, asyncio_and_buffers(64))).split() == ["5", "True", "True"]
 
 
-async def test_a_program_has_no_rights_to_use(settings: SandboxSettings) -> None:
+async def test_a_program_has_no_privileges(settings: SandboxSettings) -> None:
     """No capability, none to be had by a set-user-id program, no way back to root."""
     program = """
 import os
@@ -312,7 +314,7 @@ print("alive")
     assert (result.ending, result.exit_code) == (Ending.KILLED, -9)
 
 
-async def test_symlinks_lead_only_to_what_is_in_the_sandbox(
+async def test_symlinks_reach_only_files_in_the_sandbox(
     settings: SandboxSettings, tmp_path: Path
 ) -> None:
     """Neither a link to a file of the judge nor the links of /proc."""
@@ -342,19 +344,19 @@ async def test_endless_output_ends_the_program(settings: SandboxSettings, stream
     assert len(getattr(result, stream)) == MIB
 
 
-async def test_the_clock_runs_for_who_sleeps(settings: SandboxSettings) -> None:
+async def test_the_time_limit_also_ends_a_sleeping_program(settings: SandboxSettings) -> None:
     result = await run(settings, "import time\ntime.sleep(1000)", wall_seconds=0.3)
     assert (result.ending, result.exit_code) == (Ending.TIMED_OUT, None)
 
 
-async def test_many_files_cannot_be_held_open(settings: SandboxSettings) -> None:
+async def test_the_number_of_open_files_is_limited(settings: SandboxSettings) -> None:
     program = (
         "hold = []\nprint(tried(lambda: [hold.append(open('/dev/null')) for _ in range(999)]))"
     )
     assert await said(settings, program) == "OSError"
 
 
-async def test_what_one_program_breaks_is_whole_for_the_next(settings: SandboxSettings) -> None:
+async def test_damage_by_one_program_does_not_reach_the_next(settings: SandboxSettings) -> None:
     """Also where both run in interpreters that were started before."""
     async with Sandbox(TIGHT, settings=settings) as sandbox:
         broken = "import builtins, math\nmath.floor = builtins.print = lambda *_: None"

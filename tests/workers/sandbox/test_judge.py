@@ -58,7 +58,7 @@ def whys(verdict: Verdict) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["call", "assertion"])
-async def test_a_complaint_that_no_message_can_carry_is_told_with_a_question_mark(
+async def test_unencodable_characters_of_an_error_become_question_marks(
     judge: Judge, kind: str
 ) -> None:
     verdict = await judge.judge(
@@ -85,7 +85,7 @@ async def test_an_honest_program_passes(judge: Judge, kind: str) -> None:
         ("assertion", "import os\ndef f(n):\n    return 6 if n == 3 else os._exit(0)"),
     ],
 )
-async def test_each_test_counts_for_itself(judge: Judge, kind: str, program: str) -> None:
+async def test_each_test_counts_separately(judge: Judge, kind: str, program: str) -> None:
     """Also where a program hangs or ends in one of them."""
     tight = problem(*KINDS[kind]).model_copy(update={"wall_seconds": 1.0})
     verdict = await judge.judge(tight, program)
@@ -104,7 +104,7 @@ async def test_cheating_gains_nothing(judge: Judge, cheat: str) -> None:
     assert verdict.pass_rate == 0, verdict
 
 
-async def test_names_of_the_judge_stay_the_judges(judge: Judge) -> None:
+async def test_a_program_cannot_replace_the_judge_s_names(judge: Judge) -> None:
     """A program that brings its own `set` and helper is not compared by them."""
     tests = (AssertionTest(source="assert set(f(1)) == set([1]) and half(f(2)) == 1"),)
     setup = "def half(values): return len(values) / 2"
@@ -115,14 +115,14 @@ async def test_names_of_the_judge_stay_the_judges(judge: Judge) -> None:
     assert (await judge.judge(problem(*tests, setup=setup), honest)).solved
 
 
-async def test_a_stub_of_the_setup_is_replaced_by_the_program(judge: Judge) -> None:
+async def test_the_program_replaces_a_stub_of_the_setup(judge: Judge) -> None:
     """HumanEval's prompts define the function that is to be completed."""
     code_problem = problem(*ASSERTED, setup="def f(n):\n    '''Twice.'''")
     assert (await judge.judge(code_problem, HONEST["assertion"])).solved
 
 
 @pytest.mark.parametrize("leave", ["exit()", "quit()", "exit(0)", "import sys; sys.exit()"])
-async def test_a_right_program_may_leave_early(judge: Judge, leave: str) -> None:
+async def test_a_right_program_may_exit_early(judge: Judge, leave: str) -> None:
     """By the builtins that `site` brings, too: a contest's programs end so."""
     program = f"n = int(input())\nif n == 3:\n    print(6)\n    {leave}\nprint(2 * n)"
     verdict = await judge.judge(problem(*DOUBLED), program)
@@ -148,7 +148,7 @@ thread.start()
 """
 
 
-async def test_a_problems_memory_limit_leaves_room_for_a_deep_stack() -> None:
+async def test_a_problem_s_memory_limit_leaves_room_for_a_deep_stack() -> None:
     """Which is reserved and hardly used; but not for as much again as the sandbox allows."""
     limits = Limits(wall_seconds=60, cpu_seconds=10)
     settings = SandboxSettings(limits=limits, parallel=1, ready=1)
@@ -172,9 +172,7 @@ time.sleep(1000)
 
 
 @pytest.mark.parametrize("kind", ["call", "assertion"])
-async def test_a_program_that_reads_no_question_has_no_more_time_than_another(
-    judge: Judge, kind: str
-) -> None:
+async def test_a_program_that_ignores_its_input_gets_no_extra_time(judge: Judge, kind: str) -> None:
     """It says that it has started, and leaves the judge with a pipe that is full."""
     many = 6
     long = list(range(60_000))
@@ -191,7 +189,7 @@ async def test_a_program_that_reads_no_question_has_no_more_time_than_another(
     assert took < 3 * many, took
 
 
-async def test_plain_data_comes_back_as_it_was(judge: Judge) -> None:
+async def test_plain_data_is_returned_unchanged(judge: Judge) -> None:
     """Of every kind, nested, and beyond what JSON knows."""
     values = [
         "(1, [2.5, None], {'a': {3}}, frozenset({4}))", "10**400", "float('inf')", "-0.0", "1j",
@@ -204,7 +202,7 @@ async def test_plain_data_comes_back_as_it_was(judge: Judge) -> None:
     assert whys(verdict) == [""] * len(values)
 
 
-async def test_objects_of_a_program_can_be_used_and_not_believed(judge: Judge) -> None:
+async def test_tests_can_use_a_program_s_objects_without_trusting_them(judge: Judge) -> None:
     """Trees that a test builds, matches, generators: as MBPP's tests need them."""
     setup = "root = Node(1)\nroot.left = Node(2)\nroot.left.left = Node(3)"
     tests = [
@@ -239,7 +237,7 @@ async def test_a_method_of_a_solution_class_is_called(judge: Judge) -> None:
     assert (await judge.judge(code_problem, program)).solved
 
 
-async def test_a_method_goes_before_a_name_that_the_preamble_has_too(judge: Judge) -> None:
+async def test_a_method_takes_precedence_over_the_preamble_s_function(judge: Judge) -> None:
     """As the published judges take it; a function of the program's own is not a method."""
     preamble = "from heapq import *\ndef f(n): return 0"
     code_problem = problem(*CALLED).model_copy(update={"preamble": preamble})
@@ -261,9 +259,7 @@ FUTURES = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_program_may_begin_with_what_it_takes_from_the_future(
-    judge: Judge, kind: str
-) -> None:
+async def test_a_program_may_start_with_future_imports(judge: Judge, kind: str) -> None:
     """Whatever preamble goes before it, and however it is written."""
     code_problem = problem(*KINDS[kind][:1]).model_copy(update={"preamble": "import math\ntwo = 2"})
     for future in FUTURES:
@@ -271,7 +267,7 @@ async def test_a_program_may_begin_with_what_it_takes_from_the_future(
         assert whys(await judge.judge(code_problem, program)) == [""], future
 
 
-async def test_lines_of_a_program_count_without_its_preamble(judge: Judge) -> None:
+async def test_line_numbers_of_a_program_exclude_its_preamble(judge: Judge) -> None:
     code_problem = problem(DOUBLED[0]).model_copy(update={"preamble": "import math\n" * 9})
     program = "import traceback\ntry: 1 / 0\nexcept ArithmeticError: traceback.print_exc()"
     verdict = await judge.judge(code_problem, f"import sys\nsys.stderr = sys.stdout\n{program}")
@@ -279,7 +275,7 @@ async def test_lines_of_a_program_count_without_its_preamble(judge: Judge) -> No
 
 
 @pytest.mark.parametrize("end", ["StopIteration", "StopAsyncIteration"])
-async def test_an_end_that_a_program_raises_is_not_that_of_a_tests_own_loop(
+async def test_an_exception_of_a_program_does_not_end_a_test_s_own_loop(
     judge: Judge, end: str
 ) -> None:
     """Around a function, `map` and `filter` would take it for the end of what they go through."""
@@ -295,7 +291,7 @@ async def test_an_end_that_a_program_raises_is_not_that_of_a_tests_own_loop(
     assert not verdict.outcomes[2].passed
 
 
-async def test_a_function_is_imported_and_its_file_not_run(judge: Judge) -> None:
+async def test_a_function_is_imported_without_running_its_main_block(judge: Judge) -> None:
     """As HumanEval's, APPS' and LiveCodeBench's judges do: many programs test themselves."""
     for guarded in (
         "print(f(int(input())))",
@@ -320,7 +316,7 @@ async def test_a_function_is_imported_and_its_file_not_run(judge: Judge) -> None
         ("def f(n):\n    v = []\n    for _ in range(400): v = [v]\n    return v", "wrong answer"),
     ],
 )  # fmt: skip
-async def test_an_outcome_says_why(judge: Judge, program: str, why: str) -> None:
+async def test_an_outcome_states_its_reason(judge: Judge, program: str, why: str) -> None:
     # Only the one that hangs needs a short limit: another may be slow on a busy machine.
     seconds = 1.0 if why == "timed_out" else 30.0
     code_problem = problem(*CALLED).model_copy(update={"wall_seconds": seconds})
@@ -329,7 +325,7 @@ async def test_an_outcome_says_why(judge: Judge, program: str, why: str) -> None
     assert not verdict.solved
 
 
-async def test_what_a_program_wrote_is_shown(judge: Judge) -> None:
+async def test_a_program_s_output_is_shown(judge: Judge) -> None:
     """So that an agent learns what its program did."""
     verdict = await judge.judge(problem(DOUBLED[0]), "print(int(input()) + 1)")
     assert [(outcome.actual, outcome.why) for outcome in verdict.outcomes] == [
@@ -350,12 +346,12 @@ async def test_tests_of_all_kinds_keep_their_order(judge: Judge) -> None:
     assert [outcome.passed for outcome in verdict.outcomes] == [True, True, True, False]
 
 
-async def test_no_tests_are_not_passed(judge: Judge) -> None:
+async def test_a_problem_without_tests_is_not_solved(judge: Judge) -> None:
     verdict = await judge.check(problem(*CALLED), HONEST["call"], [])
     assert (verdict.solved, verdict.pass_rate) == (False, 0.0)
 
 
-async def test_judges_side_by_side_do_not_wait_for_each_other() -> None:
+async def test_parallel_judges_do_not_wait_for_each_other() -> None:
     """Each assertion needs two interpreters, and only one program runs at once."""
     settings = SandboxSettings(parallel=1, ready=1)
     async with Sandbox(settings=settings) as sandbox:

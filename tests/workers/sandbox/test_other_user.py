@@ -90,11 +90,11 @@ def judged(program: str, **limits: int) -> str:
 pytestmark = needs_bubblewrap
 
 
-def test_only_a_programs_own_memory_can_be_read_or_written() -> None:
+def test_a_program_can_read_and_write_only_its_own_memory() -> None:
     assert judged(OTHERS_MEMORY) == "['self']"
 
 
-def test_the_process_that_waits_for_a_program_may_do_nothing_else() -> None:
+def test_the_process_that_waits_for_a_program_can_do_nothing_else() -> None:
     """Were a program to get at it in spite of everything."""
     program = """
 import resource
@@ -105,12 +105,12 @@ print({resource.prlimit(1, getattr(resource, "RLIMIT_" + name)) for name in name
     assert judged(program) == "{(0, 0)} PermissionError"
 
 
-def test_what_the_kernel_would_keep_for_a_program_is_refused() -> None:
+def test_kernel_memory_outside_the_limit_is_refused() -> None:
     assert judged(KERNEL_MEMORY).split() == ["PermissionError"] * 8 + ["-1"] * 4
     assert judged(asyncio_and_buffers(64)).split() == ["5", "True", "True"]
 
 
-def test_threads_are_few_and_memory_is_bounded() -> None:
+def test_threads_and_memory_are_limited() -> None:
     program = """
 import threading
 stop, made, hold = threading.Event(), [], []

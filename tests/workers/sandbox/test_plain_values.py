@@ -52,14 +52,14 @@ def sent(value: Any) -> Any:
 
 
 @given(VALUES)
-def test_plain_data_arrives_as_it_was(value: Any) -> None:
+def test_plain_data_arrives_unchanged(value: Any) -> None:
     """Also its type, and what JSON has nothing for."""
     assert sent(value) == value
     assert type(sent(value)) is type(value)
 
 
 @given(JSON)
-def test_whatever_a_program_writes_is_a_value_or_refused(data: Any) -> None:
+def test_any_output_of_a_program_is_a_value_or_refused(data: Any) -> None:
     try:
         decode(data)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError, AttributeError):
@@ -88,7 +88,7 @@ def test_a_subclass_arrives_as_its_plain_type() -> None:
         assert type(sent(value)) is type(plain)
 
 
-def test_what_is_no_plain_data_is_refused_or_referred_to() -> None:
+def test_objects_other_than_plain_data_are_refused_or_referenced() -> None:
     for value in (object(), iter([]), len, Counter, ValueError()):
         with pytest.raises(TypeError, match="is not plain data"):
             encode(value)
@@ -103,12 +103,12 @@ def test_what_is_no_plain_data_is_refused_or_referred_to() -> None:
     [{"fraction": [1, 0]}, {"fraction": [1, -2]}, {"fraction": [0.5, 1]}, {"decimal": "x"},
      {"decimal": 1}, {"decimal": ["x"]}],
 )  # fmt: skip
-def test_what_is_no_fraction_or_decimal_is_refused(data: Any) -> None:
+def test_an_invalid_fraction_or_decimal_is_refused(data: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="not a"):
         decode(data)
 
 
-def test_a_fraction_of_a_programs_own_kind_is_no_plain_data() -> None:
+def test_a_program_s_own_fraction_class_is_not_plain_data() -> None:
     class Sly(Fraction):
         def __eq__(self, other: object) -> bool:
             return True
@@ -119,7 +119,7 @@ def test_a_fraction_of_a_programs_own_kind_is_no_plain_data() -> None:
         encode(Sly(1, 2))
 
 
-def test_what_contains_itself_is_refused() -> None:
+def test_a_value_that_contains_itself_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(RecursionError):

@@ -49,7 +49,7 @@ async def judge() -> AsyncIterator[Judge]:
     "case",
     [pytest.param(record, id=record["id"]) for record in CASES if record["name"] not in SLOW],
 )
-async def test_a_program_of_a_public_report_gets_the_verdict_it_deserves(
+async def test_a_program_from_a_public_report_gets_the_right_verdict(
     judge: Judge, problems: dict[str, CodeProblem], case: dict[str, Any]
 ) -> None:
     verdict = await judge.judge(problems[case["problem"]], case["program"])
@@ -83,7 +83,7 @@ async def test_standard_input_is_a_file(identity: str, reading: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["os.write(0, b'x' * 100)", "os.ftruncate(0, 2**20)"])
-async def test_standard_input_can_not_be_written(identity: str, how: str) -> None:
+async def test_standard_input_cannot_be_written(identity: str, how: str) -> None:
     """It is memory that no limit of the program's own counts."""
     limits = Limits(disk_bytes=4 * MIB)
     async with Sandbox(settings=SandboxSettings(parallel=1, ready=1, limits=limits)) as sandbox:
@@ -104,7 +104,7 @@ async def test_a_thread_may_ask_for_a_stack_as_large_as_its_memory() -> None:
     assert (result.stdout, result.stderr) == ("20000\n", "")
 
 
-async def test_a_program_has_the_standard_library_alone_whatever_this_machine_has() -> None:
+async def test_a_program_can_import_only_the_standard_library() -> None:
     """Also where it puts the folders of packages on its path."""
     program = (
         "import glob, sys\n"

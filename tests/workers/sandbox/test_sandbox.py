@@ -75,7 +75,7 @@ def sandboxes() -> list[psutil.Process]:
         ("import sys\nsys.stdin.close()", Ending.OK, "", 0),
     ],
 )
-async def test_the_result_says_how_a_program_ended(
+async def test_the_result_states_how_a_program_ended(
     settings: SandboxSettings, program: str, ending: Ending, stdout: str, code: int
 ) -> None:
     async with Sandbox(settings=settings) as sandbox:
@@ -117,7 +117,9 @@ async def test_a_program_can_have_limits_of_its_own(settings: SandboxSettings) -
 
 
 @needs_bubblewrap
-async def test_cpu_time_runs_out_also_for_who_ignores_its_end(settings: SandboxSettings) -> None:
+async def test_the_cpu_limit_also_ends_a_program_that_ignores_its_signal(
+    settings: SandboxSettings,
+) -> None:
     """The signal can be ignored, the kill a second later can't."""
     busy = "while True: pass"
     limits = Limits(wall_seconds=60, cpu_seconds=1)
@@ -131,7 +133,7 @@ async def test_cpu_time_runs_out_also_for_who_ignores_its_end(settings: SandboxS
 @needs_bubblewrap
 async def test_a_program_that_is_too_long_is_refused(settings: SandboxSettings) -> None:
     async with Sandbox(settings=settings) as sandbox:
-        with pytest.raises(ValueError, match="more than the sandbox takes"):
+        with pytest.raises(ValueError, match="more than the sandbox accepts"):
             await sandbox.run("#" * MAX_SOURCE_BYTES)
         assert (await sandbox.run("print(1)")).stdout == "1\n"
 
@@ -147,7 +149,7 @@ async def cancel_waits(sandbox: Sandbox, count: int) -> None:
 
 
 @needs_bubblewrap
-async def test_cancelled_waits_leave_no_more_interpreters_than_are_to_be_ready(
+async def test_cancelled_waits_leave_no_more_interpreters_than_configured(
     settings: SandboxSettings,
 ) -> None:
     async with Sandbox(settings=settings) as sandbox:
@@ -167,7 +169,7 @@ async def test_no_interpreter_of_a_cancelled_wait_outlives_the_sandbox(
 
 
 @needs_bubblewrap
-async def test_a_dead_interpreter_in_the_row_is_replaced(settings: SandboxSettings) -> None:
+async def test_a_dead_ready_interpreter_is_replaced(settings: SandboxSettings) -> None:
     """The kernel may have chosen it when memory ran out."""
     async with Sandbox(settings=settings) as sandbox:
         await until(lambda: sandbox.waiting == 1)
@@ -178,7 +180,7 @@ async def test_a_dead_interpreter_in_the_row_is_replaced(settings: SandboxSettin
 
 
 @needs_bubblewrap
-async def test_nothing_runs_on_when_the_caller_gives_up_or_closes(
+async def test_no_program_keeps_running_when_the_caller_gives_up_or_closes(
     settings: SandboxSettings,
 ) -> None:
     """A cancelled run ends its program; a closed sandbox has no process left."""
@@ -193,7 +195,7 @@ async def test_nothing_runs_on_when_the_caller_gives_up_or_closes(
 
 
 @needs_bubblewrap
-async def test_sandboxed_programs_die_with_a_parent_that_is_killed(
+async def test_sandboxed_programs_die_with_their_killed_parent(
     tmp_path: Path, identity: str
 ) -> None:
     """SIGKILL, so that it can do nothing for it: neither a program that runs nor an interpreter
@@ -228,7 +230,7 @@ asyncio.run(main())
     await until(lambda: not running(mark))
 
 
-async def test_without_bubblewrap_the_refusal_says_what_to_install(
+async def test_the_error_without_bubblewrap_tells_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -261,7 +263,7 @@ async def test_a_machine_without_a_filter_is_refused(
         Sandbox()
 
 
-def test_folders_are_hidden_where_they_would_be_seen_and_each_only_once() -> None:
+def test_only_visible_folders_are_hidden_and_each_only_once() -> None:
     """Not the interpreter's own, without which nothing would run."""
     prefix = Path(bubblewrap.interpreter().prefix)
     app, state = Path("/usr/src/app"), Path("/usr/src/app/state/problems")
@@ -274,7 +276,7 @@ async def test_a_sandbox_that_is_not_entered_runs_nothing() -> None:
         await Sandbox(settings=UNSAFE).run("print(1)")
 
 
-async def test_unsafe_exec_runs_without_bubblewrap_and_with_limits(
+async def test_unsafe_exec_runs_without_bubblewrap_but_with_limits(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Also then the environment is empty and the working directory the program's own."""
@@ -288,7 +290,7 @@ async def test_unsafe_exec_runs_without_bubblewrap_and_with_limits(
         assert (await sandbox.run("bytearray(2**30)")).ending is Ending.OUT_OF_MEMORY
 
 
-async def test_an_unsafe_programs_children_end_with_it() -> None:
+async def test_an_unsafe_program_s_children_end_with_it() -> None:
     """Those of its process group."""
     limits = Limits(wall_seconds=0.5)
     program = "import os, time\nprint(os.fork() or os.getpid(), flush=True)\ntime.sleep(1000)"
@@ -300,13 +302,13 @@ async def test_an_unsafe_programs_children_end_with_it() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"cpu_seconds": 0}, {"memory_bytes": 1}, {"wall_second": 1}])
-def test_limits_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
+def test_invalid_limits_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValidationError):
         Limits.model_validate(wrong)
 
 
 @needs_bubblewrap
-def test_the_command_measures() -> None:
+def test_the_measure_command_reports_executions_per_second() -> None:
     """`python -m loopline.workers.sandbox --measure`."""
     process = subprocess.run(
         [sys.executable, "-m", "loopline.workers.sandbox", "--measure", "4", "--json"],
@@ -315,7 +317,7 @@ def test_the_command_measures() -> None:
     assert '"executions_per_second": ' in process.stdout
 
 
-def test_a_line_for_a_program_that_was_ended_is_dropped_on_uvloop_too() -> None:
+def test_a_line_for_an_ended_program_is_dropped_under_uvloop() -> None:
     async def told_too_late() -> None:
         job = {"kind": "program", "source": "input()"}
         async with Sandbox(settings=UNSAFE) as sandbox, sandbox.process(job) as process:

@@ -39,7 +39,7 @@ def api_file(tmp_path: Path) -> str:
     return str(file)
 
 
-async def test_what_only_reads_over_http_may_be_repeated_and_the_rest_happens_once(
+async def test_read_only_http_operations_may_be_repeated_and_others_happen_once(
     api_file: str,
 ) -> None:
     settings = source(openapi=api_file, base_url="http://127.0.0.1:9", effects={"pu*": "keyed"})
@@ -66,7 +66,7 @@ async def test_a_call_that_changes_something_carries_its_key(api_file: str) -> N
     assert keys == [[], [CONTEXT.key], ["the model's"]]
 
 
-async def test_an_api_that_breaks_off_its_answer_leaves_the_outcome_unknown(
+async def test_an_api_that_cuts_off_its_answer_leaves_the_outcome_unknown(
     api_file: str,
 ) -> None:
     async with joined(s=source(openapi=api_file, base_url="http://127.0.0.1:9")) as sources:
@@ -83,7 +83,7 @@ async def test_an_api_that_breaks_off_its_answer_leaves_the_outcome_unknown(
     assert "can't be read" in broken.unknown
 
 
-async def test_an_error_of_the_server_leaves_the_outcome_unknown_and_a_refusal_does_not(
+async def test_a_server_error_leaves_the_outcome_unknown_and_a_refusal_does_not(
     api_file: str,
 ) -> None:
     unknown: list[str] = []
@@ -97,7 +97,7 @@ async def test_an_error_of_the_server_leaves_the_outcome_unknown_and_a_refusal_d
     assert unknown == ["HTTP 500: sorry", "HTTP 504: sorry", ""]
 
 
-async def test_an_mcp_servers_hints_are_believed_and_its_calls_carry_their_key() -> None:
+async def test_an_mcp_server_s_hints_are_trusted_and_its_calls_carry_their_key() -> None:
     server = MCPServer("bank")
     keys: list[object] = []
 
@@ -146,7 +146,7 @@ async def test_calls_of_a_source_need_approval_by_name_and_by_arguments(api_file
         assert sources.tool("s__post").approval_seconds == 60
 
 
-async def test_a_source_whose_rule_of_approval_can_not_be_read_lets_nothing_through(
+async def test_a_source_with_an_unreadable_approval_rule_allows_no_call(
     api_file: str,
 ) -> None:
     settings = source(

@@ -28,7 +28,7 @@ def _name(case: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "http" not in case], ids=_name)
-async def test_a_server_over_pipes_of_this_kind_is_used_as_it_means(
+async def test_this_kind_of_server_over_pipes_is_used_as_intended(
     case: dict[str, Any], tmp_path: Path
 ) -> None:
     case_path, received = tmp_path / "case.json", tmp_path / "received"
@@ -44,7 +44,7 @@ async def test_a_server_over_pipes_of_this_kind_is_used_as_it_means(
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "http" in case], ids=_name)
-async def test_a_server_over_http_of_this_kind_is_used_as_it_means(case: dict[str, Any]) -> None:
+async def test_this_kind_of_server_over_http_is_used_as_intended(case: dict[str, Any]) -> None:
     habits = case["http"]
     server = ForgetfulServer(redirect=habits.get("redirect"))
     server.refusal = habits.get("refusal", server.refusal)

@@ -50,7 +50,7 @@ async def until_written(folder: Path) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_all_that_a_wrapper_started_ends_with_its_source(tmp_path: Path) -> None:
+async def test_all_processes_of_a_wrapper_end_with_its_source(tmp_path: Path) -> None:
     async with joined(s=source(mcp={"command": wrapped(tmp_path)})):
         await until_written(tmp_path)
         processes = family(tmp_path)
@@ -59,7 +59,7 @@ async def test_all_that_a_wrapper_started_ends_with_its_source(tmp_path: Path) -
     assert not alive
 
 
-def test_all_that_a_wrapper_started_dies_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+def test_all_processes_of_a_wrapper_die_with_a_killed_worker(tmp_path: Path) -> None:
     program = textwrap.dedent(f"""
         import asyncio, uvloop  # as workers run
         from pathlib import Path
@@ -86,7 +86,7 @@ def test_all_that_a_wrapper_started_dies_with_a_worker_that_is_killed(tmp_path: 
     assert not alive
 
 
-async def test_a_program_that_is_not_there_is_named_and_one_sees_only_what_it_is_to_see(
+async def test_a_missing_program_is_reported_and_a_program_sees_only_its_allowed_variables(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "not for servers")

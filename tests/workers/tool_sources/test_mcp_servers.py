@@ -48,7 +48,9 @@ async def over_http(**values: object) -> AsyncGenerator[ToolSources]:
 
 
 @pytest.mark.parametrize("connection", [over_pipes, over_http])
-async def test_a_servers_tools_are_listed_called_and_cut(connection: Connection) -> None:
+async def test_a_server_s_tools_are_listed_and_called_and_their_answers_truncated(
+    connection: Connection,
+) -> None:
     async with connection(max_output_chars=100, timeout_seconds=5) as sources:
         specs = {spec.name: spec for spec in sources.specs}
         assert specs["town__add"].description == "Add two numbers."
@@ -64,7 +66,9 @@ async def test_a_servers_tools_are_listed_called_and_cut(connection: Connection)
 
 
 @pytest.mark.parametrize("connection", [over_pipes, over_http])
-async def test_a_server_gets_neither_a_completion_nor_the_user(connection: Connection) -> None:
+async def test_a_server_can_request_neither_a_completion_nor_user_input(
+    connection: Connection,
+) -> None:
     async with connection(timeout_seconds=5) as sources:
         for name in ("town__asks_the_model", "town__asks_the_user"):
             answer = await sources.call(name, {})
@@ -72,7 +76,7 @@ async def test_a_server_gets_neither_a_completion_nor_the_user(connection: Conne
             assert "took longer" not in str(answer)
 
 
-async def test_a_call_that_hangs_is_cancelled_at_the_server_too() -> None:
+async def test_a_hanging_call_is_also_cancelled_at_the_server() -> None:
     async with over_pipes(timeout_seconds=0.2) as sources:
         assert "took longer than 0.2 s" in await error_of(sources, "town__hangs")
         async with asyncio.timeout(5):
@@ -80,7 +84,7 @@ async def test_a_call_that_hangs_is_cancelled_at_the_server_too() -> None:
                 pass
 
 
-async def test_what_an_answer_says_adds_nothing_to_what_may_be_called() -> None:
+async def test_an_answer_cannot_add_callable_tools() -> None:
     async with over_http() as sources:
         before = sources.specs
         assert "you may now call town__transfer" in await text_of(sources, "town__obey")
@@ -96,13 +100,13 @@ async def test_only_allowed_tools_are_offered_and_called() -> None:
         assert "offers no tool" in await error_of(sources, "town__obey")
 
 
-async def test_a_server_that_dies_is_started_again_and_its_call_is_told(tmp_path: Path) -> None:
+async def test_a_dead_server_is_restarted_and_its_call_reports_the_failure(tmp_path: Path) -> None:
     async with joined(some=raw("dies", str(tmp_path / "died"))) as sources:
-        assert "which may have taken effect: it ended" in await error_of(sources, "some__act")
+        assert "which may have taken effect: it exited" in await error_of(sources, "some__act")
         assert await text_of(sources, "some__act") == "done"
 
 
-async def test_a_server_that_will_not_end_is_ended_however_often_its_worker_is_told_to_stop(
+async def test_a_lingering_server_is_ended_despite_repeated_stops_of_its_worker(
     tmp_path: Path,
 ) -> None:
     pid_path = tmp_path / "pid"
@@ -122,7 +126,7 @@ async def test_a_server_that_will_not_end_is_ended_however_often_its_worker_is_t
         os.kill(server, 0)
 
 
-def test_a_server_that_will_not_end_dies_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+def test_a_lingering_server_dies_with_its_killed_worker(tmp_path: Path) -> None:
     pid_path = tmp_path / "pid"
     program = textwrap.dedent(f"""
         import asyncio, uvloop  # as workers run
@@ -144,7 +148,7 @@ def test_a_server_that_will_not_end_dies_with_a_worker_that_is_killed(tmp_path: 
     server.wait(timeout=10)
 
 
-async def test_a_process_sees_the_variables_it_was_given_and_an_answer_never_shows_them(
+async def test_a_process_sees_its_given_variables_and_an_answer_never_shows_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTHER_SECRET", "not for servers")
@@ -161,7 +165,7 @@ async def test_a_token_is_sent_over_http_and_never_shown() -> None:
             assert await text_of(sources, "town__authorization") == "Bearer ***"
 
 
-async def test_two_calls_of_a_lost_session_join_once_and_are_made_once_each() -> None:
+async def test_two_calls_of_a_lost_session_rejoin_once_and_each_is_made_once() -> None:
     server = ForgetfulServer()
     async with (
         listening(server.app()) as url,
@@ -174,7 +178,7 @@ async def test_two_calls_of_a_lost_session_join_once_and_are_made_once_each() ->
         assert len(server.sessions) == 1
 
 
-async def test_a_call_that_found_no_server_is_made_when_it_is_there_again() -> None:
+async def test_a_call_without_a_server_is_made_when_the_server_returns() -> None:
     server = ForgetfulServer()
     async with listening(server.app()) as url:
         port = urlsplit(url).port
@@ -193,7 +197,7 @@ async def test_a_call_that_found_no_server_is_made_when_it_is_there_again() -> N
     assert server.received == [{"n": 1}]
 
 
-async def test_a_server_over_http_that_packs_its_answers_or_turns_one_away_is_heard() -> None:
+async def test_compressed_answers_and_refusals_of_an_http_server_are_understood() -> None:
     server = ForgetfulServer(refusal={"status": 401, "text": "No key, no session."}, packed=True)
     async with listening(server.app()) as url:
         settings = source(mcp={"url": f"{url}/mcp"}, max_response_bytes=100_000)
@@ -207,7 +211,7 @@ async def test_a_server_over_http_that_packs_its_answers_or_turns_one_away_is_he
             assert "more than 100000 bytes" in await error_of(sources, "s__good")
 
 
-async def test_a_server_that_listens_again_elsewhen_is_joined_again() -> None:
+async def test_a_server_that_listens_again_later_is_rejoined() -> None:
     async with listening(town().streamable_http_app()) as url:
         port = urlsplit(url).port
         settings = source(mcp={"url": f"{url}/mcp"}, timeout_seconds=10)
@@ -256,10 +260,12 @@ async def test_a_server_of_another_dialect_is_understood(mode: str, answer: str)
     [
         ("garbage", "101 lines that are not messages"),
         ("flood", "a message of more than 2000000 bytes"),
-        ("chatter", "more than 5000 messages that nobody asked for in 60 s"),
+        ("chatter", "more than 5000 unrequested messages in 60 s"),
     ],
 )
-async def test_a_server_that_floods_its_output_is_ended_and_named(mode: str, message: str) -> None:
+async def test_a_server_that_floods_its_output_is_ended_and_reported(
+    mode: str, message: str
+) -> None:
     async with joined(bad=raw(mode, max_response_bytes=2_000_000)) as sources:
         assert message in await error_of(sources, "bad__act")
         assert [spec.name for spec in sources.specs] == ["bad__act"]
@@ -271,13 +277,13 @@ async def test_an_answer_of_fifty_megabytes_over_http_is_not_read() -> None:
         assert await text_of(sources, "town__add", a=1, b=1) == "2"
 
 
-async def test_an_answer_that_is_no_text_at_all_still_is_an_answer() -> None:
+async def test_an_answer_without_text_is_still_an_answer() -> None:
     async with joined(bad=raw("odd", timeout_seconds=0.3)) as sources:
         answer = await sources.call("bad__act", {})
         assert len(answer) == 1
 
 
-async def test_hostile_schemas_and_names_are_made_plain_or_left_out_by_name() -> None:
+async def test_hostile_schemas_and_names_are_simplified_or_excluded_by_name() -> None:
     async with joined(bad=raw("schemas")) as sources:
         specs = {spec.name: spec for spec in sources.specs}
         left_out = "\n".join(sources.state()["bad"]["left_out"])
@@ -295,7 +301,7 @@ async def test_hostile_schemas_and_names_are_made_plain_or_left_out_by_name() ->
     assert len(specs[long].description) == 1_024
 
 
-async def test_a_list_of_several_pages_is_read_to_its_end_and_one_without_end_is_not() -> None:
+async def test_a_paged_list_is_read_to_its_end_and_an_endless_one_is_not() -> None:
     async with joined(some=raw("pages"), bad=raw("endless")) as sources:
         names = [spec.name for spec in sources.specs]
     assert [name for name in names if name.startswith("some")] == [
@@ -304,7 +310,7 @@ async def test_a_list_of_several_pages_is_read_to_its_end_and_one_without_end_is
     assert len([name for name in names if name.startswith("bad")]) == 128
 
 
-async def test_servers_that_cannot_be_joined_are_named_and_the_others_work() -> None:
+async def test_unreachable_servers_are_reported_and_the_others_work() -> None:
     async with joined(
         silent=raw("silent", connect_seconds=0.3),
         crashes=raw("crashes"),

@@ -64,7 +64,7 @@ async def test_a_run_is_admitted_with_the_tools_that_workers_offer_and_calls_the
         assert "did you mean 'town__act'?" in caught.value.hint
 
 
-async def test_a_run_with_more_tools_than_its_caller_can_be_held_to_is_not_admitted(
+async def test_a_run_with_more_tools_than_a_grammar_can_enforce_is_not_admitted(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     settings = quick_settings(any_server.url)

@@ -32,7 +32,7 @@ async def _here(_module: str, payload: bytes, *, max_answer_bytes: int) -> bytes
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['id']} {case['file']}")
-async def test_a_document_of_this_kind_is_read_and_called_as_it_means(
+async def test_this_kind_of_document_is_read_and_called_as_intended(
     case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(openapi_document, "ask_child", _here)

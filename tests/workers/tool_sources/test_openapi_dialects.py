@@ -85,7 +85,7 @@ FORMS: list[tuple[dict[str, Any], dict[str, Any], list[list[str]]]] = [
 
 
 @pytest.mark.parametrize(("more", "value", "form"), FORMS)
-async def test_a_forms_fields_are_written_as_its_encoding_says(
+async def test_a_form_s_fields_follow_its_encoding(
     tmp_path: Path, more: dict[str, Any], value: dict[str, Any], form: list[list[str]]
 ) -> None:
     request = await sent(tmp_path, "/a", body(FORM, OBJECT, **more), {"body": value})
@@ -111,7 +111,7 @@ QUERIES: list[tuple[dict[str, Any], Any, str]] = [
 
 
 @pytest.mark.parametrize(("node", "value", "raw"), QUERIES)
-async def test_a_querys_parameters_are_written_in_their_style(
+async def test_a_query_s_parameters_are_written_in_their_style(
     tmp_path: Path, node: dict[str, Any], value: Any, raw: str
 ) -> None:
     assert (await sent(tmp_path, "/a", node, {"f": value})).query == raw
@@ -132,7 +132,7 @@ PATHS: list[tuple[str, dict[str, Any], Any, str]] = [
 
 
 @pytest.mark.parametrize(("path", "more", "value", "raw"), PATHS)
-async def test_a_paths_parameters_are_written_in_their_style(
+async def test_a_path_s_parameters_are_written_in_their_style(
     tmp_path: Path, path: str, more: dict[str, Any], value: Any, raw: str
 ) -> None:
     parameter = {"name": "v", "in": "path", "required": True, "schema": {}, **more}
@@ -160,7 +160,7 @@ BODIES: list[tuple[dict[str, Any], Any, str, bytes]] = [
 
 
 @pytest.mark.parametrize(("content", "value", "media", "raw"), BODIES)
-async def test_a_body_has_the_best_of_its_types(
+async def test_a_body_uses_the_best_of_its_media_types(
     tmp_path: Path, content: dict[str, Any], value: Any, media: str, raw: bytes
 ) -> None:
     node = {"requestBody": {"content": content}}
@@ -168,7 +168,7 @@ async def test_a_body_has_the_best_of_its_types(
     assert (request.header("content-type"), request.body) == ([media], raw)
 
 
-async def test_a_multipart_form_is_sent_without_the_files_that_it_can_do_without(
+async def test_a_multipart_form_is_sent_without_optional_files(
     tmp_path: Path,
 ) -> None:
     """As FastAPI writes it: a schema by reference, a file that may be left away."""
@@ -198,7 +198,7 @@ async def test_a_multipart_form_is_sent_without_the_files_that_it_can_do_without
     assert got == [("name", "ü".encode()), ("tags", b"a"), ("tags", b"b"), ("more", b'{"x": 1}')]
 
 
-async def test_a_cookie_is_sent_and_what_the_server_alone_sets_is_not_asked_for(
+async def test_a_cookie_is_sent_and_read_only_fields_are_not_requested(
     tmp_path: Path,
 ) -> None:
     """As Django's documents have it: a session's cookie, and one schema for both directions."""
@@ -214,6 +214,6 @@ async def test_a_cookie_is_sent_and_what_the_server_alone_sets_is_not_asked_for(
     assert request.header("cookie") == ["sid=a%3Bb"]
 
 
-async def test_a_method_of_the_newest_version_is_sent(tmp_path: Path) -> None:
+async def test_a_method_of_the_newest_openapi_version_is_sent(tmp_path: Path) -> None:
     request = await sent(tmp_path, "/a", body(JSON, OBJECT), {"body": {}}, method="query")
     assert request.method == "QUERY"

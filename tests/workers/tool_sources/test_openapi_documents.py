@@ -37,7 +37,7 @@ async def seen(sources: ToolSources, name: str, /, **arguments: Any) -> Any:
     return json.loads(await text_of(sources, name, **arguments))
 
 
-async def test_operations_are_offered_with_plain_schemas_and_the_rest_is_named() -> None:
+async def test_operations_are_offered_with_plain_schemas_and_excluded_ones_are_reported() -> None:
     async with api() as sources:
         specs = {spec.name.removeprefix("town__"): spec for spec in sources.specs}
         left_out = sources.state()["town"]["left_out"]
@@ -64,7 +64,7 @@ async def test_operations_are_offered_with_plain_schemas_and_the_rest_is_named()
     ]
 
 
-async def test_arguments_go_where_the_document_says() -> None:
+async def test_arguments_are_placed_as_the_document_specifies() -> None:
     async with api() as sources:
         got = await seen(
             sources,
@@ -104,13 +104,13 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-async def test_a_call_that_goes_wrong_says_why() -> None:
+async def test_a_failed_call_reports_the_reason() -> None:
     async with api(timeout_seconds=0.5) as sources:
         for name, arguments, message in WRONG:
             assert message in await error_of(sources, f"town__{name}", **arguments)
 
 
-async def test_fifty_megabytes_are_read_in_part_and_say_so() -> None:
+async def test_an_answer_of_fifty_megabytes_is_read_in_part_and_marked() -> None:
     async with api(max_response_bytes=2_000_000) as sources:
         answer = await sources.call("town__big", {})
         picture = await text_of(sources, "town__get__picture")
@@ -118,7 +118,7 @@ async def test_fifty_megabytes_are_read_in_part_and_say_so() -> None:
     assert picture == "[image/png, 4 bytes: not shown]"
 
 
-async def test_a_document_from_the_network_cannot_send_calls_elsewhere() -> None:
+async def test_a_document_from_the_network_cannot_redirect_calls() -> None:
     async with (
         listening(town_api()) as url,
         joined(
@@ -128,7 +128,7 @@ async def test_a_document_from_the_network_cannot_send_calls_elsewhere() -> None
             ),
         ) as sources,
     ):
-        assert "which is elsewhere" in sources.state()["town"]["trouble"]
+        assert "on another host" in sources.state()["town"]["trouble"]
         assert (await seen(sources, "meant__see", place="x"))["place"] == "x"
 
 
@@ -142,7 +142,7 @@ async def test_a_document_from_the_network_cannot_send_calls_elsewhere() -> None
         ("/v2", "http://127.0.0.1:1/v1", True),
     ],
 )
-async def test_an_operation_on_another_path_of_the_host_is_left_out_and_not_called_elsewhere(
+async def test_an_operation_on_another_path_of_the_host_is_excluded(
     tmp_path: Path, path: str | None, operation: str | None, offered: bool
 ) -> None:
     """What an operation says of its server wins over what its path says."""
@@ -159,7 +159,7 @@ async def test_an_operation_on_another_path_of_the_host_is_left_out_and_not_call
     assert left_out == ([] if offered else [f"see: it is on a server of its own: {location}"])
 
 
-async def test_an_operation_that_repeats_the_documents_server_is_where_the_profile_says(
+async def test_an_operation_that_repeats_the_document_s_server_uses_the_profile_s(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "town.json"
@@ -193,19 +193,19 @@ WIDE_BOMB = (
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "no JSON or YAML object"),
+        ("{", "not a JSON or YAML object"),
         (WIDE_BOMB, "more than 500000 values"),
-        ("[1]", "no JSON or YAML object"),
-        ("a: [", "no JSON or YAML object"),
-        ("[" * 100_000, "no JSON or YAML object"),
+        ("[1]", "not a JSON or YAML object"),
+        ("a: [", "not a JSON or YAML object"),
+        ("[" * 100_000, "not a JSON or YAML object"),
         (BOMB, "more than 500000 values"),
-        ("a: !!python/object/apply:os.getcwd []", "no JSON or YAML object"),
+        ("a: !!python/object/apply:os.getcwd []", "not a JSON or YAML object"),
         ('{"swagger": "2.0"}', "Swagger 2 (convert it to OpenAPI 3)"),
         ('{"openapi": "3.0.0", "paths": {}}', "set base_url"),
-        ("\x00", "no JSON or YAML object"),
+        ("\x00", "not a JSON or YAML object"),
     ],
 )
-async def test_a_document_that_cannot_be_read_is_named(
+async def test_an_unreadable_document_is_reported_by_name(
     tmp_path: Path, text: str, message: str
 ) -> None:
     path = tmp_path / "town.yaml"
@@ -217,7 +217,7 @@ async def test_a_document_that_cannot_be_read_is_named(
     assert len(trouble) < 1_000
 
 
-async def test_a_document_that_is_not_there_is_read_when_it_comes(tmp_path: Path) -> None:
+async def test_a_missing_document_is_read_when_it_appears(tmp_path: Path) -> None:
     path = tmp_path / "town.json"
     async with joined(town=source(openapi=str(path))) as sources:
         assert "No such file" in await error_of(sources, "town__see", place="x")

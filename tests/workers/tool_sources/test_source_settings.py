@@ -32,7 +32,7 @@ def loaded(folder: Path, text: str) -> None:
     load(str(path), environ={})
 
 
-def test_a_profile_names_servers_documents_and_the_variables_of_their_secrets(
+def test_a_profile_names_servers_documents_and_their_secrets_variables(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "mine.toml"
@@ -46,7 +46,7 @@ def test_a_profile_names_servers_documents_and_the_variables_of_their_secrets(
     assert values == ["k-4711"]
 
 
-def test_the_names_of_the_variables_of_secrets_are_shown_and_the_secrets_are_not(
+def test_the_names_of_secret_variables_are_shown_and_their_values_are_not(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "mine.toml"
@@ -71,18 +71,18 @@ def test_the_names_of_the_variables_of_secrets_are_shown_and_the_secrets_are_not
     ("text", "message"),
     [
         ("[tools.x]", "tools.x: a table of [tools] needs either mcp or openapi"),
-        ("[tools.x]\nmcp = {}", "mcp needs a command or a url, and not both"),
+        ("[tools.x]\nmcp = {}", "mcp needs a command or a url, not both"),
         ('[tools.x]\nmcp = {url = "ftp://x"}', "tools.x.mcp.url: String should match"),
         ('[tools.x]\nmcp = {url = "https://me:secret@x"}', "tools.x.mcp.url: String should match"),
         ('[tools.x]\nopenapi = "a"\nbearer = "b"', "unknown key 'tools.x.bearer'"),
         ('[tools.a_b]\nopenapi = "a"', "tools.a_b"),
         (
             '[tools.x]\nmcp = {command = ["a"]}\nbearer_env = "B"',
-            "bearer_env and headers_env are for http; a command takes mcp.env",
+            "bearer_env and headers_env are for http; for a command, use mcp.env",
         ),
     ],
 )
-def test_a_table_that_cannot_be_meant_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_a_contradictory_table_is_reported_by_name(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, text)
     assert message in str(caught.value)

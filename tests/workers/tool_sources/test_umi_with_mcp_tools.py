@@ -43,7 +43,7 @@ async def team(server: RedisProcess, monkeypatch: pytest.MonkeyPatch) -> AsyncGe
             yield client
 
 
-async def test_a_team_answers_with_the_tools_of_mcp_servers_and_with_no_others_whoever_says_so(
+async def test_a_team_answers_only_with_mcp_tools_whatever_an_answer_claims(
     any_server: RedisProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with team(any_server, monkeypatch) as client:
@@ -74,7 +74,7 @@ async def test_a_team_answers_with_the_tools_of_mcp_servers_and_with_no_others_w
     assert (ordered.outcome, ordered.answer) == (Outcome.ANSWERED, f"I was told: {message}")
 
 
-async def test_a_tool_that_hangs_fails_or_floods_is_an_observation_and_the_run_goes_on(
+async def test_a_tool_that_hangs_fails_or_floods_is_an_observation_and_the_run_continues(
     any_server: RedisProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = {

@@ -39,7 +39,7 @@ async def team(server: RedisProcess, monkeypatch: pytest.MonkeyPatch) -> AsyncGe
             yield client
 
 
-async def test_a_team_answers_with_the_operations_of_a_document_and_never_sees_a_secret(
+async def test_a_team_answers_with_a_document_s_operations_and_never_sees_a_secret(
     any_server: RedisProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with team(any_server, monkeypatch) as client:
@@ -59,7 +59,7 @@ async def test_a_team_answers_with_the_operations_of_a_document_and_never_sees_a
     assert TOKEN not in run.model_dump_json()
 
 
-async def test_an_operation_that_goes_wrong_is_an_observation_and_the_run_goes_on(
+async def test_a_failed_operation_is_an_observation_and_the_run_continues(
     any_server: RedisProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = {

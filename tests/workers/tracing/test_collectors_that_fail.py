@@ -64,7 +64,7 @@ async def waiting(bus: Bus) -> int:
     return await bus.redis.xlen(bus.keys.shard(0).trajectories)
 
 
-async def test_traces_wait_for_a_collector_that_is_away_and_the_log_says_so_once(bus: Bus) -> None:
+async def test_traces_wait_for_an_absent_collector_and_the_log_reports_it_once(bus: Bus) -> None:
     with collecting() as collector:
         collector.status = 503
         with capture_logs() as logs:
@@ -76,13 +76,13 @@ async def test_traces_wait_for_a_collector_that_is_away_and_the_log_says_so_once
                 await until(lambda: len(collector.spans) == COUNT, "spans")
     events = [line["event"] for line in logs if line["log_level"] in ("error", "info")]
     assert events == [
-        "the collector of traces can't be reached: runs go on, their traces wait",
-        "the collector of traces is reached again",
+        "the trace collector can't be reached: runs continue, their traces wait",
+        "the trace collector can be reached again",
     ]
     assert await waiting(bus) == 0
 
 
-async def test_traces_are_dropped_and_counted_when_no_collector_has_come_for_long(bus: Bus) -> None:
+async def test_traces_are_dropped_and_counted_when_no_collector_comes_for_long(bus: Bus) -> None:
     async with Running(bus, "http://127.0.0.1:9", keep_seconds=0.0) as running:
         await publish(bus)
         exporter = running.exporter
@@ -92,7 +92,7 @@ async def test_traces_are_dropped_and_counted_when_no_collector_has_come_for_lon
     assert await waiting(bus) == 0
 
 
-async def test_a_trace_that_is_refused_costs_no_other_of_its_batch(bus: Bus) -> None:
+async def test_a_refused_trace_costs_no_other_of_its_batch(bus: Bus) -> None:
     others = ["01a0c450-6c78-762c-82ca-3decceec41a2", "01a0c450-6c78-762c-82ca-3decceec41a3"]
     with collecting() as collector:
         for run_id in (RUN_ID, *others):
@@ -106,7 +106,7 @@ async def test_a_trace_that_is_refused_costs_no_other_of_its_batch(bus: Bus) -> 
             await until(lambda: exporter.dropped == COUNT, "the one that was refused")
 
 
-async def test_spans_that_a_collector_refuses_are_not_sent_for_ever(bus: Bus) -> None:
+async def test_refused_spans_are_not_resent_forever(bus: Bus) -> None:
     with collecting() as collector:
         collector.status = 400
         async with Running(bus, collector.url) as running:
@@ -120,7 +120,7 @@ async def test_spans_that_a_collector_refuses_are_not_sent_for_ever(bus: Bus) ->
     assert collector.requests == 2
 
 
-async def test_a_recorder_that_no_longer_traces_does_not_keep_the_group_from_being_trimmed(
+async def test_a_recorder_that_stopped_tracing_does_not_block_trimming(
     bus: Bus,
 ) -> None:
     with collecting() as collector:
@@ -137,7 +137,7 @@ async def test_a_recorder_that_no_longer_traces_does_not_keep_the_group_from_bei
         await until(trimmed, "entry that nobody traces")
 
 
-async def test_a_header_of_the_environment_goes_to_the_collector(
+async def test_a_header_from_the_environment_reaches_the_collector(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLLECTOR_KEY", "Basic abc")

@@ -37,7 +37,7 @@ DOCUMENT = {
 }
 
 
-async def test_an_endpoint_gets_the_context_of_its_call_as_a_header() -> None:
+async def test_an_endpoint_receives_its_call_s_trace_context_as_a_header() -> None:
     answer = {"status": 200, "headers": {}, "body": json.dumps(ANSWER)}
     api = RecordingApi({"/v1/chat/completions": answer})
     async with listening(api.app()) as url:
@@ -51,7 +51,7 @@ async def test_an_endpoint_gets_the_context_of_its_call_as_a_header() -> None:
     assert [request_seen.header("traceparent") for request_seen in api.requests] == [[CONTEXT], []]
 
 
-async def test_an_http_api_gets_it_as_a_header_and_an_mcp_server_with_the_calls_metadata(
+async def test_an_http_api_receives_the_context_as_a_header_and_an_mcp_server_as_metadata(
     tmp_path: Path,
 ) -> None:
     document = tmp_path / "api.json"
@@ -72,7 +72,7 @@ async def test_an_http_api_gets_it_as_a_header_and_an_mcp_server_with_the_calls_
     assert [request_seen.header("traceparent") for request_seen in api.requests] == [[CONTEXT]]
 
 
-async def test_a_tool_reads_the_context_of_its_own_call(
+async def test_a_tool_can_read_its_own_call_s_context(
     settings: BusSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @tool()

@@ -49,7 +49,7 @@ async def test_a_step_is_the_parent_of_its_requests_in_their_order() -> None:
     assert await spans() == trace
 
 
-async def test_a_step_that_was_taken_again_shows_when_its_stored_answer_was_made() -> None:
+async def test_a_repeated_step_shows_when_its_stored_answer_was_generated() -> None:
     timings = step().timings.model_copy(
         update={
             "started": 110.0,
@@ -67,7 +67,7 @@ async def test_a_step_that_was_taken_again_shows_when_its_stored_answer_was_made
     assert [event.name for event in agent.events] == ["loopline.taken_over"]
 
 
-async def test_a_tools_error_and_a_runs_failure_are_errors_of_their_spans() -> None:
+async def test_a_tool_s_error_and_a_run_s_failure_are_errors_of_their_spans() -> None:
     trace = await spans(outcome=Outcome.DEADLINE, answer=None, reason="too late")
     [root] = named(trace, "invoke_workflow")
     [tool] = named(trace, "execute_tool")
@@ -75,7 +75,7 @@ async def test_a_tools_error_and_a_runs_failure_are_errors_of_their_spans() -> N
     assert (tool.error, tool.attributes["error.type"]) == ("tool_error", "tool_error")
 
 
-async def test_what_was_paid_for_in_vain_is_an_event_of_its_step() -> None:
+async def test_a_discarded_paid_call_is_an_event_of_its_step() -> None:
     why = UnknownUsage(why="its worker ended", prompt=9, completion=9, micro_dollars=1)
     entry = UsageEntry(
         run_id=RUN_ID, call_id="c", agent="agent", turn=0, policy=call(0).policy, usage=None,
@@ -89,7 +89,7 @@ async def test_what_was_paid_for_in_vain_is_an_event_of_its_step() -> None:
     assert agent.events[0].attributes["loopline.usage.unknown"] == "its worker ended"
 
 
-async def test_a_fork_links_to_its_parent_and_does_not_tell_its_steps_again() -> None:
+async def test_a_fork_links_to_its_parent_and_does_not_repeat_its_steps() -> None:
     parent = "01a0c450-6c78-762c-82ca-3decceec41a2"
     forked = run(parent=parent, created=103.0)
     inherited = step(run_id=parent)
@@ -98,7 +98,7 @@ async def test_a_fork_links_to_its_parent_and_does_not_tell_its_steps_again() ->
     assert len(named(trace, "invoke_agent")) == 1
 
 
-async def test_no_word_of_a_run_leaves_unless_its_content_is_wanted() -> None:
+async def test_no_content_of_a_run_is_exported_unless_enabled() -> None:
     for semconv in get_args(Semconv):
         conventions = Conventions(semconv=semconv)
         assert SECRET.encode() not in encode(await spans(conventions=conventions), "")
@@ -128,14 +128,14 @@ def name_of_workflow(span: Span) -> str:
     return name
 
 
-async def test_every_name_of_the_conventions_is_one_that_they_have() -> None:
+async def test_every_name_is_part_of_its_convention() -> None:
     names = {value for value in vars(gen_ai_attributes).values() if isinstance(value, str)}
     conventions = Conventions(content=True, semconv="1.41")
     used = {key for span in await spans(conventions=conventions) for key in span.attributes}
     assert {key for key in used if key.startswith("gen_ai.")} <= names
 
 
-async def test_names_of_phoenix_are_those_of_openinference() -> None:
+async def test_names_for_phoenix_follow_openinference() -> None:
     trace = pytest.importorskip("openinference.semconv.trace", reason="needs make install")
     vocabulary = {
         value
@@ -152,7 +152,7 @@ async def test_names_of_phoenix_are_those_of_openinference() -> None:
     assert "openinference.span.kind" in flat
 
 
-async def test_what_an_unpriced_call_costs_is_not_said() -> None:
+async def test_the_cost_of_an_unpriced_call_is_omitted() -> None:
     [chat, _] = named(await spans(), "chat ")
     assert "llm.cost.total" not in chat.attributes
     priced = Conventions(priced_pools=frozenset({"llm"}))
@@ -160,7 +160,7 @@ async def test_what_an_unpriced_call_costs_is_not_said() -> None:
     assert chat.attributes["llm.cost.total"] == 20 / 1_000_000
 
 
-def test_the_part_of_the_runs_that_is_traced_is_the_one_asked_for() -> None:
+def test_the_requested_share_of_runs_is_traced() -> None:
     rng = random.Random(7)
     bits = [f"{rng.getrandbits(62):016x}" for _ in range(500)]
     runs = [run(id=f"01a0c450-6c78-7000-{text[:4]}-{text[4:]}") for text in bits]
@@ -169,7 +169,7 @@ def test_the_part_of_the_runs_that_is_traced_is_the_one_asked_for() -> None:
     assert not any(is_sampled(candidate, 0.0) for candidate in runs)
 
 
-async def test_a_huge_text_is_cut_and_a_number_beyond_64_bits_is_told() -> None:
+async def test_a_huge_text_is_truncated_and_a_number_beyond_64_bits_is_exported() -> None:
     content = Conventions(content=True)
     big = call(0, text="x" * 5_000_000)
     candidates = ({"calls": (big,)},)

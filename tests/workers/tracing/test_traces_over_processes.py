@@ -118,7 +118,9 @@ async def _ask(settings: BusSettings, collector: TestCollector, folder: Path) ->
     )
 
 
-def test_a_run_over_four_processes_and_a_kill_is_one_tree_without_orphans(traced: Traced) -> None:
+def test_a_run_over_four_processes_and_a_kill_forms_one_tree_without_orphans(
+    traced: Traced,
+) -> None:
     spans = {span.span_id: span for span in traced.trace}
     [root] = [span for span in traced.trace if not span.parent_id]
     assert root.span_id == span_id_of(traced.trajectory.run.id)
@@ -151,7 +153,9 @@ def test_every_span_lies_within_its_parent_and_takes_no_negative_time(traced: Tr
     assert all(span.ended - span.started >= 0.3e9 for span in models)
 
 
-def test_each_kind_of_span_has_what_langfuse_and_phoenix_require(traced: Traced) -> None:
+def test_each_kind_of_span_has_the_attributes_that_langfuse_and_phoenix_require(
+    traced: Traced,
+) -> None:
     kinds = {"invoke_workflow": "CHAIN", "invoke_agent": "AGENT", "chat": "LLM"}
     for operation, kind in kinds.items():
         spans = [
@@ -202,7 +206,7 @@ REQUIRED_OF_A_CHAT = {
 }
 
 
-def test_a_run_is_a_part_of_the_trace_that_its_client_brought(traced: Traced) -> None:
+def test_a_run_is_part_of_its_client_s_trace(traced: Traced) -> None:
     client = TraceContext.parse(CLIENT)
     assert client is not None
     spans = {span.span_id: span for span in traced.of_client}
@@ -211,7 +215,7 @@ def test_a_run_is_a_part_of_the_trace_that_its_client_brought(traced: Traced) ->
     assert roots[0].name == "invoke_workflow solo"
 
 
-def test_a_tools_span_has_its_arguments_and_its_result(traced: Traced) -> None:
+def test_a_tool_s_span_has_its_arguments_and_its_result(traced: Traced) -> None:
     [tool] = [span for span in traced.of_client if span.name == "execute_tool calculate"]
     assert tool.attributes["openinference.span.kind"] == "TOOL"
     assert tool.attributes["gen_ai.operation.name"] == "execute_tool"
@@ -220,7 +224,7 @@ def test_a_tools_span_has_its_arguments_and_its_result(traced: Traced) -> None:
     assert tool.attributes["output.value"] == '{"result":"391"}'
 
 
-def test_the_work_of_the_tool_worker_lies_within_the_call(traced: Traced) -> None:
+def test_the_tool_worker_s_span_lies_within_the_call(traced: Traced) -> None:
     [tool] = [span for span in traced.of_client if span.name == "execute_tool calculate"]
     [work] = [span for span in traced.of_client if span.name == "run calculate"]
     assert work.parent_id == tool.span_id

@@ -1,12 +1,13 @@
-"""Arms: small models that begin with random weights and learn one game, each in its own way, from
-the same puzzles and with the same compute, so that what they end with can be compared.
+"""Arms: small models that start from random weights and learn one game, each by its own method,
+from the same puzzles and with the same compute, so that their results can be compared.
 
-`train grpo demo` shows three of them, `bench grpo` all. What is a game's own is behind the
-protocol in `games`; nothing else here knows one.
+`train grpo demo` shows three of them, `bench grpo` all. Everything specific to a game is behind the
+protocol in `loopline.agents.environments.lessons`; no other module here depends on a particular
+game.
 
-The modules: `kinds` (which arms there are), `training` and `settings` (what they follow from),
-`beginning` (tokenizer and random weights), `supervised` and `reinforced` (one step of either
-training; `expert_iteration` is an update that has something of both), `arm` (a training from its
-first step to its result, resumable), `measured` (arms that play what another one has learned),
-`results`, `folder` and `worker` (all arms, several at a time).
+The modules: `kinds` (the list of arms), `training` and `settings` (what determines them), `models`
+(initial and written policies), `supervised` and `reinforced` (one step of either training;
+`expert_iteration` is an update that combines both), `arm` (a resumable training from its first step
+to its result), `measured` (arms that play another arm's policies), `results`, `folder` and `worker`
+(all arms, several at a time).
 """

@@ -2,11 +2,12 @@
 
     OUTPUT/seed-1/at-grpo/checkpoints/     while it runs
     OUTPUT/seed-1/at-grpo/curves/          for the trackers
-    OUTPUT/seed-1/at-grpo/model/           the trained model, as the engines read it: see `models`
+    OUTPUT/seed-1/at-grpo/model/           the trained model in the engines' format: see `models`
     OUTPUT/seed-1/at-grpo/result.json      its outcomes and its learning curve
 
-A result is written last and whole: an arm that has one is not done again. A loss that is not a
-number ends a training early: it has the result of the weights before it, and says so.
+A result is written last and atomically: an arm that has one is not trained again. A loss that is
+not finite ends a training early: its result is that of the weights before the loss, and records the
+reason.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from loopline.trainers.grpo.learner import NotFinite
 
 _WORK = "checkpoints"
 PARTS = 1_000
-"""Parts in which an arm's progress is reported."""
+"""Number of parts in which an arm's progress is reported."""
 
 Tell = Callable[[JobLine], None]
 
 
 class ArmState(CheckpointState):
-    """State that a checkpoint holds besides its tensors."""
+    """State in a checkpoint besides its tensors."""
 
     tokens: int = 0
     samples: int = 0
@@ -63,8 +64,8 @@ def train_arm(
 ) -> ArmResult:
     """Train the arm from its checkpoint, if there is one, measure it and write its result.
 
-    `settings` are those of all arms. Ctrl-C ends the step, saves a checkpoint and raises
-    KeyboardInterrupt. Raises `TrainingError`.
+    `settings` are those of all arms. After Ctrl-C the arm finishes the step, saves a checkpoint and
+    raises KeyboardInterrupt. Raises `TrainingError`.
     """
     settings = arm.tuning.applied(settings)
     result = read_result(arm.folder(output))
@@ -72,7 +73,7 @@ def train_arm(
         return result
     if arm.what.way == "measured":
         tell(_playing(settings))
-        # Repeated from its beginning after a stop.
+        # Repeated from the start after a stop.
         return measure(arm, output, settings)
     return _ArmTraining(arm, output, settings, tell, trackers).run()
 
@@ -120,15 +121,15 @@ class _ArmTraining:
                 if self._due_evaluations() > looks:
                     self._evaluate_now()
                     curves.add(self.state.step, {"greedy success": self.state.curve[-1].success})
-                if interruption.asked or self.state.step % self.settings.checkpoint_every == 0:
+                if interruption.requested or self.state.step % self.settings.checkpoint_every == 0:
                     self._save()
-                if interruption.asked:
+                if interruption.requested:
                     raise KeyboardInterrupt
             # The measurement is repeated after a kill; the training is not.
             self._save()
             self.tell(_playing(self.settings))
             result = self._result()
-            if interruption.asked:
+            if interruption.requested:
                 raise KeyboardInterrupt
         return result
 
@@ -177,7 +178,7 @@ class _ArmTraining:
         return int(self._share() * (1 if self.arm.begins is None else self.settings.looks))
 
     def _share(self) -> float:
-        """Share that is done of the arm's steps or, where it has a budget, of its budget."""
+        """Finished share of the arm's steps or, if it has a budget, of its budget."""
         spends = self.arm.spends
         if spends is not None:
             spent = self.state.tokens if spends == "tokens" else self.state.samples
@@ -188,7 +189,7 @@ class _ArmTraining:
         return min(1.0, self.state.step / whole)
 
     def _budget(self) -> int:
-        """Tokens or samples to spend; 0 where steps are counted."""
+        """Tokens or samples to spend; 0 if steps are counted."""
         spends = self.arm.spends
         if spends is None:
             return 0
@@ -199,9 +200,9 @@ class _ArmTraining:
         budget = peer.tokens if spends == "tokens" else peer.samples
         if not budget:
             raise TrainingError(
-                f"{folder}: {peer.arm} ended before its first step was done ({peer.stopped}), so "
-                "that there is nothing to spend as much as: lower its learning rate, in another "
-                "folder"
+                f"{folder}: {peer.arm} stopped before it finished its first step "
+                f"({peer.stopped}), so it sets no budget for this arm: lower its learning rate, "
+                "in another folder"
             )
         return budget
 
@@ -211,7 +212,7 @@ class _ArmTraining:
             return ReinforcedSteps(
                 settings, arm.what, arm.seed, playing.policies, playing.prompter, playing.sampler
             )
-        # What is imitated later was not imitated before.
+        # Later answers differ from those of the warm start.
         first = 0 if arm.begins is None else settings.supervised.steps
         return SupervisedSteps(
             settings, arm.seed, first, arm.what.team, playing.policies, playing.prompter
@@ -234,7 +235,7 @@ class _ArmTraining:
 
     def _result(self) -> ArmResult:
         write(self.arm, self.output, self.playing)
-        # The weights are measured as they were written, rounding included.
+        # Measure the weights as they were written, rounding included.
         evaluation = play_greedily(
             load_policies(self.arm, self.output, self.settings),
             self.arm, self.settings, Split.TEST, self.settings.held_out,

@@ -1,6 +1,6 @@
 """Expert iteration (Anthony et al. 2017, arXiv:1705.08439) with the best of K candidates as the
-expert, also called best-of-K imitation: what the search carried out is made more probable, and how
-much better it was, or how bad the others were, plays no part."""
+expert, also called best-of-K imitation: the candidate that the search executed becomes more
+probable, regardless of how much better it was or how bad the others were."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from loopline.trainers.grpo.stream import StepBatch
 
 
 def imitate_best(policies: Policies, batch: StepBatch) -> tuple[int, dict[str, float]]:
-    """Updates by the best candidate of each group, of as many groups as one of GRPO; the tokens
-    that went through the model, and curves.
+    """Updates by the best candidate of each group, with the same number of groups per update as
+    GRPO; returns the tokens that went through the model, and curves.
 
     Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is not
-    a number.
+    finite.
     """
     settings, before = policies.settings, policies.copied()
     answers = [best_answer(group) for group in batch.groups]
@@ -43,8 +43,8 @@ def imitate_best(policies: Policies, batch: StepBatch) -> tuple[int, dict[str, f
 
 
 def best_answer(group: Group) -> Answer:
-    """The prompt of a group of single completions, and the candidate of it that was carried out:
-    the first of the best."""
+    """The prompt of a group of single completions, and the candidate that was executed: the first
+    of the best."""
     best = max(group.members, key=lambda member: member.reward)
     (sequence,) = best.sequences
     begin = sequence.learned.index(True)

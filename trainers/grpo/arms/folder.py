@@ -1,11 +1,11 @@
-"""The folder that arms are written into, and running them, several at a time.
+"""The output folder of arms, and running them, several at a time.
 
-    OUTPUT/settings.json             what determines everything
+    OUTPUT/settings.json             everything that determines the results
     OUTPUT/seed-1/<arm>/             see `arm`
     OUTPUT/clock.json                seconds of the wall clock so far
     OUTPUT/report.json               results of all arms
 
-What is finished is not done again.
+Finished work is not repeated.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DISK = 64 * 1024 * 1024
 
 
 class Clock(Record):
-    """Time over all parts of an interrupted run."""
+    """Elapsed time over all parts of an interrupted run."""
 
     seconds: float = 0.0
 
@@ -56,10 +56,10 @@ def run_arms(
     watcher: Callable[[int, int], Watcher],
     trackers: tuple[str, ...] = DEFAULT_TRACKERS,
 ) -> bool:
-    """Run what is left of the arms, `jobs` at a time; False if Ctrl-C stopped it.
+    """Run the unfinished arms, `jobs` at a time; False if Ctrl-C stopped it.
 
-    `watcher` is called with the number of all arms and of those that are left; the watcher that it
-    returns receives their progress. `trackers` get the curves of each. Raises `TrainingError`s.
+    `watcher` is called with the number of all arms and of unfinished ones; the watcher that it
+    returns receives their progress. `trackers` receive the curves of each. Raises `TrainingError`s.
     """
     require_disk(output, _DISK)
 
@@ -76,7 +76,7 @@ def run_arms(
 
 
 def results_of(arms: Sequence[Arm], output: Path) -> list[ArmResult]:
-    """Results of arms that are done. Raises `TrainingError` for one that is not."""
+    """Results of finished arms. Raises `TrainingError` for an unfinished one."""
     results: list[ArmResult] = []
     for arm in arms:
         result = read_result(arm.folder(output))
@@ -89,8 +89,8 @@ def results_of(arms: Sequence[Arm], output: Path) -> list[ArmResult]:
 def claim(
     output: Path, settings: ArmSettings, *, restart: bool = False, more_seeds: bool = False
 ) -> None:
-    """Mark the folder as that of these settings; with `more_seeds` it may hold other seeds as well.
-    Raises `TrainingError` if it belongs to others."""
+    """Mark the folder as belonging to these settings; with `more_seeds` it may contain other seeds
+    as well. Raises `TrainingError` if it belongs to others."""
     path = output / SETTINGS
     existing_settings = claimed_settings(path, type(settings)) if path.exists() else None
     if existing_settings is not None and not restart:
@@ -111,8 +111,8 @@ def claim(
 
 @contextmanager
 def track_seconds(output: Path) -> Generator[Callable[[], float]]:
-    """Yield a function that gives the seconds so far, those of earlier parts included. They are
-    saved however the block ends; if it is killed, all but the last few."""
+    """Yield a function that returns the seconds so far, including earlier parts. They are saved
+    however the block ends; after a kill, all but the last few."""
     path = output / CLOCK
     record = find_record(path, Clock, f"remove {path}, and the time so far is forgotten")
     before = record.seconds if record is not None else 0.0
@@ -131,7 +131,7 @@ def track_seconds(output: Path) -> Generator[Callable[[], float]]:
             try:
                 keep()
             except OSError:
-                # The block's end reports a full disk: it tries to write once more.
+                # The end of the block reports a full disk: it tries to write once more.
                 return
 
     keeper = Thread(target=keep_now_and_then, name=CLOCK, daemon=True)

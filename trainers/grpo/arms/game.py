@@ -1,4 +1,4 @@
-"""An environment as arms learn it: its puzzles, how a weak team plays them, what hand-written
+"""An environment as arms learn it: its puzzles, how a weak team plays them, which ones hand-written
 players solve, and how its texts are tokenized (`loopline.agents.environments.lessons`)."""
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from loopline.trainers.grpo.vectorized_rollout import Table
 Team = tuple[Agent, ...]
 """Agents that act in a turn, in order."""
 PER_PUZZLE = 4
-"""Answers taken of each demonstrated puzzle, so that those of one step are of many."""
+"""Answers taken from each demonstrated puzzle, so that the answers of one step come from many
+puzzles."""
 
 
 def taught() -> list[str]:
-    """The environments that arms can learn, by name; one that can't be imported is left out."""
+    """The names of environments that arms can learn; one that can't be imported is left out."""
     names: list[str] = []
     for name in environments.names():
         with suppress(PluginError):
@@ -38,7 +39,7 @@ def taught() -> list[str]:
 
 
 def lessons_of(environment: AnyEnvironment) -> AnyLessons:
-    """The lessons of an environment. Raises `InvalidOptions` for one that has none."""
+    """The lessons of an environment. Raises `InvalidOptions` if it has none."""
     if environment.lessons is None:
         raise InvalidOptions(
             f"{environment.name} has no lessons (loopline.agents.environments.lessons), which "
@@ -49,7 +50,7 @@ def lessons_of(environment: AnyEnvironment) -> AnyLessons:
 
 class LearnedGame(Record):
     """A game with its difficulty and weak team: part of the settings that determine every result.
-    Everything is pure: the same arguments give the same puzzles and texts."""
+    All methods are pure: the same arguments yield the same puzzles and texts."""
 
     name: str
     puzzle: SerializeAsAny[Record]
@@ -83,7 +84,7 @@ class LearnedGame(Record):
 
     @property
     def training(self) -> Training:
-        """Default numbers of its training."""
+        """Default settings of its training."""
         return Training.model_validate(self.lessons.training)
 
     @property
@@ -97,13 +98,13 @@ class LearnedGame(Record):
 
     @property
     def turns(self) -> int:
-        """Most turns of an episode."""
+        """Maximum number of turns of an episode."""
         return self.difficulty.setting.turns
 
     def tables(self, split: Split, seed: int, count: int, team: Team | None = None) -> list[Table]:
-        """The first `count` puzzles of a stream, at their beginning; played by `team` where one is
-        named, else by the game's own. Those of other splits than training are all different; raises
-        ValueError where there are not as many."""
+        """The first `count` puzzles of a stream, in their initial state, played by `team` if given,
+        otherwise by the game's own team. Puzzles of other splits than training are all different;
+        raises ValueError if there are not enough."""
         return [
             Table(instance.id, self.environment.open(instance))
             for instance in self._first(split, seed, count, _played_by(self.difficulty, team))
@@ -111,7 +112,7 @@ class LearnedGame(Record):
 
     def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:
         """Endless observations of training puzzles with the weak team's answers. For a `team` of
-        one agent: how the weak one plays alone."""
+        one agent, the answers are those of a weak agent playing alone."""
         lessons = self.lessons
         rng = random.Random(f"demonstrations:{seed}")
         for instance in lessons.heard(seed, _played_by(self.difficulty, team), self.weak_team):
@@ -126,8 +127,8 @@ class LearnedGame(Record):
 
     def baselines(self, seed: int, count: int) -> dict[str, int]:
         """How many of the first `count` test puzzles each hand-written player solves. Among them
-        are a random player, an oracle, what a team can do by its tools alone, and the best blind
-        ones."""
+        are a random player, an oracle, the best that a team can do with its tools only, and the
+        best blind players."""
         environment = self.environment
         instances = self._first(Split.TEST, seed, count, self.difficulty)
         solved = {
@@ -143,12 +144,12 @@ class LearnedGame(Record):
         return {**solved, **blind_scores(training, cast("Any", instances))}
 
     def failure(self, episode: Episode, refused: int) -> str:
-        """The kind of failure of an episode that ended unsolved, in a word or two; `refused` of its
-        turns had an action refused."""
+        """The kind of failure of an episode that ended unsolved, in a word or two; actions were
+        refused in `refused` of its turns."""
         return self.lessons.failure(episode, refused)
 
     def _first(self, split: Split, seed: int, count: int, levels: Difficulty) -> list[Instance]:
-        """The first puzzles of a split. Those for training may repeat; the others are all
+        """The first puzzles of a split. Training puzzles may repeat; the others are all
         different."""
         drawn = cast("Iterator[Instance]", self.environment.stream(split, seed, levels))
         if split is Split.TRAIN:
@@ -157,7 +158,7 @@ class LearnedGame(Record):
 
 
 def _played_by(levels: Difficulty, team: Team | None) -> Difficulty:
-    """The same puzzles, played by that team; None: by their own."""
+    """The same puzzles, played by `team`; None: by their own team."""
     if team is None:
         return levels
     return levels.model_copy(update={"setting": levels.setting.model_copy(update={"team": team})})

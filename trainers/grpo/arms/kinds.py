@@ -1,13 +1,14 @@
 """The kinds of arms, and how they differ.
 
-All begin with the same random weights of a seed. Those that learn from rewards play puzzles of one
-stream, equally many per version, and draw K completions where AT-GRPO draws K; they end with the
-step in which they have drawn as many completions as AT-GRPO has in all of its steps. Continued SFT
-ends when as many tokens have gone through its model; MAS + GRPO is also run a second time with that
-many. Expert iteration (Anthony et al. 2017, arXiv:1705.08439), here best-of-K imitation, plays as
-AT-GRPO does and imitates the best candidate of each state in place of weighing all of them: it
-shows which part of AT-GRPO's gain is search, and which is learning from the worse candidates. The
-agent that plays alone never sees a proposal, so it has its own warm start, of as many answers.
+All start from the same random weights of a seed. Arms that learn from rewards play the same number
+of puzzles per version, from one stream, and draw K completions whenever AT-GRPO draws K; they end
+with the step in which they have drawn as many completions as AT-GRPO in all of its steps. Continued
+SFT ends when as many tokens have gone through its model as through AT-GRPO's; MAS + GRPO is also
+run a second time with that many tokens. Expert iteration (Anthony et al. 2017, arXiv:1705.08439),
+here best-of-K imitation, plays as AT-GRPO does and imitates the best candidate of each state
+instead of weighing all of them: it shows which part of AT-GRPO's gain comes from search, and which
+from learning from the worse candidates. The agent that plays alone never sees a proposal, so it has
+its own warm start, with the same number of answers.
 """
 
 from __future__ import annotations
@@ -56,15 +57,16 @@ Loss = Literal["policy gradient", "cross-entropy"]
 
 @dataclass(frozen=True)
 class ArmKind:
-    """What an arm does."""
+    """The properties of a kind of arm."""
 
     way: Way
     about: str
     """Description of the arm in a report."""
     begins: ArmName | None = None
-    """Arm whose model it begins with, or measures; None: random weights."""
+    """Arm whose model it starts from, or measures; None: random weights."""
     spends: Spent | None = None
-    """What it spends as much of as AT-GRPO; None: it takes as many steps as the settings say."""
+    """The quantity of which it spends as much as AT-GRPO; None: the settings determine its number
+    of steps."""
     team: Team | None = None
     """Agents that play; None: the game's own team."""
     grouping: Grouping = "at-grpo"
@@ -110,7 +112,7 @@ KINDS: dict[ArmName, ArmKind] = {
     ),
     CONTINUED: ArmKind(
         "supervised",
-        "goes on with the imitation, with the tokens of AT-GRPO",
+        "continues the imitation with the tokens of AT-GRPO",
         begins=WARM_START,
         spends="tokens",
     ),
@@ -155,7 +157,7 @@ KINDS: dict[ArmName, ArmKind] = {
         begins=WARM_START,
     ),
 }
-"""Order in which arms run: each after those that it needs, and the longest first."""
+"""Order in which arms run: each after the arms that it needs, and the longest first."""
 
 
 def slug(name: ArmName) -> str:

@@ -1,4 +1,4 @@
-"""Arms that learn nothing: what another arm's policies do under other conditions."""
+"""Arms that learn nothing: they measure another arm's policies under other conditions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from loopline.trainers.grpo.vectorized_rollout import (
 )
 
 TOGETHER = 64
-"""Puzzles whose candidates are in memory at once."""
+"""Puzzles whose candidates are in memory at the same time."""
 _OTHER: dict[str, Agent] = {TOOL: PLAN, PLAN: TOOL}
 
 
@@ -58,7 +58,7 @@ def play_greedily(
     *,
     swapped: bool = False,
 ) -> EvaluationResult:
-    """Greedily, the first puzzles of a split by the arm's team; `swapped`: each agent's policy
+    """Play the first puzzles of a split greedily by the arm's team; `swapped`: each agent's policy
     plays the other agent."""
     return evaluate(
         settings.game.tables(split, settings.test_seed, count, arm.what.team),
@@ -71,7 +71,7 @@ def play_greedily(
 
 
 def _best_of_k(playing: Playing, arm: Arm, settings: ArmSettings) -> EvaluationResult:
-    """Outcomes sampled as in training: of K candidates the rules choose. Texts are not kept."""
+    """Outcomes sampled as in training: the rules choose among K candidates. Texts are not kept."""
     import torch
 
     training, generator = settings.reinforced, torch.Generator().manual_seed(arm.seed)

@@ -1,8 +1,8 @@
-"""An arm's policies: what they begin with, and as they were written.
+"""An arm's policies: their initial weights, and the written ones.
 
 OUTPUT/seed-1/beginning/                     random weights
-OUTPUT/seed-1/at-grpo/model/                 of an arm with one policy: the model
-OUTPUT/seed-1/at-grpo-per-role/model/<agent>/    of one with several: models or adapters
+OUTPUT/seed-1/at-grpo/model/                 an arm with one policy: the model
+OUTPUT/seed-1/at-grpo-per-role/model/<agent>/    an arm with several: models or adapters
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _BYTES = 256
 
 
 def write_initial_model(size: NetworkSize, pieces: Sequence[str], seed: int, folder: Path) -> None:
-    """A model folder with random weights of that seed, whole or not at all; that which another
-    process wrote meanwhile is the same, and stays. `pieces` are one token each."""
+    """Write a model folder with random weights of that seed, complete or not at all; if another
+    process has written it meanwhile, that equal folder stays. `pieces` are one token each."""
     import torch
 
     tokenizer = build_tokenizer((), len(SPECIAL) + _BYTES + len(pieces), pieces)
@@ -56,7 +56,7 @@ MODEL = "model"
 
 @dataclass(frozen=True)
 class Playing:
-    """Policies, and what lets them play."""
+    """Policies, and everything needed to play them."""
 
     grpo: GrpoSettings
     policies: Policies
@@ -66,7 +66,7 @@ class Playing:
     """Folder of the model that was loaded."""
 
     def activate(self, agent: str) -> object:
-        """The policy of an agent, into the network."""
+        """Load the policy of an agent into the network."""
         return self.policies.activate(self.grpo.policy_of(agent))
 
 
@@ -77,8 +77,7 @@ def untrained_policies(arm: Arm, output: Path, settings: ArmSettings) -> Playing
 
 
 def load_policies(arm: Arm, output: Path, settings: ArmSettings) -> Playing:
-    """The policies of an arm as `write` has written them, rounding included. Raises
-    `TrainingError`."""
+    """The policies of an arm as written by `write`, rounding included. Raises `TrainingError`."""
     base, model = base_of(arm, output, settings), arm.folder(output) / MODEL
     grpo = _settings(arm, base, settings)
     begins: dict[str, InitialPolicy] = {}
@@ -89,7 +88,7 @@ def load_policies(arm: Arm, output: Path, settings: ArmSettings) -> Playing:
 
 
 def write(arm: Arm, output: Path, playing: Playing) -> None:
-    """All of an arm's policies as the engines read them, whole or not at all."""
+    """Write all of an arm's policies in the engines' format, complete or not at all."""
     with atomic_folder(arm.folder(output) / MODEL, replace=True) as partial:
         for name in playing.policies.names:
             policy_folder = _folder(partial, name)
@@ -102,7 +101,7 @@ def write(arm: Arm, output: Path, playing: Playing) -> None:
 
 
 def base_of(arm: Arm, output: Path, settings: ArmSettings) -> Path:
-    """Folder of the model that an arm begins with."""
+    """Folder of the model that an arm starts from."""
     if arm.begins is not None:
         return arm.begins.folder(output) / MODEL
     folder = output / f"seed-{arm.seed}" / "beginning"

@@ -1,5 +1,5 @@
-"""One step of GRPO, or of expert iteration: puzzles of the training split played by the present
-weights, and an update of them by the groups that this made."""
+"""One step of GRPO, or of expert iteration: the present weights play puzzles of the training split,
+and are updated by the resulting groups."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from loopline.trainers.grpo.whole_runs import roll_out_runs
 
 _PIECE_TOKENS = 8_192
 _SEEDS = 1_000_033
-"""Factor of the seed, other than the demonstrations': puzzles of both coincide only by chance."""
+"""Factor of the seed, different from the demonstrations': puzzles of both coincide only by
+chance."""
 
 
 class Batch(NamedTuple):
-    """Puzzles that were played, and not yet learned from."""
+    """Puzzles that were played and not yet learned from."""
 
     played: RolloutResult
     tokens: int
@@ -54,7 +55,8 @@ def grpo_settings(
             "data_sha256": "",
             "grouping": kind.grouping,
             "group_size": training.candidates,
-            # So that an update is of as many completions: a run has one for each of its turns.
+            # So that an update has the same number of completions: a run has one for each of its
+            # turns.
             "minibatch": max(1, training.minibatch // (settings.game.turns if whole_runs else 1)),
             # An answer that never ends is a bad one here, and must not be left out.
             "truncated": "keep",
@@ -70,8 +72,8 @@ def grpo_settings(
 
 
 class ReinforcedSteps:
-    """Steps that are determined by the weights, the settings, the seed and the step's number
-    alone."""
+    """Steps that are determined only by the weights, the settings, the seed and the step's
+    number."""
 
     def __init__(
         self,
@@ -91,11 +93,11 @@ class ReinforcedSteps:
         self._sampler = sampler
 
     def step(self, number: int) -> StepFacts:
-        """The step after `number` others: version `number` plays, the next one is made."""
+        """The step after `number` others: version `number` plays, and the next version is made."""
         return self.learn(self.play(number, number), number)
 
     def play(self, number: int, version: int) -> Batch:
-        """The puzzles of batch `number`, played by the present weights, which are `version`."""
+        """Play the puzzles of batch `number` with the present weights, which are `version`."""
         import torch
 
         training, grpo = self._settings.reinforced, self._policies.settings
@@ -119,8 +121,8 @@ class ReinforcedSteps:
         return Batch(played, self._sampler.tokens - before)
 
     def learn(self, batch: Batch, version: int) -> StepFacts:
-        """An update of the present weights, which are `version`, by what a batch made, whichever
-        version played it. Raises `NotFinite`, with the weights as they were."""
+        """Update the present weights, which are `version`, from a batch, whichever version played
+        it. Raises `NotFinite`, with the weights unchanged."""
         played = batch.played
         learned = tuple(group for group in played.groups if has_signal(group.rewards))
         zero_variance = tuple(group for group in played.groups if not has_signal(group.rewards))
@@ -141,8 +143,8 @@ class ReinforcedSteps:
         return StepFacts(batch.tokens + trained, played.samples, curves, message)
 
     def _update_by_advantages(self, batch: StepBatch) -> tuple[int, dict[str, float]]:
-        """Updates by every candidate's advantage; the tokens that went through the model, and
-        curves."""
+        """Updates by every candidate's advantage; returns the tokens that went through the model,
+        and curves."""
         policy_steps = self._learner.step(batch)
         curves = {
             f"{name}/{key}": value

@@ -22,14 +22,14 @@ class Arm(Record):
     kind: ArmName
     seed: int
     tuning: Tuning = OWN
-    """Tuning of the training; for an arm that plays another's model, of that one."""
+    """Tuning of the training; an arm that plays another's model has that one's tuning."""
 
     @property
     def name(self) -> str:
         return f"seed {self.seed}, {self.kind}{'' if self.tuning == OWN else f', {self.tuning}'}"
 
     def folder(self, output: Path) -> Path:
-        """Folder that the arm is written to."""
+        """Output folder of the arm."""
         return output / f"seed-{self.seed}" / f"{slug(self.kind)}{self.tuning.suffix}"
 
     @property
@@ -38,7 +38,7 @@ class Arm(Record):
 
     @property
     def begins(self) -> Arm | None:
-        """Arm whose model it begins with, or plays; None: random weights."""
+        """Arm whose model it starts from, or plays; None: random weights."""
         if self.what.begins is None:
             return None
         tuning = self.tuning if self.what.way == "measured" else OWN
@@ -46,34 +46,36 @@ class Arm(Record):
 
     @property
     def spends(self) -> Spent | None:
-        """What it spends as much of as `budget_arm`; None: it takes as many steps as the settings
-        say."""
+        """The quantity of which it spends as much as `budget_arm`; None: the settings determine its
+        number of steps."""
         return "samples" if self.kind == AT_GRPO and self.tuning != OWN else self.what.spends
 
     @property
     def budget_arm(self) -> Arm:
-        """AT-GRPO with the settings of the game: however others are tuned, all spend as much."""
+        """AT-GRPO with the settings of the game: all arms spend as much as this one, regardless of
+        their tuning."""
         return Arm(kind=AT_GRPO, seed=self.seed)
 
     @property
     def needs(self) -> tuple[Arm, ...]:
-        """Arms that must have a result before: its beginning, and the one that sets its budget."""
+        """Arms whose results must exist first: the one it starts from, and the one that sets its
+        budget."""
         before = () if self.begins is None else (self.begins,)
         return before if self.spends is None else (*before, self.budget_arm)
 
 
 class Point(Record):
-    """One look at an arm in training."""
+    """One evaluation of an arm in training."""
 
     step: int
     tokens: int
-    """Tokens through the model since the arm began."""
+    """Tokens through the model since the arm started."""
     samples: int
-    """Completions drawn, or answers imitated, since the arm began."""
+    """Completions drawn, or answers imitated, since the arm started."""
     cpu_seconds: float
-    """CPU seconds spent on steps since the arm began."""
+    """CPU seconds spent on steps since the arm started."""
     success: float
-    """Share solved by greedy play of puzzles of the split `validation`."""
+    """Share of puzzles of the split `validation` that greedy play solves."""
 
 
 class ArmResult(Record):
@@ -84,13 +86,13 @@ class ArmResult(Record):
     tuning: Tuning = OWN
     steps: int
     tokens: int
-    """Tokens through the model in training, padding included; those only read to sample count as
-    well."""
+    """Tokens through the model in training, padding included; tokens that are only read for
+    sampling also count."""
     samples: int
     """Completions drawn in training, or answers imitated."""
     train_cpu_seconds: float
     cpu_seconds: float
-    """CPU seconds with looks and the last measurement."""
+    """CPU seconds including evaluations and the final measurement."""
     outcomes: str = Field(pattern=r"^[01]+$")
     """Outcome of each held-out puzzle, played greedily, in order: `1` solved, `0` not."""
     failures: dict[str, int]
@@ -99,10 +101,10 @@ class ArmResult(Record):
     """Share of proposals after which the plan agent did exactly what was proposed; None without
     any."""
     answers: dict[str, dict[str, int]]
-    """Most frequent answers of each agent, and how often it gave them."""
+    """Most frequent answers of each agent, with their counts."""
     curve: tuple[Point, ...]
     stopped: str = ""
-    """Why its training ended early: its next loss or gradient was not a number, and the weights
+    """Why its training ended early: its next loss or gradient was not finite, and the weights
     before that were measured."""
 
     @classmethod
@@ -154,7 +156,7 @@ def write_result(folder: Path, result: ArmResult) -> ArmResult:
 
 
 def read_result(folder: Path) -> ArmResult | None:
-    """Result of a finished arm; None if it is not finished. Raises `UnreadableModel`."""
+    """Result of a finished arm; None for an unfinished one. Raises `UnreadableModel`."""
     return find_record(
         folder / RESULT, ArmResult, f"remove {folder}, then run the same command again"
     )

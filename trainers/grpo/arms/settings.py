@@ -1,4 +1,4 @@
-"""What determines arms: two with equal settings have equal weights and results."""
+"""Settings that determine arms: two arms with equal settings have equal weights and results."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class ArmSettings(Training):
     test_seed: int = 2026
     """Seed of the puzzles that all arms are evaluated and measured on."""
     held_out: int = Field(default=400, ge=1)
-    """Puzzles of the split `test` that every arm is measured on at its end."""
+    """Puzzles of the split `test` on which every arm is measured at its end."""
     looks: int = Field(default=5, ge=1)
     """Points of a learning curve: greedy success on puzzles of the split `validation`."""
     looked_at: int = Field(default=80, ge=1)
-    """Puzzles of each look."""
+    """Puzzles per evaluation."""
     checkpoint_every: int = Field(default=10, ge=1)
     """Steps between checkpoints."""

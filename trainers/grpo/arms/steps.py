@@ -1,4 +1,4 @@
-"""What the two ways of training have in common."""
+"""Types that both ways of training share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class StepFacts:
-    """Facts about one step that was taken."""
+    """Facts about a finished step."""
 
     tokens: int
-    """Tokens that went through the model to be sampled, or to be learned from, padding included.
-    The pass that scores samples before the first of several updates is not counted."""
+    """Tokens that went through the model, for sampling or learning, padding included. The pass that
+    scores samples before the first of several updates is not counted."""
     samples: int
     """Completions that were drawn, or answers that were imitated."""
     curves: dict[str, float]
@@ -22,8 +22,8 @@ class StepFacts:
 
 
 class Steps(Protocol):
-    """A training, step by step. A step is determined by the weights and its number alone, so that
-    nothing else is needed to resume."""
+    """A training, step by step. A step is determined only by the weights and its number, so that
+    resuming needs nothing else."""
 
     def step(self, number: int) -> StepFacts:
         """Take the step after `number` others."""

@@ -1,5 +1,5 @@
-"""One step of supervised training: what was said, by the weak team or by the best of candidates,
-made more probable."""
+"""One step of supervised training: answers of the weak team, or the best candidates, are made more
+probable."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     import torch
 
 _SEEDS = 1_000_003
-"""Apart, so that no two steps of two seeds draw the same puzzles."""
+"""Factor that separates the seeds, so that no two steps of two seeds draw the same puzzles."""
 
 
 Answer = tuple[Sequence[int], Sequence[int]]
-"""The ids of a prompt, and of what is imitated as the answer to it."""
+"""The ids of a prompt, and the ids of the answer to imitate."""
 
 
 class SupervisedUpdate(NamedTuple):
@@ -37,7 +37,7 @@ class SupervisedUpdate(NamedTuple):
 
 
 class SupervisedSteps:
-    """Steps that are determined by the settings, the seed and the step's number alone. `first` is
+    """Steps that are determined only by the settings, the seed and the step's number. `first` is
     the number of the first demonstrations: those of the control are not those of its warm start."""
 
     def __init__(
@@ -58,8 +58,8 @@ class SupervisedSteps:
         self._end = min(prompter.loaded.end_ids)
 
     def step(self, number: int) -> StepFacts:
-        """The step after `number` others. Raises `NotFinite` before weights are changed by a loss
-        or a gradient that is not a number."""
+        """The step after `number` others. Raises `NotFinite` before a loss or a gradient that is
+        not finite could change weights."""
         training = self._settings.supervised
         seed, rate = self._first + number, self._rate * min(1.0, (number + 1) / training.warmup)
         answers = self._answers(seed)
@@ -87,8 +87,8 @@ def imitate(
     policies: Policies, answers: Sequence[Answer], rate: float, where: str
 ) -> SupervisedUpdate:
     """One update of the policy that both agents share, at this learning rate, by the mean
-    cross-entropy of the answers' tokens. Raises `NotFinite`, which names `where`, before weights
-    are changed by a loss or a gradient that is not a number."""
+    cross-entropy of the answers' tokens. Raises `NotFinite`, which names `where`, before a loss or
+    a gradient that is not finite could change weights."""
     import torch
     from torch.nn import functional
 
@@ -111,7 +111,7 @@ def imitate(
 
 
 def _rows(answers: Sequence[Answer]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids [rows, length], padded on the right, and which of them from the second on are learned
+    """Ids [rows, length], padded on the right, and a mask of the learned ones from the second id on
     [rows, length - 1]."""
     import torch
 

@@ -1,5 +1,5 @@
-"""The numbers that determine a training. Each game has its own: what is learned in minutes in one
-is not in another. All arms of a game have the same ones, apart from an arm's own `tuning`."""
+"""The numbers that determine a training. Each game has its own, since games take different times to
+learn. All arms of a game have the same ones, except for an arm's own `tuning`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopline.agents.environments.game import Scheme
 
 
 class NetworkSize(BaseModel):
-    """Size of a model that begins with random weights. See
+    """Size of a model that starts from random weights. See
     `loopline.trainers.core.models.Shape`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -22,7 +22,7 @@ class NetworkSize(BaseModel):
     heads: int = Field(default=4, ge=1, le=256)
     context: int = Field(default=256, ge=1, le=131_072)
     spread: float = Field(default=0.08, gt=0)
-    """Standard deviation of the random matrices; the usual 0.02 is that of far wider ones."""
+    """Standard deviation of the random matrices; the usual 0.02 is for far wider ones."""
 
     @model_validator(mode="after")
     def _require_even_heads(self) -> Self:
@@ -40,7 +40,8 @@ class Supervised(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     steps: int = Field(default=120, ge=1)
-    """Steps of the warm start; the control continues until its tokens are those of AT-GRPO."""
+    """Steps of the warm start; the control continues until it has used as many tokens as
+    AT-GRPO."""
     batch: int = Field(default=64, ge=1)
     """Answers per step."""
     learning_rate: float = Field(default=2e-3, gt=0)
@@ -54,7 +55,7 @@ class Reinforced(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     steps: int = Field(default=20, ge=1)
-    """Versions of the policy: each plays its own puzzles, to their end."""
+    """Versions of the policy: each plays its own puzzles to their end."""
     episodes: int = Field(default=48, ge=1)
     """Puzzles per version."""
     candidates: int = Field(default=8, ge=2)
@@ -68,7 +69,7 @@ class Reinforced(BaseModel):
     times that."""
     entropy: float = Field(default=0.003, ge=0)
     scheme: Scheme = "paper"
-    """What actions are rewarded for: see `loopline.agents.environments.game.Scheme`."""
+    """Reward scheme of actions: see `loopline.agents.environments.game.Scheme`."""
     rank: int = Field(default=16, ge=1)
     """Rank of adapters."""
 

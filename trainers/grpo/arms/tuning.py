@@ -9,7 +9,7 @@ from loopline.trainers.grpo.arms.settings import ArmSettings
 
 
 class Tuning(BaseModel):
-    """Factors of the game's own settings; 1 leaves a setting as it is."""
+    """Factors of the game's own settings; 1 leaves a setting unchanged."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -22,7 +22,7 @@ class Tuning(BaseModel):
     stays the same, so that it takes more steps when they are smaller."""
 
     def __str__(self) -> str:
-        """`rate × 0.3`; `own` where nothing differs."""
+        """`rate × 0.3`; `own` if nothing differs."""
         return ", ".join(f"{name} × {value:g}" for name, value in self._changed_factors()) or "own"
 
     @property
@@ -31,7 +31,7 @@ class Tuning(BaseModel):
         return "".join(f"-{name}-{value:g}" for name, value in self._changed_factors())
 
     def of(self, kind: ArmKind) -> Tuning:
-        """The part of it that concerns such an arm: imitation has no entropy bonus."""
+        """The part of the tuning that applies to such an arm: imitation has no entropy bonus."""
         rewarded = kind.way == "reinforced" and kind.loss == "policy gradient"
         return self if rewarded else self.model_copy(update={"entropy": 1.0})
 

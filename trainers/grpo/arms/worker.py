@@ -15,7 +15,7 @@ from loopline.trainers.core.job_processes import JobLine, serve_jobs
 from loopline.trainers.grpo.arms.settings import SETTINGS, ArmSettings
 
 _SECONDS = 0.5
-"""Least seconds between two lines about an arm in training."""
+"""Minimum seconds between two lines about an arm in training."""
 
 
 def _work(output: Path, job: str, tell: Callable[[JobLine], None]) -> str:

@@ -1,4 +1,4 @@
-"""`train grpo demo`, as a user sees it."""
+"""The command `train grpo demo`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOBS = 2
 
 
 def preview(options: DemoOptions) -> list[str]:
-    """What `--dry-run` says of the demonstration."""
+    """The plan of the demonstration, which `--dry-run` prints."""
     from loopline.trainers.grpo.arms.folder import REPORT
     from loopline.trainers.grpo.arms.settings import SETTINGS
 
@@ -30,11 +30,11 @@ def preview(options: DemoOptions) -> list[str]:
 
 
 def demo(options: DemoOptions) -> None:
-    """Does AT-GRPO learn anything? From nothing, on a CPU, in minutes.
+    """Does AT-GRPO learn anything? From scratch, on a CPU, in minutes.
 
-    For each of three seeds a model of random weights imitates a weak team, then learns by AT-GRPO,
-    or by as much further imitation; all are measured on the same unseen puzzles. Run it again to go
-    on after a crash or Ctrl-C.
+    For each of three seeds, a model with random weights imitates a weak team, then learns by
+    AT-GRPO, or by further imitation with the same compute; all are measured on the same unseen
+    puzzles. After a crash or Ctrl-C, run it again to continue.
     """
     from rich.console import Console
 

@@ -29,11 +29,10 @@ def run(
     watcher: Callable[[int, int], Watcher] = lambda arms, remaining: lambda arm, update: None,
     trackers: tuple[str, ...] = DEFAULT_TRACKERS,
 ) -> DemoReport:
-    """Do what is left of the demonstration, `jobs` arms at a time, and write its report. `watcher`
-    and `trackers` are those of
-    `run_arms`.
+    """Run the unfinished part of the demonstration, `jobs` arms at a time, and write its report.
+    `watcher` and `trackers` are those of `run_arms`.
 
-    Ctrl-C raises KeyboardInterrupt, with everything where it can be gone on from. Raises
+    Ctrl-C raises KeyboardInterrupt, with everything saved so that it can be resumed. Raises
     `TrainingError`s.
     """
     require_trackers(trackers)
@@ -56,5 +55,5 @@ def run(
 
 
 def arms_of(settings: DemoSettings) -> list[Arm]:
-    """All of them: what others wait for comes first."""
+    """All arms, in an order in which those that others wait for come first."""
     return [Arm(kind=kind, seed=seed) for kind in ARMS for seed in settings.seeds]

@@ -1,4 +1,4 @@
-"""Results of the demonstration, computed from its arms' results alone."""
+"""Results of the demonstration, computed only from its arms' results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Share(Record):
 
 
 class SeedFindings(Record):
-    """The arms of one seed, side by side."""
+    """The arms of one seed, for comparison."""
 
     seed: int
     arms: dict[ArmName, Share]
@@ -62,17 +62,17 @@ class DemoReport(Record):
     settings: DemoSettings
     seeds: tuple[SeedFindings, ...]
     baselines: dict[str, Share]
-    """Results of hand-written players, on the same puzzles."""
+    """Results of hand-written players on the same puzzles."""
     results: tuple[ArmResult, ...]
     success_gain: float
     """Smallest gain of a seed."""
     apart: bool
     """Whether the intervals are apart in every seed."""
     minutes: float
-    """Minutes of the wall clock, everything included, over all parts of an interrupted run."""
+    """Minutes of the wall clock for everything, over all parts of an interrupted run."""
     cpu_minutes: float
-    """CPU minutes of training, looks and play in all processes; an idle machine needs half of it on
-    two cores, and the start of two processes."""
+    """CPU minutes of training, evaluations and play in all processes; an idle machine needs half of
+    that on two cores, plus the start of two processes."""
 
 
 def report_of(
@@ -99,7 +99,7 @@ def _findings(seed: int, results: Sequence[ArmResult]) -> SeedFindings:
     results_by_arm = {result.arm: result for result in results if result.seed == seed}
     absent = [name for name in ARMS if name not in results_by_arm]
     if absent:
-        raise TrainingError(f"seed {seed} has no result of {absent[0]}: run the command to its end")
+        raise TrainingError(f"seed {seed} has no result of {absent[0]}: let the command finish")
     arms: dict[ArmName, Share] = {
         name: Share.of(results_by_arm[name].solved, len(results_by_arm[name].outcomes))
         for name in ARMS
@@ -128,7 +128,7 @@ def findings_table(report: DemoReport) -> Table:
 
 
 def compute_table(report: DemoReport) -> Table:
-    """What each arm cost, and how its failures break down."""
+    """The cost of each arm, and its failures by kind."""
     table = new_table(
         "arm", "seed", "steps", "tokens", "CPU-s training", "agreement", "failures",
         words=("arm", "failures"),
@@ -170,8 +170,8 @@ def conclusion(report: DemoReport) -> list[str]:
 
 
 def behaviour(report: DemoReport) -> list[str]:
-    """The most frequent answers of the first seed's agents: they show whether success was learned
-    by reading, or by one answer that fits everywhere."""
+    """The most frequent answers of the first seed's agents: they show whether success comes from
+    reading the puzzle, or from one answer that fits everywhere."""
     lines: list[str] = []
     for result in report.results:
         if result.seed != report.settings.seeds[0]:

@@ -1,4 +1,4 @@
-"""What determines the demonstration."""
+"""The settings that determine the demonstration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ GAME = LearnedGame.of(DEFAULT)
 
 
 class DemoSettings(ArmSettings):
-    """The default game as in the table of `bench grpo`, with fewer versions: done in minutes."""
+    """The default game as in the table of `bench grpo`, with fewer versions, so that it takes
+    minutes."""
 
     game: LearnedGame = GAME
     reinforced: Reinforced = GAME.training.reinforced.model_copy(update={"steps": 48})

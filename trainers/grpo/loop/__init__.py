@@ -4,6 +4,7 @@
     groups of one version → a step of the `Learner` → adapters, which `serving` lets the deployment
     answer with → again
 
-Everything that a round follows from is on disk before it happens (`run_directory`), so that a
-killed training goes on where it was: the same puzzles, the same runs, each round trained once and
-each version published once."""
+All inputs of a round are on disk before it starts (`run_directory`), so that a killed training
+resumes where it was: with the same puzzles and the same runs, each round trained once and each
+version published once.
+"""

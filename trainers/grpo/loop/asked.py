@@ -1,5 +1,5 @@
-"""The questions that a loop plays where rounds do not generate their own, its held-out questions,
-and the check of its answers, which stay in this process."""
+"""The questions of a loop whose rounds do not generate their own, its held-out questions, and the
+check of its answers, which stay in this process."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from loopline.trainers.grpo.loop.options import LoopOptions
 
 LOOK_SEED = 1
-"""Seed of held-out tasks: trainings with other seeds look at the same ones."""
+"""Seed of held-out tasks: trainings with other seeds are evaluated on the same ones."""
 JUDGED_OUTCOMES = frozenset({Outcome.ANSWERED, Outcome.GAVE_UP})
-"""Outcomes of a run that came to its end and that nobody has judged yet."""
+"""Outcomes of a finished run that has not been judged yet."""
 
 
 def questions_of(options: LoopOptions, file: TaskFile | None) -> Questions | None:
-    """Both parts of a file; of a generator, which draws questions for each round, only the held-out
-    part. None where neither is needed. Raises `TrainingError`, `UnreadableData`."""
+    """Both parts of a file. For a generator, which draws new questions for each round, only the
+    held-out part. None if neither is needed. Raises `TrainingError`, `UnreadableData`."""
     held_out = options.held_out if options.look_every else 0
     if file is not None and options.tasks is not None:
         path = local_file(options.tasks)
@@ -56,7 +56,7 @@ def questions_of(options: LoopOptions, file: TaskFile | None) -> Questions | Non
         return _held_out_levels(options, held_out)
     if options.workflow != PAIR:
         if options.env is None:
-            return None  # which the settings refuse
+            return None  # the settings refuse this
         dataset, split, domains = DATASETS[options.env], options.split, options.domain
         return generate_questions(dataset, LOOK_SEED, 0, held_out, split, domains)
     if options.game is None:
@@ -74,7 +74,7 @@ def questions_of(options: LoopOptions, file: TaskFile | None) -> Questions | Non
 
 
 def _held_out_levels(options: LoopOptions, count: int) -> Questions:
-    """Held-out questions, shared out to levels by their weights. Raises `TrainingError`."""
+    """Held-out questions, distributed over the levels by their weights. Raises `TrainingError`."""
     try:
         levels = read_levels(options.level)
         parts = share_out(count, {level.name: level.weight for level in levels}, "held out")
@@ -99,7 +99,7 @@ def _held_out_levels(options: LoopOptions, count: int) -> Questions:
 
 
 def question_file(options: LoopOptions, questions: Questions | None) -> QuestionFile | None:
-    """What the settings record of a file of questions."""
+    """The record of a question file for the settings."""
     if options.questions is None or questions is None:
         return None
     return QuestionFile(sha256=questions.sha256, count=len(questions.train))
@@ -121,7 +121,7 @@ def played_prompts(
 def resolved_options(options: LoopOptions, deployed: Settings) -> JsonObject:
     """All options of a workflow other than `pair`: those of the command override those of the
     deployment. The caller of `umi` writes freely unless an option says otherwise, since nothing can
-    be learned from what a grammar has written. Raises `TrainingError`, `UnknownName`."""
+    be learned from tokens that a grammar has constrained. Raises `TrainingError`, `UnknownName`."""
     if options.workflow == PAIR:
         return {}
     merged = {**deployed.options.get(options.workflow, {})}
@@ -137,7 +137,7 @@ def judged(
     planned: Sequence[PlannedRun], trajectories: Iterable[Trajectory]
 ) -> tuple[Trajectory, ...]:
     """The runs with the checker's verdict: solved or failed, and the team's reward for it. A run
-    that was broken off stays as it is."""
+    that was broken off stays unchanged."""
     return tuple(
         _judged(run, trajectory) for run, trajectory in zip(planned, trajectories, strict=True)
     )

@@ -1,5 +1,5 @@
-"""Measures how a loop spends its time. At every moment the trainer does one thing, so the parts add
-up to the time that passed."""
+"""Measures how a loop spends its time. The trainer does one thing at a time, so the parts add up to
+the elapsed time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Part = Literal["rollout", "wait", "train", "publish"]
 
 
 class Clock:
-    """Clock that begins with `train`: the work before the first round is the trainer's."""
+    """Clock that starts with `train`: the work before the first round is the trainer's."""
 
     def __init__(self) -> None:
         self._part: Part = "train"
@@ -33,7 +33,7 @@ class Clock:
         self._add("rollout", -waited)
         self._add("wait", waited)
 
-    def taken(self) -> Seconds:
+    def lap(self) -> Seconds:
         """Seconds since the last call, by part."""
         self.turn(self._part)
         spent, self._spent = self._spent, {}

@@ -1,4 +1,4 @@
-"""`train grpo loop`: turns the command line into a finished loop, and shows its results."""
+"""`train grpo loop`: runs a loop from the command line and shows its results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CLAIM = "loop.json"
 
 
 def preview(options: LoopOptions) -> list[str]:
-    """What `--dry-run` says of a loop."""
+    """The plan of a loop, which `--dry-run` prints."""
     from loopline.trainers.grpo.loop.generators import PAIR
     from loopline.trainers.grpo.pipeline import CHECKPOINTS
     from loopline.trainers.grpo.report import REPORT
@@ -54,21 +54,22 @@ def preview(options: LoopOptions) -> list[str]:
         played = f"{options.workflow} on {options.questions or options.env or played}"
     where = options.redis_url or "the deployment of this machine's state directory"
     return [
-        f"plays {played or 'nothing yet: give --game, --level or --tasks'} on {where}, and "
+        f"plays {played or 'nothing yet: add --game, --level or --tasks'} on {where}, and "
         "publishes to it",
         state_of_folder(options.output, CLAIM, CHECKPOINTS, REPORT, restart=options.restart),
     ]
 
 
 def loop(options: LoopOptions) -> None:
-    """Roll out on a running deployment, train, publish, again.
+    """Roll out on a running deployment, train, publish, and repeat.
 
-    The deployment plays puzzles of the train split (--game), the tasks of a file (--tasks) or, by
-    any other workflow, questions (--workflow, --env) round after round, and answers with what each
-    round came to. --look-every watches held-out tasks, and publishes the best version at the end.
-    --staleness 1 lets it roll out while a round is trained. Run it again to go on after a crash or
-    Ctrl-C; what is finished is not done again. On several GPUs: `accelerate launch --multi_gpu
-    --module loopline.trainers.cli grpo loop ...`, or with --use_fsdp --fsdp_version 2.
+    In each round the deployment plays puzzles of the train split (--game), the tasks of a file
+    (--tasks) or, with any other workflow, questions (--workflow, --env), and then answers with the
+    version that the round produced. --look-every evaluates on held-out tasks, and publishes the
+    best version at the end. --staleness 1 lets it roll out while a round is trained. After a crash
+    or Ctrl-C, run it again to continue; finished work is not repeated. On several GPUs: `accelerate
+    launch --multi_gpu --module loopline.trainers.cli grpo loop ...`, or with --use_fsdp
+    --fsdp_version 2.
     """
     from loopline.trainers.core.processes import join_processes
     from loopline.trainers.grpo.loop.follower_rank import follow
@@ -90,7 +91,7 @@ def loop(options: LoopOptions) -> None:
 
 
 def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> LoopReport:
-    """Run the loop as the first process, or the only one."""
+    """Run the loop in the first process, or the only one."""
     from loopline.runtime.client.deployment import find
     from loopline.runtime.errors import UserError
     from loopline.trainers.core.checkpoints import forget_work
@@ -161,22 +162,22 @@ def counting(watch: LoopWatch, metrics: TrainingMetrics) -> LoopWatch:
 
 
 def _require_pool(policy: str, deployed: Settings) -> None:
-    """Raise `TrainingError`, with the deployment to start, where a policy's pool is missing."""
+    """Raise `TrainingError`, which names the deployment to start, if a policy's pool is missing."""
     from loopline.bus import pool_of
 
     if pool_of(policy) not in deployed.models:
         raise TrainingError(
             f"loop: the deployment has no pool {pool_of(policy)!r}; pools: "
             f"{', '.join(deployed.models)}. Start one with `runtime up --profile petting --detach "
-            "--set models.pair.model=MODEL`, or name a pool by --pool, or, with --redis-url, the "
-            "profile that the deployment was started with by --profile"
+            "--set models.pair.model=MODEL`, or name a pool with --pool, or, with --redis-url, "
+            "the deployment's profile with --profile"
         )
 
 
 def rounding_notices(
     policies: Iterable[str], models: Mapping[str, ModelSettings]
 ) -> tuple[str, ...]:
-    """One line for each pool whose log-probabilities are those of a batch: they can be trained on,
+    """One line for each pool whose log-probabilities depend on the batch: they can be trained on,
     but importance ratios then show rounding in addition to the age of samples."""
     from loopline.bus import pool_of
 
@@ -191,8 +192,8 @@ def rounding_notices(
 
 
 def size_notices(settings: LoopSettings, limit: int) -> tuple[str, ...]:
-    """A line where the answers of one step, all at their largest, exceed `limit`, the bytes of a
-    message of the bus: they would be given up after they were sampled."""
+    """A line if the longest possible answers of one step exceed `limit`, the bytes of a message on
+    the bus: such a step would fail after its answers were sampled."""
     answers = settings.most_candidates
     longest = max(settings.max_tokens, *settings.agent_max_tokens.values(), 0)
     most = answers * longest * TOKEN_BYTES
@@ -200,30 +201,31 @@ def size_notices(settings: LoopSettings, limit: int) -> tuple[str, ...]:
         return ()
     lower = "--max-tokens" if settings.adaptive is None else "--max-tokens or --sampling-rounds"
     return (
-        f"{answers} answers of {longest:,} tokens take up to {most / 1e6:.1f} MB, and "
-        f"a message of the bus {limit / 1e6:.1f} MB: a step that takes more is given up. Lower "
-        f"{lower}, or `runtime up --set bus.max_message_bytes={most}`",
+        f"{answers} answers of {longest:,} tokens take up to {most / 1e6:.1f} MB, but a message "
+        f"on the bus holds {limit / 1e6:.1f} MB: the runtime gives up a step that needs more. "
+        f"Lower {lower}, or `runtime up --set bus.max_message_bytes={most}`",
     )
 
 
 def mask_notices(settings: LoopSettings, deployed: Settings) -> tuple[str, ...]:
     """One line for each pool that constrains tool calls to a grammar: nothing can be learned from
-    those."""
+    these calls."""
     if not settings.asks:
         return ()
     from loopline.bus import pool_of
 
     pools = dict.fromkeys(pool_of(policy) for policy in settings.policies.values())
     return tuple(
-        f"the pool {pool} constrains tool calls: a run with one cannot be learned from; "
-        f"`runtime up --set models.{pool}.constrain_tools=false`"
+        f"the pool {pool} constrains tool calls, and the training cannot learn from a run with a "
+        f"constrained call; `runtime up --set models.{pool}.constrain_tools=false`"
         for pool in pools
         if deployed.models[pool].constrain_tools
     )
 
 
 def claim(output: Path, settings: LoopSettings, *, restart: bool) -> RunDirectory:
-    """Mark the folder as this loop's. Raises `TrainingError` if it belongs to another training."""
+    """Mark the folder as belonging to this loop. Raises `TrainingError` if it belongs to another
+    training."""
     from loopline.runtime.observe.learned_tokens import LEARNED_TOKENS
     from loopline.trainers.core.checkpoints import require_same_recipe, require_unused
     from loopline.trainers.core.json_records import read_record
@@ -238,8 +240,8 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> RunDirector
         require_same_recipe(existing_claim.settings, settings, output)
         return RunDirectory(output, existing_claim.id)
     if path.exists():
-        # The report is removed first: with it a training counts as finished, whatever else is
-        # there. Published weights stay: a deployment may answer with them.
+        # The report is removed first: as long as it exists, a training counts as finished.
+        # Published weights stay: a deployment may answer with them.
         for name in (REPORT, PAGE):
             (output / name).unlink(missing_ok=True)
         for name in (CHECKPOINTS, "curves", LEARNED_TOKENS, POLICIES, "rounds"):
@@ -258,7 +260,7 @@ def _settings(
     questions: Questions | None,
     deployed: Settings,
 ) -> LoopSettings:
-    """The settings of the loop. Raises `TrainingError` or `InputError`, naming the option."""
+    """The settings of the loop. Raises `TrainingError` or `InputError`, which name the option."""
     from loopline.agents.errors import InvalidOptions
     from loopline.runtime.config.options import validated
     from loopline.trainers.grpo.loop.asked import (
@@ -294,7 +296,7 @@ def _settings(
     unknown = sorted({*(grpo.agents or ()), *options.policy} - set(loop_settings.team))
     if unknown:
         raise TrainingError(
-            f"{option}: nobody of the team ({', '.join(loop_settings.team)}) is called "
+            f"{option}: no agent of the team ({', '.join(loop_settings.team)}) is called "
             f"{', '.join(unknown)}"
         )
     require_known(grpo, tuple(dict.fromkeys(map(grpo.policy_of, agents))))
@@ -332,7 +334,7 @@ def _settings(
 def _played_part(
     file: TaskFile | None, questions: Questions | None, options: LoopOptions
 ) -> TeamTasks | None:
-    """The part of a file of tasks that rounds play: all of it, except what looks need."""
+    """The part of a task file that rounds play: all tasks except those held out for evaluation."""
     if file is None:
         return None
     if not options.look_every or questions is None:
@@ -341,7 +343,7 @@ def _played_part(
 
 
 class _Shown(ShownProgress):
-    """A bar of the runs of a wave, a line for each round."""
+    """Shows a progress bar for the runs of a wave, and a line for each round."""
 
     def __init__(self) -> None:
         behind = "{task.completed:,.0f} of {task.total:,.0f} runs"
@@ -358,8 +360,8 @@ class _Shown(ShownProgress):
 
 
 def round_line(facts: RoundFacts, rounds: int) -> str:
-    """The line that is printed about a round when it is trained."""
-    broke = f", {facts.broken:,} of them broke off" if facts.broken else ""
+    """The line that is printed when a round is trained."""
+    broke = f", {facts.broken:,} of them aborted" if facts.broken else ""
     return (
         f"round {facts.round}/{rounds}  solved {facts.success:.1%} of "
         f"{format_count(facts.runs, 'run')}{broke}  "
@@ -381,7 +383,7 @@ def table(report: LoopReport) -> Table:
         "round", "served", noun, "solved,\nbest\nof K", "broke\noff", "groups", "zero-\nvariance",
         "too\nold", "agreed", "reward", "loss",
     )  # fmt: skip
-    round_table.padding = (0, 1, 0, 0)  # Else eleven columns would have no room on 80.
+    round_table.padding = (0, 1, 0, 0)  # Otherwise eleven columns would not fit into 80.
     for facts in report.rounds:
         policies = facts.step.policies.values()
         groups = sum(policy.groups for policy in policies)

@@ -1,4 +1,4 @@
-"""A process of a loop that is not the first one: it computes its share of each step."""
+"""Every process of a loop except the first: it computes its share of each step."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from loopline.trainers.grpo.storing import restore, write_policies
 
 
 def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: LeaderChannel) -> None:
-    """Take part in the loop until the first process has ended. `grpo` are the settings of this
-    process's own command line. Raises `LeaderFailed` where the first process ended with an error,
-    KeyboardInterrupt where any process was asked to stop, and `TrainingError` if this one has
-    another base or sees another `output`."""
+    """Take part in the loop until the first process has ended. `grpo` contains the settings of this
+    process's own command line. Raises `LeaderFailed` if the first process ended with an error,
+    KeyboardInterrupt if any process was asked to stop, and `TrainingError` if this one has another
+    base or sees another `output`."""
     with deferred_interrupt() as interruption:
         word = line.wait_for_word(interruption)
         if isinstance(word, Start):
@@ -84,9 +84,10 @@ def _take_part(
 
 
 def _give_parts(word: Gather, policies: Policies, output: Path) -> None:
-    """Contribute shards to what the first process writes, in the order in which it gathers them."""
+    """Contribute shards to the files of the first process, in the order in which it gathers
+    them."""
     if word.what == "checkpoint":
         policies.tensors()
     else:
-        # Of the folder and of the facts this process makes nothing.
+        # This process does not use the folder or the facts.
         write_policies(policies, output, lambda policy: policies.settings)

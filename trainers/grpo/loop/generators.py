@@ -21,7 +21,7 @@ DATASETS: dict[QuestionEnvironment, Dataset] = {
 
 
 def dataset_of(source: str) -> Dataset:
-    """Dataset of the generator of that name. Raises `KeyError`."""
+    """Dataset of the generator named `source`. Raises `KeyError`."""
     return DATASETS[cast(QuestionEnvironment, source)]
 
 
@@ -33,7 +33,7 @@ def _generates(options: Any) -> bool:
     return options.env is not None
 
 
-ASKED = OnlyWith("--workflow NAME, another one than pair", _asks)
+ASKED = OnlyWith("--workflow NAME other than pair", _asks)
 _GENERATED = OnlyWith("--env", _generates)
 
 
@@ -43,14 +43,14 @@ class GeneratorOptions(Options):
     panel: ClassVar[str] = "Rollouts"
 
     env: Annotated[QuestionEnvironment | None, ASKED] = None
-    """Generator of the questions that another workflow is asked."""
+    """Generator of questions for a workflow other than pair."""
     split: Annotated[str, _GENERATED, Option(metavar="NAME")] = TRAIN
-    """Split of the generator that rounds play and looks hold a quarter of: `train`, which the micro
-    models have learned, or one that says or asks what they have not."""
+    """Split of the generator that rounds play, except a quarter for evaluation: `train`, which the
+    micro models have learned, or one with statements or questions that are new to them."""
     domain: Annotated[
         tuple[str, ...], _GENERATED, Option(metavar="NAME", default="all", example="bank")
     ] = Field(default=())
-    """What all questions are about; may be repeated."""
+    """Domain of all questions; may be repeated."""
 
     @model_validator(mode="after")
     def _has_questions(self) -> Self:
@@ -58,7 +58,9 @@ class GeneratorOptions(Options):
             return self
         if self.split not in SPLITS[DATASETS[self.env]]:
             splits = ", ".join(SPLITS[DATASETS[self.env]])
-            raise ValueError(f"--split {self.split}: of {self.env} there are: {splits}")
+            raise ValueError(
+                f"--split {self.split}: {self.env} has no such split; splits: {splits}"
+            )
         try:
             require_domains(DATASETS[self.env], self.split, self.domain)
         except TrainingError as error:

@@ -1,5 +1,5 @@
-"""One GPU shared by the servers of a deployment and the training that learns from it: in turns, or
-each with a share of its memory, as the table of the pool's servers says."""
+"""Sharing one GPU between the servers of a deployment and the training that learns from it: in
+turns, or each with a share of its memory, as the table of the pool's servers specifies."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class GpuSharing:
         pools = [models[pool] for pool in dict.fromkeys(map(pool_of, policies)) if pool in models]
         tables = [model.serving for model in pools if model.engine in SERVED]
         shares = [table.gpu_share for table in tables if table.gpu_share is not None]
-        # Trainings that take several do so in the same order: no two of them wait for each other.
+        # Trainings that take several GPUs take them in the same order, which prevents deadlocks.
         turns = sorted({table.gpu_turns for table in tables if table.gpu_turns is not None})
         return cls(tuple(turns), 1.0 - sum(shares) if shares else None)
 
     def bound_memory(self, device: torch.device) -> None:
-        """Limit this process to its share of a GPU. Raises `TrainingError` where servers leave
+        """Limit this process to its share of a GPU. Raises `TrainingError` if the servers leave
         nothing."""
         if self.rest is None or device.type != "cuda":
             return
@@ -55,8 +55,8 @@ class GpuSharing:
     def turn(
         self, device: torch.device, clock: Clock, raise_if_stopped: Callable[[], None]
     ) -> Generator[None]:
-        """Give the block the GPUs to itself; time spent waiting for them counts as waiting. Raises
-        `TrainingError`."""
+        """Let the block use the GPUs exclusively; time spent waiting for them counts as waiting.
+        Raises `TrainingError`."""
         if not self.turns:
             yield
             return
@@ -66,7 +66,7 @@ class GpuSharing:
                 for name in self.turns:
                     stack.enter_context(training_turn(name, raise_if_stopped))
             except OSError as error:
-                raise TrainingError(f"loop: no turn on the GPU: {error}") from error
+                raise TrainingError(f"loop: cannot get a turn on the GPU: {error}") from error
             clock.turn("train")
             try:
                 yield
@@ -74,5 +74,5 @@ class GpuSharing:
                 if device.type == "cuda":
                     import torch
 
-                    # Memory that the step used is free for the servers again, before they wake.
+                    # Memory that the step used is free for the servers again before they wake.
                     torch.cuda.empty_cache()

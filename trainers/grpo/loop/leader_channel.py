@@ -1,13 +1,13 @@
-"""Channel between the first process of a loop, which alone talks to the deployment and writes
+"""Channel between the first process of a loop, the only one that talks to the deployment and writes
 files, and the processes that a launcher has started with it.
 
     first    rollouts, which may take hours    batch   its share of the step   checkpoint, rollouts
     others   wait                              batch   their share of it       wait
 
-While the others wait all processes meet, many times a second. So nothing waits for longer than a
-meeting, and no time-out can end those that are well. Anyone who is gone is missed at the next one:
-its connections are closed. What is asked of one of them, to stop, is asked of all. For a checkpoint
-of weights that are spread over the processes, the others give their parts.
+While the others wait, all processes meet many times a second. So no process waits longer than one
+meeting, and a time-out cannot end healthy processes. The next meeting detects a process that is
+gone, since its connections are closed. A request to stop one process stops all. For a checkpoint of
+sharded weights, the others contribute their parts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Start:
-    """Message: the folder is claimed, load the base."""
+    """Message: the folder is claimed; load the base."""
 
     training: str
     """Id of the loop that the folder belongs to."""
@@ -38,7 +38,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Step:
-    """Message: take your share of a round's step."""
+    """Message: compute your share of a round's step."""
 
     round: int
     batch: StepBatch
@@ -46,10 +46,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Gather:
-    """Give your part of weights that are spread over the processes."""
+    """Message: contribute your part of sharded weights."""
 
     what: Literal["policies", "checkpoint"]
-    """That the first process writes with them."""
+    """The files that the first process writes with them."""
 
 
 @dataclass(frozen=True)
@@ -60,24 +60,24 @@ class End:
 
 
 Word = Start | Step | Gather | End
-# As JSON and not as torch would hand objects round, by pickle: anyone who can reach the port would
-# run code here.
+# As JSON and not by pickle, torch's way of passing objects: anyone who can reach the port could run
+# code here.
 _WORDS: TypeAdapter[Word] = TypeAdapter(Word, config=ConfigDict(ser_json_inf_nan="constants"))
 
 
 class LeaderFailed(TrainingError):
-    """Error of another process where the first one has ended with an error."""
+    """Error of another process after the first one has failed."""
 
     def __init__(self, processes: Processes, exit_code: int) -> None:
         super().__init__(
-            f"process {processes.index + 1} of {processes.count} ends with the first one, whose "
-            "own message says why"
+            f"process {processes.index + 1} of {processes.count} exits with the first one, whose "
+            "message states why"
         )
         self.exit_code = exit_code
 
 
 class _Sign(IntEnum):
-    """What a process contributes to a meeting; the largest one counts for all. A word of the first
+    """A process's contribution to a meeting; the largest one decides for all. A word of the first
     process takes precedence over a stop, which waits for the end of a step."""
 
     WAITING = 0
@@ -86,8 +86,8 @@ class _Sign(IntEnum):
 
 
 class LeaderChannel:
-    """One end of the channel. As a context it reports to the others how the first process ended. A
-    process that trains alone has nobody to report to."""
+    """One end of the channel. As a context manager, it reports to the others how the first process
+    ended. A process that trains alone reports to no other."""
 
     def __init__(self, processes: Processes) -> None:
         """Open the channel; all processes must do this."""
@@ -97,7 +97,7 @@ class LeaderChannel:
         if processes.count > 1:
             import torch
 
-            # Over the CPU, whatever sums the gradients: a GPU would be busy waiting.
+            # On the CPU, however gradients are summed: a GPU would be busy waiting.
             self._group = torch.distributed.new_group(backend="gloo", timeout=SILENCE)
 
     def __enter__(self) -> LeaderChannel:
@@ -105,7 +105,7 @@ class LeaderChannel:
 
     def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
         if not self._others_listen:
-            # They stop as well, or miss this process in their current step.
+            # They stop as well, or notice in their current step that this process is missing.
             return
         if error is None:
             self.say(End())
@@ -142,21 +142,21 @@ class LeaderChannel:
         self._others_listen = self._group is not None
 
     def stopped(self, should_stop: bool) -> bool:
-        """Whether any process was asked to stop; then all of them end. The first process calls this
-        while it has nothing to send."""
-        met = self._reduce_sign(_Sign.STOP if should_stop else _Sign.WAITING)
-        if met == _Sign.STOP:
+        """Whether any process was asked to stop, in which case all of them end. The first process
+        calls this while it has nothing to send."""
+        sign = self._reduce_sign(_Sign.STOP if should_stop else _Sign.WAITING)
+        if sign == _Sign.STOP:
             self._others_listen = False
-        return met == _Sign.STOP
+        return sign == _Sign.STOP
 
     def wait_for_word(self, interruption: Interruption) -> Word:
-        """Wait for the first process's next word; the others call this. Raises KeyboardInterrupt
-        where any process was asked to stop."""
+        """Wait for the first process's next word; the others call this. Raises KeyboardInterrupt if
+        any process was asked to stop."""
         while True:
-            met = self._reduce_sign(_Sign.STOP if interruption.asked else _Sign.WAITING)
-            if met == _Sign.STOP:
+            sign = self._reduce_sign(_Sign.STOP if interruption.requested else _Sign.WAITING)
+            if sign == _Sign.STOP:
                 raise KeyboardInterrupt
-            if met == _Sign.WORD:
+            if sign == _Sign.WORD:
                 return self._broadcast_word(None)
 
     def _reduce_sign(self, sign: _Sign) -> _Sign:
@@ -164,12 +164,12 @@ class LeaderChannel:
             return sign
         import torch
 
-        # Not beyond a meeting that a process missed.
+        # A failed meeting leaves this false.
         self._others_listen = False
-        brought = torch.tensor(sign.value)
-        torch.distributed.all_reduce(brought, torch.distributed.ReduceOp.MAX, group=self._group)
+        highest = torch.tensor(sign.value)
+        torch.distributed.all_reduce(highest, torch.distributed.ReduceOp.MAX, group=self._group)
         self._others_listen = True
-        return _Sign(int(brought))
+        return _Sign(int(highest))
 
     def _broadcast_word(self, word: Word | None) -> Word:
         """The first process's word; the others pass None."""

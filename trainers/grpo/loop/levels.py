@@ -1,11 +1,12 @@
 """Several environments, each at several levels of difficulty, in one loop: how a round's puzzles
-are shared out among them.
+are distributed over them.
 
     --level "plan_path size=5" --level "sokoban size=6 boxes=1 weight=2"
 
-By default a level has its weight's share. With `--level-choice solve-rate` its weight is multiplied
-by the chance that K samples are neither all solved nor all unsolved, 1 − pᴷ − (1 − p)ᴷ, with the
-solve rate p of earlier rounds: only such a group says which sample is the better one.
+By default the share of a level is proportional to its weight. With `--level-choice solve-rate` its
+weight is multiplied by the chance that K samples are neither all solved nor all unsolved, 1 − pᴷ −
+(1 − p)ᴷ, with the solve rate p of earlier rounds: only a mixed group shows which samples are
+better.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from loopline.runtime.config.key_value_options import option_value
 LevelChoice = Literal["weight", "solve-rate"]
 
 LEAST = 0.1
-"""Least chance that a level counts with: a level that is too hard today is still played, so that
-the loop notices when it no longer is."""
+"""Lower bound of a level's chance: a level that is too hard now is still played, so that the loop
+notices when it no longer is."""
 REMEMBERED = 0.8
 """Decay of a round's weight in the solve rate of the next one: policies change."""
 
@@ -48,7 +49,7 @@ class LevelFacts(Record):
     """A round's results at one level."""
 
     share: float
-    """Share of the round's puzzles that was chosen for the level."""
+    """Share of the round's puzzles planned for the level."""
     puzzles: int
     runs: int
     solved: int
@@ -93,7 +94,9 @@ def read_levels(texts: Sequence[str]) -> tuple[Level, ...]:
     names = [level.name for level in levels]
     for name in names:
         if names.count(name) > 1:
-            raise InvalidOptions(f"--level {name!r} is there twice: give it one weight")
+            raise InvalidOptions(
+                f"--level {name!r} is given twice: combine the two into one weight"
+            )
     return levels
 
 
@@ -107,9 +110,9 @@ def game_of(level: Level, setting: JsonObject) -> tuple[AnyEnvironment, Difficul
 
 
 def solve_rate(earlier: Sequence[LevelFacts | None]) -> float:
-    """Solve rate of a level from its rounds, the latest last, None where it was not played: the
-    mean of a Beta distribution that begins uniform, in which a round counts for `REMEMBERED` of the
-    one after it. 0.5 for a level that has not been played."""
+    """Solve rate of a level from its rounds, the latest last; None for a round that did not play
+    it. It is the mean of a Beta distribution with a uniform prior, in which each round weighs
+    `REMEMBERED` times the next one. 0.5 for a level that has not been played."""
     solved = runs = 0.0
     for facts in earlier:
         solved, runs = REMEMBERED * solved, REMEMBERED * runs
@@ -149,13 +152,13 @@ def level_shares(
 
 
 def share_out(count: int, shares: Mapping[str, float], seed: str) -> dict[str, int]:
-    """`count` things by shares: each gets its part rounded down or up, on average over seeds
-    exactly its part (systematic sampling, Madow & Madow 1944)."""
+    """Divide `count` things by shares: each gets its part rounded down or up, and exactly its part
+    on average over seeds (systematic sampling, Madow & Madow 1944)."""
     offset, reached, before = Random(seed).random(), 0.0, 0
     total, parts = math.fsum(shares.values()), dict[str, int]()
     for at, (name, share) in enumerate(shares.items(), start=1):
         reached += count * share / total
-        # The last one ends at the count, whatever the rounding.
+        # The last part ends at the count, regardless of rounding.
         end = count if at == len(shares) else min(count, math.floor(reached + offset))
         parts[name] = end - before
         before = end

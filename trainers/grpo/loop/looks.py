@@ -1,5 +1,5 @@
-"""Looks at held-out tasks during a loop: they find the best version, and when another round is not
-worth it. Results of a look are on disk, and are not played again."""
+"""Evaluations on held-out tasks during a loop (looks): they find the best version, and show when
+another round is not worth it. The results of a look are on disk, and are not played again."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ class Looks:
         self.settings, self.book, self.questions = settings, book, questions
 
     def is_due(self, number: int, *, last: bool) -> bool:
-        """Whether the version that a round made is to be looked at."""
+        """Whether the version that a round made is due for evaluation."""
         every = self.settings.look_every
         if not every or any(look.round == number for look in self.book.looks()):
             return False
         return last or number % every == 0
 
     async def look(self, rollouts: Rollouts, number: int) -> Look:
-        """Play the held-out tasks greedily, with the version of a round, which is served."""
+        """Play the held-out tasks greedily with the version of a round, which the deployment
+        serves."""
         batch = self.book.look_plan(number)
         if batch is None:
             runs = tuple(
@@ -51,11 +52,11 @@ class Looks:
 
     @property
     def best(self) -> Look | None:
-        """The first of the looks that solve most; None before the first look."""
+        """The first of the looks that solve the most; None before the first look."""
         return max(self.book.looks(), key=lambda look: (look.success, -look.round), default=None)
 
     @property
-    def is_hopeless(self) -> bool:
+    def has_stalled(self) -> bool:
         """Whether the last looks, as many as the patience allows, found nothing better."""
         patience, best = self.settings.patience, self.best
         if patience is None or best is None:

@@ -1,4 +1,4 @@
-"""Metrics that a loop serves to Prometheus while it runs, where its deployment serves metrics."""
+"""Metrics that a loop serves to Prometheus while it runs, if its deployment serves metrics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSIONS = (0, 1, 2, 3, 4, 8, 16, 32)
 
 
 class TrainingMetrics:
-    """The figures of a training by GRPO."""
+    """The metrics of a training by GRPO."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._steps = Counter(
@@ -61,9 +61,9 @@ class TrainingMetrics:
 def serve_training_metrics(
     settings: MetricsSettings, bus: BusSettings
 ) -> Generator[TrainingMetrics]:
-    """Serve on a free port within the block, and say so on the bus, so that the supervisor of this
-    machine lists the port for Prometheus. Redis may be away: training does not wait for it here.
-    Raises OSError if the port can't be opened."""
+    """Serve on a free port within the block, and announce it on the bus, so that the supervisor of
+    this machine lists the port for Prometheus. Redis may be away: training does not wait for it
+    here. Raises OSError if the port can't be opened."""
     process = ProcessMetrics(settings, kind=TRAINER, version=__version__)
     figures = TrainingMetrics(process.registry)
     with ExitStack() as stack:

@@ -16,7 +16,7 @@ def render(report: LoopReport) -> str:
     rounds, policy_summaries = report.rounds, summaries(report.steps)
     subject, grpo = report.settings.subject, report.settings.grpo
     bases = base_names(grpo, policy_summaries)
-    broke = f" ({report.broken:,} broke off)" if report.broken else ""
+    broke = f" ({report.broken:,} aborted)" if report.broken else ""
     about = (
         f"{', '.join(policy_summaries) or 'no policy'} of {bases} on {subject}: "
         f"{format_count(len(rounds), 'round')}, "
@@ -26,15 +26,15 @@ def render(report: LoopReport) -> str:
     )
     solved = Plot(
         "Solved",
-        "Share of all of a round's runs, in which the best candidate of each turn was executed; "
-        "one that broke off, by an error or its deadline, is not solved.",
+        "Share of all of a round's runs, in which the best candidate of each turn was executed; a "
+        "run that was aborted, by an error or its deadline, is not solved.",
         [step_curve("runs", [(round_facts.round, round_facts.success) for round_facts in rounds])],
         share, 0.0, 1.0,
     )  # fmt: skip
     agreed = Plot(
         "Agreement",
-        "How often the plan agent did exactly what was proposed to it, of the times that something "
-        "was. One that always agrees adds nothing.",
+        "Share of the proposals that the plan agent carried out unchanged. An agent that always "
+        "agrees adds nothing.",
         [step_curve("runs", [(r.round, r.agreement) for r in rounds if r.agreement is not None])],
         share, 0.0, 1.0,
     )  # fmt: skip
@@ -77,7 +77,7 @@ def _share(facts: LevelFacts) -> float:
 
 
 def _exclusion_counts(report: LoopReport) -> dict[str, int]:
-    """Counts of what was excluded, by reason: what was not sealed, runs that broke off included,
+    """Counts of exclusions, by reason: samples that were not sealed, including runs that broke off,
     and groups that were sealed but not learned from."""
     groups = {
         TRUNCATED: sum(round_facts.truncated for round_facts in report.rounds),

@@ -1,5 +1,5 @@
-"""Plans the puzzles or tasks of a round: a function of the settings, the round and how many were
-played in it before. Only the runs' ids are random; they are written down before the runs begin."""
+"""Plans the puzzles or tasks of a round, as a function of the settings, the round and the number
+already played in it. Only the runs' ids are random; they are written down before the runs start."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def plan_batch(
     shares: Mapping[str, float] | None = None,
     before: Mapping[str, int] | None = None,
 ) -> RolloutBatch:
-    """`count` further puzzles of a round that has played `played`, all different; or of
-    `questions`, those of the file, all different where there are enough. Where rounds play several
-    levels, `shares` are theirs, and `before` says how many of each the round has played. Raises
-    `TooFewPuzzles` where the difficulty leaves too few."""
+    """`count` further puzzles of a round that has played `played`, all different; or further
+    `questions` of the file, all different if there are enough. If rounds play several levels,
+    `shares` are the levels' shares, and `before` is the number of puzzles of each level that the
+    round has played. Raises `TooFewPuzzles` if the difficulty leaves too few."""
     seed = zlib.crc32(f"{settings.grpo.seed}:{number}".encode())
     level_of: list[str | None] = [None] * count
     if settings.level:
@@ -81,7 +81,7 @@ def plan_batch(
 def _of_level(
     settings: LoopSettings, level: Level, seed: int, played: int, parts: Mapping[str, int]
 ) -> list[Question]:
-    """A level's part of a wave, in a round that has played this many of it. Raises
+    """A level's part of a wave, in a round that has already played `played` of its puzzles. Raises
     `TooFewPuzzles`."""
     last = played + parts[level.name]
     level_seed = zlib.crc32(f"{seed}:{level.name}".encode())
@@ -97,11 +97,11 @@ def _of_level(
 
 
 def task_indices(count: int, first: int, seed: int, number: int) -> Iterator[int]:
-    """Indices of the tasks that round `number` plays from a file of `count`, in order, endless.
+    """Endless indices of the tasks that round `number` plays from a file of `count`, in order.
 
-    Its first wave, of `first` tasks, takes those that come next in a pass through the file: all
-    rounds together play each task once, then each once again in another order. Random tasks follow,
-    to make up for groups without a signal; those that the round has played already come last.
+    Its first wave, of `first` tasks, takes the next ones in a pass through the file: the rounds
+    together play each task once, then each once more in another order. Random tasks follow, to make
+    up for groups without a signal; those that the round has played already come last.
     """
     begun = next(islice(_first_batches(count, first, seed), number - 1, None))
     more = _shuffle_indices(count, f"{seed}:round {number}", last=begun)
@@ -131,9 +131,9 @@ def _shuffle_indices(count: int, seed: str, *, last: Sequence[int]) -> list[int]
 
 
 def further_puzzles(settings: LoopSettings, *, played: int, group_count: int) -> int:
-    """Number of further puzzles that a round plays which has `group_count` groups with a signal in
-    `played`: as many as the missing ones need at this rate (DAPO's dynamic sampling, Yu et al.
-    2025, arXiv:2503.14476, §3.2, in waves), up to the limit; 0 if it has enough."""
+    """Number of further puzzles for a round that has `group_count` groups with a signal from
+    `played` puzzles: as many as the missing groups need at this rate (DAPO's dynamic sampling, Yu
+    et al. 2025, arXiv:2503.14476, §3.2, in waves), up to the limit; 0 if there are enough."""
     missing = settings.grpo.batch - group_count
     if missing <= 0:
         return 0

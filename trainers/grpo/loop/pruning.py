@@ -1,8 +1,8 @@
-"""Adapters of rounds long gone are given up: on the bus first, then on disk.
+"""Removes adapters of rounds long past: on the bus first, then on disk.
 
-A version that the bus lists may be chosen at any time, and anyone who starts or wakes reads its
-folder then. So a folder goes only when no policy of the bus has a version in it any more. A kill
-between the two leaves folders that the next round gives up.
+A version that the bus lists may be chosen at any time, and a worker that starts or wakes then reads
+its folder. So a folder is removed only when no policy of the bus lists a version in it any more. A
+kill between the two steps leaves folders that the next round removes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ async def prune_old_versions(
     keep: int,
     best: int | None = None,
 ) -> None:
-    """Keep, of the policies `policy_names`, the results of the newest `keep` rounds up to `number`,
-    and of the round `best`. What is in use, what a rollback would return to, and what somebody has
-    published again stays too."""
+    """For the policies `policy_names`, keep the results of the newest `keep` rounds up to `number`,
+    and of the round `best`. Versions that are in use, that a rollback would return to, or that
+    somebody has published again stay too."""
     old = [
         folder.resolve()
         for at, folder in book.published_rounds()
@@ -34,7 +34,7 @@ async def prune_old_versions(
     if not old:
         return
 
-    def forgotten(policy: Policy) -> Policy:
+    def without_old_versions(policy: Policy) -> Policy:
         gone = [
             policy_version.version
             for policy_version in policy.versions
@@ -43,11 +43,11 @@ async def prune_old_versions(
         return policy.without_versions(gone)
 
     for policy in await policies.policies(bus):
-        if policy.name in policy_names and forgotten(policy) != policy:
-            await policies.change(bus, policy.name, forgotten)
+        if policy.name in policy_names and without_old_versions(policy) != policy:
+            await policies.change(bus, policy.name, without_old_versions)
     stored_policies = await policies.load_policies(bus)
     if stored_policies.unreadable:
-        return  # what one of those names is not known, and what it names is still wanted
+        return  # an unreadable policy may still use a folder
     listed = [
         policy_version.path
         for policy in stored_policies.policies

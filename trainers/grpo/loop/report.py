@@ -1,4 +1,4 @@
-"""Facts about a loop: about each round, and the whole."""
+"""Facts about a loop: each round, and the whole."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ class Seconds(Record):
     are not counted."""
 
     rollout: float = 0.0
-    """Seconds of planning runs, beginning them and, with nothing else to do, waiting until the last
+    """Seconds of planning runs, starting them and, with nothing else to do, waiting until the last
     of them ended, by the clock of the machine that it ended on."""
     wait: float = 0.0
-    """Seconds in which nobody worked: all runs had ended and the trainer did not know yet, or it
-    was connecting to the bus, or the bus was away, or a server on the same GPU was not asleep
-    yet."""
+    """Idle seconds: all runs had ended and the trainer did not know yet, or it was connecting to
+    the bus, or the bus was away, or a server on the same GPU was not asleep yet."""
     train: float = 0.0
     """Seconds of the trainer's other work: sealing groups, the step, its adapters, the checkpoint
     of the previous round."""
     publish: float = 0.0
-    """Seconds until the workers serve the version that the round begins with."""
+    """Seconds until the workers serve the version that the round starts with."""
 
     @property
     def total(self) -> float:
@@ -43,7 +42,7 @@ class RoundFacts(Record):
 
     round: int
     served: dict[str, int]
-    """Version of each policy of the deployment when it began."""
+    """Version of each policy of the deployment when the round started."""
     puzzles: int
     """Number of puzzles, or of tasks of a file."""
     waves: int
@@ -56,18 +55,18 @@ class RoundFacts(Record):
     groups: int
     trained: int
     zero_variance: int
-    """Groups whose rewards are all the same."""
+    """Groups whose rewards are all equal."""
     stale: int
     truncated: int = 0
-    """Groups whose completions all ran into their limit, where these are masked."""
+    """Groups whose completions all reached their token limit, if these are masked."""
     foreign: int
     """Groups sampled by weights that the loop has not published."""
     frozen: int = 0
     """Groups sampled by a policy that did not learn in the round."""
     levels: dict[str, LevelFacts] = Field(default_factory=dict)
-    """Results by level, where rounds play several."""
+    """Results by level, if rounds play several."""
     left_out: dict[str, int]
-    """Number of what could not be sealed, by reason; runs that broke off are included."""
+    """Number of samples that could not be sealed, by reason, including runs that broke off."""
     agreement: float | None
     """Share of proposals after which the plan agent did exactly what was proposed; a plan agent
     that always agrees adds nothing. None without any."""
@@ -76,8 +75,8 @@ class RoundFacts(Record):
 
     @property
     def success(self) -> float:
-        """Share of solved runs among all: one that broke off has not solved its puzzle. Otherwise
-        answers that run into their deadline would make a policy look better."""
+        """Share of solved runs among all. A run that broke off counts as unsolved; otherwise
+        answers that exceed their deadline would make a policy look better."""
         return self.solved / max(self.runs, 1)
 
     @property
@@ -111,7 +110,7 @@ class LoopReport(Record):
 
     settings: LoopSettings
     version: int
-    """Version of the policies that the loop ended with, as the trainer counts."""
+    """Version of the policies at the end of the loop, as the trainer counts."""
     served: dict[str, int]
     """The same as the deployment counts, by policy."""
     rounds: tuple[RoundFacts, ...]
@@ -121,16 +120,17 @@ class LoopReport(Record):
     parameters: int
     """Parameters of all bases."""
     trained_parameters: int
-    """Trained parameters of each policy; where they have several bases, of the policy that has
+    """Trained parameters of each policy; if they have several bases, of the policy with the
     most."""
     looks: tuple[Look, ...] = ()
-    """Looks at held-out tasks."""
+    """Evaluations on held-out tasks."""
     best: Look | None = None
-    """Look at the version that is served; None without looks: then the last version is."""
+    """Evaluation of the version that is served; None without evaluations, when the last version is
+    served."""
 
     @property
     def stopped_early(self) -> bool:
-        """Whether the patience ended it."""
+        """Whether the loop ended because its patience was exhausted."""
         return len(self.rounds) < self.settings.rounds
 
     @property
@@ -147,12 +147,12 @@ class LoopReport(Record):
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Number of what could not be sealed, by reason."""
+        """Number of samples that could not be sealed, by reason."""
         return _sum_counts([round_facts.left_out for round_facts in self.rounds])
 
     @property
     def seconds(self) -> Seconds:
-        """Seconds of all rounds, and of what followed them."""
+        """Seconds of all rounds, and of the work after them."""
         parts = [*(entry.seconds for entry in self.rounds), self.closing]
         return Seconds(
             rollout=math.fsum(entry.rollout for entry in parts),
@@ -163,7 +163,7 @@ class LoopReport(Record):
 
 
 def read_loop_report(output: Path) -> LoopReport | None:
-    """Report of a finished loop; None if it is not finished. Raises `UnreadableModel`."""
+    """Report of a finished loop; None for an unfinished one. Raises `UnreadableModel`."""
     path = output / REPORT
     return find_record(path, LoopReport)
 

@@ -1,5 +1,5 @@
-"""The runs of a wave on a running deployment: begun, and waited for until their trajectories are
-there. Beginning twice is beginning once, so a killed training begins what it planned again."""
+"""The runs of a wave on a running deployment: starts them, and waits until their trajectories have
+arrived. Starting is idempotent, so a killed training starts its planned runs again."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from loopline.trainers.grpo.loop.settings import LoopSettings
 
 LOOK_SECONDS = 0.2
 GRACE_SECONDS = 60.0
-"""Seconds that a deployment has to end a run whose time is over."""
+"""Seconds that a deployment has to end a run after its deadline."""
 LOSSES = 3
-"""Times that the bus may lose one and the same run."""
+"""Number of times that the bus may lose the same run."""
 
 
 @dataclass(frozen=True)
 class Rollouts:
-    """Puts waves on a bus and gets them back."""
+    """Puts waves on a bus and collects their results."""
 
     client: Client
     settings: LoopSettings
     ended: Callable[[RolloutBatch, int], None]
-    """Told how many runs of a wave have ended."""
+    """Receives the number of runs of a wave that have ended."""
     driver: RunDriver
     training: str
     """Id of the loop."""
     looks: bool = False
-    """Whether the runs look at held-out tasks: greedily, one completion each."""
+    """Whether the runs evaluate on held-out tasks: greedily, one completion each."""
 
     async def begin(self, wave: RolloutBatch) -> None:
         """Admit every run that is not admitted yet. Raises `BusUnavailable`, `UserError`."""
@@ -46,7 +46,7 @@ class Rollouts:
 
     async def collect(self, wave: RolloutBatch) -> tuple[Trajectory, ...]:
         """The trajectories, in the order of the plan. Raises `TrainingError` for runs that do not
-        end though their time is over."""
+        end after their deadline."""
         until = time.monotonic() + self.settings.run_seconds + GRACE_SECONDS
         waiting = [asyncio.create_task(self._collect_run(wave, planned)) for planned in wave.runs]
         try:
@@ -59,9 +59,9 @@ class Rollouts:
                     return tuple(task.result() for task in waiting)
                 if time.monotonic() > until:
                     raise TrainingError(
-                        f"loop: {len(remaining):,} of {len(waiting):,} runs have not ended though "
-                        "their time is over: do role workers and gpu workers run? `runtime "
-                        "status` says so. Then go on with the same command"
+                        f"loop: {len(remaining):,} of {len(waiting):,} runs have not ended within "
+                        "their time: check with `runtime status` that role workers and gpu "
+                        "workers run, then resume with the same command"
                     )
         finally:
             for task in waiting:
@@ -73,10 +73,11 @@ class Rollouts:
             try:
                 return await self.client.wait(planned.id)
             except RunUnknown:
-                # A bus that lost its data, or forgot the run while nobody trained.
+                # A bus that lost its data, or dropped the run while the training was stopped.
                 await self._submit(wave, planned)
         raise TrainingError(
-            f"loop: the bus lost the run {planned.id} {LOSSES} times: is its append-only file on?"
+            f"loop: the bus lost the run {planned.id} {LOSSES} times: check that its append-only "
+            "file is on"
         )
 
     async def _submit(self, wave: RolloutBatch, planned: PlannedRun) -> None:
@@ -85,7 +86,7 @@ class Rollouts:
     def _run(self, wave: RolloutBatch, planned: PlannedRun) -> Run:
         task, settings = planned.task, self.settings
         if self.looks:
-            # No round of a replay: nothing is learned from what is held out.
+            # Not a round of a replay: nothing is learned from held-out tasks.
             tags = {LOOK_TAG: self.training, ROUND_TAG: str(wave.round)}
         else:
             tags = {

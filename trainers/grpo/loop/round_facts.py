@@ -44,18 +44,17 @@ def nothing_to_learn(
         cut = f", {counts['truncated']:,} whose completions all ran into their limit"
         longer = "a larger --max-tokens, --truncated keep, "
     return TrainingError(
-        f"loop: round {number} has nothing to learn from: "
-        f"of {format_count(played, settings.noun)} "
-        f"{format_count(counts['zero_variance'], 'group')} with equal rewards, "
-        f"{counts['stale']:,} too old, {counts['foreign']:,} sampled by other "
-        f"weights{frozen}{cut}{listed}. Take {longer}"
-        f"easier {settings.noun}s{levels}, a higher --group-size or --temperature, a larger "
-        "--most-puzzles, or a base that has learned how an answer looks"
+        f"loop: round {number} has nothing to learn from: of "
+        f"{format_count(played, settings.noun)} {format_count(counts['zero_variance'], 'group')} "
+        f"with equal rewards, {counts['stale']:,} too old, {counts['foreign']:,} sampled by other "
+        f"weights{frozen}{cut}{listed}. Use {longer}easier {settings.noun}s{levels}, a higher "
+        "--group-size or --temperature, a larger --most-puzzles, or a base that knows the format "
+        "of an answer"
     )
 
 
 def _level_facts(rolled: RoundRollouts) -> dict[str, LevelFacts]:
-    """Facts by level; empty where rounds play one thing."""
+    """Facts by level; empty if rounds have no levels."""
     level_of = {run.id: run.level for wave in rolled.waves for run in wave.runs if run.level}
     if not level_of:
         return {}

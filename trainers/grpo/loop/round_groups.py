@@ -46,7 +46,7 @@ class RoundGroups:
 
     @property
     def reasons(self) -> list[ExclusionCount]:
-        """Why things were left out, the most frequent reason first."""
+        """Reasons for leaving samples out, the most frequent first."""
         first: dict[str, Skipped] = {}
         for exclusion in self.left_out:
             first.setdefault(exclusion.reason, exclusion)
@@ -63,9 +63,9 @@ class RoundGroups:
 
     def batch(self, version: int, seed: int) -> StepBatch:
         """Batch of the step that learns from the round: the same groups in the same order as in a
-        training from the store with the same staleness, whose batch is not smaller."""
+        training from the store with the same staleness and a batch that is not smaller."""
         fates = {record.id: record.fate for _, record in self.groups}
-        # Those that are passed over are included: they have a place in the order of a replay too.
+        # Skipped groups are included: they have a place in the order of a replay too.
         fresh = [*self.of("trained"), *self.of("zero_variance"), *self.of("truncated")]
         by_fate = [(fates[group.id], group) for group in order_groups(fresh, seed, 0)]
         return StepBatch(
@@ -87,21 +87,21 @@ def seal_round(
     settings: GrpoSettings,
     learning: Collection[str] | None = None,
 ) -> RoundGroups:
-    """Seal what round `number` has played. `rounds` maps each (policy, number) of the deployment to
-    the round that made it; the version of round n is `first` + n to the trainer. `learning` are the
+    """Seal the runs of round `number`. `rounds` maps each (policy, number) of the deployment to the
+    round that made it; for the trainer, the version of round n is `first` + n. `learning` are the
     policies of the training that learn in the round; None for all."""
     reading = seal(trajectories, sealing)
     limit = settings.staleness or 0
     group_records: list[tuple[Group, GroupRecord]] = []
     for group in reading.records:
         policy = group.policy.adapter or group.policy.name
-        came_of = rounds.get((policy, group.policy.version))
+        source_round = rounds.get((policy, group.policy.version))
         fate: Fate = group_worth(group, settings)
         if learning is not None and settings.policy_of(group.key.agent) not in learning:
             fate = "frozen"
-        elif came_of is None:
+        elif source_round is None:
             fate = "foreign"
-        elif number - 1 - came_of > limit:
+        elif number - 1 - source_round > limit:
             fate = "stale"
         record = GroupRecord(
             id=group.id,
@@ -112,7 +112,7 @@ def seal_round(
             origins=tuple(member.origin for member in group.members),
             fate=fate,
         )
-        version = group.policy.version if came_of is None else first + came_of
+        version = group.policy.version if source_round is None else first + source_round
         own_policy = group.policy.model_copy(update={"version": version})
         group_records.append((replace(group, policy=own_policy), record))
     return RoundGroups(tuple(group_records), reading.skipped)

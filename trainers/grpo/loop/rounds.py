@@ -1,15 +1,15 @@
-"""Round after round: publish, roll out, train, write down.
+"""Runs the rounds: publish, roll out, train, record.
 
-    publish the result of round n - 1, unless that was done before
-    give up adapters of rounds long gone
-    look at held-out tasks, where that is due
-    begin the waves of round n, and of as many after it as the bound of staleness allows
+    publish the result of round n - 1, unless it was published before
+    remove adapters of rounds long past
+    evaluate on held-out tasks, if that is due
+    start the waves of round n, and of as many later rounds as the staleness allows
     collect round n; make up for groups without a signal by further waves
     one step on all of its groups; the adapters, then the checkpoint that marks round n as trained
 
-A kill before the checkpoint leaves the plans and the trajectories, from which the step is repeated;
-one after it leaves only the publication to be done. Of several processes the first one does all
-this; the others take their share of each step (`follower_rank`).
+After a kill before the checkpoint, the step is repeated from the plans and the trajectories; after
+a kill later on, only the publication remains to be done. With several processes, the first one does
+all this; the others compute their share of each step (`follower_rank`).
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ from loopline.workers.atomic_files import write_atomic
 from loopline.workers.engines.torch.loading import LoadedModel
 
 PATIENCE_SECONDS = 300.0
-"""Longest absence of the bus before the loop ends, so that it can be resumed."""
+"""Longest absence of the bus before the loop exits, so that it can be resumed."""
 RETRY_SECONDS = 0.5
-"""Seconds between two tries to connect: a server that is down refuses them at once."""
+"""Seconds between two attempts to connect: a server that is down refuses them at once."""
 LOOK_SECONDS = 0.1
 
 T = TypeVar("T")
@@ -109,12 +109,12 @@ class LoopWatch:
 
 @dataclass(frozen=True)
 class Retention:
-    """What is kept besides the state that the training resumes from."""
+    """Data that is kept besides the state that the training resumes from."""
 
     ratios: int = 0
-    """Tokens of a round and policy whose importance ratios are kept: see `KeptRatios`."""
+    """Tokens per round and policy whose importance ratios are kept: see `KeptRatios`."""
     published: int = 20
-    """Rounds whose adapters, or models, can be chosen on the bus; at least 2."""
+    """Rounds whose adapters or models can be chosen on the bus; at least 2."""
     trackers: tuple[str, ...] = DEFAULT_TRACKERS
     """Trackers that draw curves: see `Curves`."""
 
@@ -136,7 +136,7 @@ class Loop:
         questions: Questions | None = None,
     ) -> None:
         """`line`: the channel to the processes that train with this one. `questions`: those of the
-        file, where one is played; and the held-out ones of looks."""
+        file, if one is played, and the held-out ones for evaluations."""
         self.settings, self.sealing, self.book = settings, sealing, book
         self.questions: Sequence[Question] = questions.train if questions else ()
         self.looks = Looks(settings, book, questions.held_out if questions else ())
@@ -154,8 +154,8 @@ class Loop:
         self.clock = Clock()
 
     def run(self) -> LoopReport:
-        """Train to the last round. Ctrl-C raises KeyboardInterrupt, at once while waiting for runs,
-        else after the step. Raises `TrainingError`s."""
+        """Train to the last round. Ctrl-C raises KeyboardInterrupt: at once while waiting for runs,
+        otherwise after the step. Raises `TrainingError`s."""
         self.clock = Clock()
         require_room(self.work, self.policies, self._future_version_count())
         self.state = restore(self.work, LoopState, self.policies) or self.state
@@ -164,8 +164,8 @@ class Loop:
         if not self.book.published(self.state.step).exists():
             self._write(self.state.step)
         with ExitStack() as open_curves, deferred_interrupt() as interruption:
-            self.asked_to_stop = lambda: self.line.stopped(interruption.asked)
-            # Here, and not on the bus: wait for other processes that are still loading their base.
+            self.asked_to_stop = lambda: self.line.stopped(interruption.requested)
+            # Wait here, not on the bus, for other processes that are still loading their base.
             self._raise_if_stopped()
             with guard_disk_writes(self.book.output / "curves"):
                 curves = {
@@ -176,18 +176,18 @@ class Loop:
                 }
             while self.state.step < self.settings.rounds:
                 self._look(curves)
-                if self.looks.is_hopeless:
+                if self.looks.has_stalled:
                     break
                 self._round(self.state.step + 1, curves)
                 self._raise_if_stopped()
             self._look(curves, last=True)
-            # A look published its version; by now somebody may have chosen another one.
+            # An evaluation published its version; by now somebody may have chosen another one.
             versions = self._run_on_bus(self._publish if not self.looks.best else self._serve_best)
         with guard_disk_writes(self.book.output):
-            return self._report(versions, self.clock.taken())
+            return self._report(versions, self.clock.lap())
 
     def _look(self, curves: dict[str, Curves], *, last: bool = False) -> None:
-        """Look at held-out tasks with the result of the last trained round, if that is due."""
+        """Evaluate the result of the last trained round on held-out tasks, if that is due."""
         number = self.state.step
         if not self.looks.is_due(number, last=last):
             return
@@ -213,7 +213,7 @@ class Loop:
         return await self.looks.look(rollouts, self.state.step)
 
     async def _serve_best(self, client: Client) -> dict[str, int]:
-        """Let the deployment answer with the best version of all looks."""
+        """Let the deployment answer with the best version of all evaluations."""
         self.clock.turn("publish")
         return await serve_chosen(client.bus, self._publications(self._final), self.wait)
 
@@ -224,11 +224,11 @@ class Loop:
         return self.state.step if best is None else best.round
 
     def _future_version_count(self) -> int:
-        """Number of versions that will still take room: once as many exist as are kept, a new one
-        replaces the oldest, but is written before that one is removed."""
+        """Number of versions that will still take room. When as many versions exist as are kept, a
+        new one replaces the oldest, but is written before the oldest is removed."""
         there = [number for number, _ in self.book.published_rounds()]
-        to_come = self.settings.rounds - max(there, default=-1)
-        return min(to_come, max(1, self.keeping.published - len(there)))
+        remaining = self.settings.rounds - max(there, default=-1)
+        return min(remaining, max(1, self.keeping.published - len(there)))
 
     def _raise_if_stopped(self) -> None:
         if self.asked_to_stop():
@@ -245,7 +245,8 @@ class Loop:
             with turn, self.line.hand_over_step(number, batch):
                 policy_steps = self.learner.step(batch, self.settings.rate_of(number))
                 self.ratios.write(number)
-                # What all of them keep of a round is there when a checkpoint says that it is done.
+                # When a checkpoint marks a round as done, all processes have written their records
+                # of it.
                 self.line.processes.wait()
         except NotFinite as error:
             lower = f"Lower --learning-rate ({self.settings.grpo.learning_rate:.1e})"
@@ -257,7 +258,7 @@ class Loop:
         runs = tuple(trajectory.run.id for trajectory in rolled.trajectories)
         self.book.seal(SealedRound(round=number, runs=runs, groups=records))
         self._write(number, step)
-        facts = facts_of_round(number, rolled, step, self.clock.taken())
+        facts = facts_of_round(number, rolled, step, self.clock.lap())
         self.state = self.state.model_copy(
             update={"step": number, "history": (*self.state.history, facts)}
         )
@@ -272,29 +273,29 @@ class Loop:
         self.watch.round(facts, self.settings.rounds)
 
     def _last_good_notice(self) -> str:
-        """A notice of where the weights are that the last trained round made."""
+        """A notice of where the weights of the last trained round are."""
         number = self.state.step
-        came_to = f"what round {number} came to" if number else "what it began with"
+        version = f"the result of round {number}" if number else "the initial version"
         return (
-            f"{came_to} is the last good version: the deployment serves it, and it is in "
-            f"{self.book.published(number)}, from where --init-from goes on in another folder"
+            f"{version} is the last good version: the deployment serves it, and it is in "
+            f"{self.book.published(number)}, from which --init-from can continue in another folder"
         )
 
     def _report_broken(self, number: int, rolled: RoundRollouts) -> None:
-        """Report runs and groups that say nothing, though others of the round do."""
+        """Report runs and groups without information, even if others of the round have some."""
         for reason, count, example in rolled.harvest.broken:
             self.watch.say(f"round {number}: left out {count:,} × {reason}, such as {example}")
         if cut := rolled.harvest.counts["truncated"]:
             self.watch.say(f"round {number}: left out {cut:,} × {TRUNCATED}")
 
     def _first_version(self) -> int:
-        """The trainer's number of the first version: counted as the deployment counts, so that a
-        training from its store has the same numbers."""
+        """The trainer's number of the first version. It is counted as the deployment counts, so
+        that a training from its store has the same numbers."""
         return min(self.book.served(0).versions[0].values())
 
     def _run_on_bus(self, phase: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        """Connect, and outlast a bus that is away: a phase that breaks off and is begun again
-        resumes where it was. Ctrl-C breaks it off."""
+        """Connect, and survive an outage of the bus: a phase that breaks off is started again and
+        resumes where it was. Ctrl-C cancels it."""
         away: float | None = None
         while True:
             began = time.monotonic()
@@ -311,7 +312,7 @@ class Loop:
                     self.watch.say(f"waiting for the bus: {error}")
                 if now - away > PATIENCE_SECONDS:
                     raise TrainingError(
-                        f"loop: {error}. Then go on with the same command"
+                        f"loop: {error}. Then resume with the same command"
                     ) from error
                 self._raise_if_stopped()
                 time.sleep(RETRY_SECONDS)
@@ -332,7 +333,7 @@ class Loop:
             if not work.done() and self.asked_to_stop():
                 work.cancel()
                 await asyncio.wait([work])
-                # Runs that were begun continue without this process.
+                # Runs that were started continue without this process.
                 raise KeyboardInterrupt
         return work.result()
 
@@ -393,10 +394,10 @@ class Loop:
             trajectories = await rollouts.collect(wave)
             if self.settings.asks:
                 trajectories = judged(wave.runs, trajectories)
-            heard = time.time()
-            # They may have ended before anybody waited for them.
+            collected = time.time()
+            # They may have ended before the trainer waited for them.
             self.clock.count_as_waiting(
-                heard - max(began, *(trajectory.ended for trajectory in trajectories))
+                collected - max(began, *(trajectory.ended for trajectory in trajectories))
             )
             self.clock.turn("train")
             self.book.keep(wave, trajectories)
@@ -413,7 +414,7 @@ class Loop:
         )
 
     def _plan_further_batch(self, number: int, rolled: RoundRollouts) -> RolloutBatch | None:
-        """A further wave where too few groups have a signal. Raises `TrainingError` if none has one
+        """A further wave if too few groups have a signal. Raises `TrainingError` if none has one
         and no further puzzle is left or allowed."""
         played = sum(wave.puzzles for wave in rolled.waves)
         counts = rolled.harvest.counts
@@ -423,7 +424,7 @@ class Loop:
             try:
                 return self._plan(number, len(rolled.waves) + 1, played, count)
             except TooFewPuzzles as error:
-                # Existing groups are not given up for those that can't be had.
+                # Existing groups are not discarded because further ones are unavailable.
                 if counts["trained"] == 0:
                     raise
                 bound = str(error)
@@ -452,7 +453,7 @@ class Loop:
         return publications(self.settings.grpo, self.settings.policies, folder)
 
     def _write(self, number: int, *steps: StepFacts) -> None:
-        """Write the result of a round, as the engines read it."""
+        """Write the result of a round in the engines' format."""
         final = self.book.published(number)
         all_steps = (*(round_facts.step for round_facts in self.state.history), *steps)
         facts_of = partial(
@@ -492,7 +493,7 @@ class Loop:
 def learner_of(
     settings: LoopSettings, loaded: LoadedModel, ratios: KeptRatios, processes: Processes
 ) -> Learner:
-    """The learner that makes the steps, in each process; its policies are the initial ones."""
+    """The learner that makes the steps in each process, starting from the initial policies."""
     import torch
 
     keep_freed_memory()

@@ -1,19 +1,19 @@
-"""State of a loop, on disk, before it acts on it.
+"""State of a loop, which is on disk before the loop acts on it.
 
     OUTPUT/loop.json                       the settings, and an id of this training
-    OUTPUT/rounds/0003/wave-1.plan.json    which runs play which puzzles; written before they begin
-    OUTPUT/rounds/0003/wave-1.runs.jsonl   their trajectories; until the round is trained
-    OUTPUT/rounds/0003/look.plan.json      which runs look at held-out tasks with its result
+    OUTPUT/rounds/0003/wave-1.plan.json    which runs play which puzzles; written before they start
+    OUTPUT/rounds/0003/wave-1.runs.jsonl   their trajectories, until the round is trained
+    OUTPUT/rounds/0003/look.plan.json      which runs evaluate its result on held-out tasks
     OUTPUT/rounds/0003/look.json           how many of these it solves
     OUTPUT/rounds/0003/served.json         version numbers under which its policies were published
-    OUTPUT/rounds/0003/groups.json         every group that was sealed, and what was done with it
-    OUTPUT/published/<id>/0003/<policy>/   the adapters that the round made; 0000: the beginning;
+    OUTPUT/rounds/0003/groups.json         every sealed group, and how it was used
+    OUTPUT/published/<id>/0003/<policy>/   the adapters of the round (0000: the initial ones);
                                            the newest ones, and those that the bus still lists
-    OUTPUT/learned-tokens/                 importance ratios, where they are kept
-    OUTPUT/report.json, report.html        of the finished loop
+    OUTPUT/learned-tokens/                 importance ratios, if they are kept
+    OUTPUT/report.json, report.html        results of the finished loop
 
-A file appears whole or not at all. Round 3 is trained when the checkpoint says 3: what its folder
-holds before that is done again, with the same outcome.
+A file appears complete or not at all. Round 3 is trained when the checkpoint records step 3. Work
+in its folder before that is repeated, with the same result.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from loopline.trainers.grpo.loop.settings import Look, LoopSettings
 from loopline.workers.atomic_files import write_atomic
 
 Fate = Literal[Worth, "stale", "foreign", "frozen"]
-"""Use of a group: what it is worth, or `stale`: sampled by a version too old, `foreign`: by weights
-that this loop has not published, `frozen`: by a policy that does not learn in the round."""
+"""Use of a group: its worth, or `stale`: sampled by a version that is too old, `foreign`: by
+weights that this loop has not published, `frozen`: by a policy that does not learn in the round."""
 
 
 class Claim(Record):
     """Mark of the training that a folder belongs to."""
 
     id: str
-    """Id of this training: a path that was published is never that of another one."""
+    """Id of this training: it makes the paths of published versions unique."""
     settings: LoopSettings
 
 
@@ -52,13 +52,14 @@ class PlannedRun(Record):
     seed: int
     task: Task
     gold: str | None = None
-    """The right answer, which never goes on the bus; None where the task itself can be checked."""
+    """The right answer, which is never sent over the bus; None if the task itself can be
+    checked."""
     level: str | None = None
-    """Level of the puzzle, where rounds play several."""
+    """Level of the puzzle, if rounds play several."""
 
 
 class RolloutBatch(Record):
-    """Runs that are begun together."""
+    """Runs that are started together."""
 
     round: int
     number: int
@@ -67,17 +68,17 @@ class RolloutBatch(Record):
     """Number of puzzles, or of tasks of a file."""
     runs: tuple[PlannedRun, ...]
     shares: dict[str, float] = Field(default_factory=dict)
-    """Planned share of the puzzles of each level, where rounds play several."""
+    """Planned share of the puzzles of each level, if rounds play several."""
 
     @property
     def levels(self) -> Counter[str]:
-        """Puzzles by level; empty where rounds play one thing."""
+        """Puzzles by level; empty if rounds have no levels."""
         plays = len(self.runs) // max(self.puzzles, 1)
         return Counter(run.level for run in self.runs[:: max(plays, 1)] if run.level is not None)
 
 
 class GroupRecord(Record):
-    """A sealed group, and what was done with it."""
+    """A sealed group, and how it was used."""
 
     id: str
     key: str
@@ -92,7 +93,7 @@ class GroupRecord(Record):
 
 
 class SealedRound(Record):
-    """Everything that was sealed in a round."""
+    """All groups that were sealed in a round."""
 
     round: int
     runs: tuple[str, ...]
@@ -107,8 +108,8 @@ class PublishedVersions(Record):
 
 
 class RunDirectory:
-    """The files of one loop. Methods that write raise `NotEnoughDisk`; earlier files stay as they
-    were."""
+    """The files of one loop. Methods that write raise `NotEnoughDisk`; earlier files stay
+    unchanged."""
 
     def __init__(self, output: Path, training: str) -> None:
         self.output = output
@@ -140,13 +141,12 @@ class RunDirectory:
         write_page(path, wave)
 
     def trajectories(self, wave: RolloutBatch) -> tuple[Trajectory, ...] | None:
-        """Trajectories of all runs of a wave; None until they are all there."""
+        """Trajectories of all runs of a wave; None until all have arrived."""
         path = self._runs(wave)
         if not path.exists():
             return None
         try:
-            # Split as bytes: a model's text may hold characters that end a line of text, such as
-            # U+2028.
+            # Split as bytes: a model's text may contain other line separators, such as U+2028.
             lines = path.read_bytes().splitlines()
             return tuple(Trajectory.model_validate_json(line) for line in lines)
         except ValidationError as error:
@@ -164,7 +164,7 @@ class RunDirectory:
             path.unlink(missing_ok=True)
 
     def look_plan(self, number: int) -> RolloutBatch | None:
-        """Plan of the runs that look at the version of a round; None if there is no plan yet."""
+        """Plan of the runs that evaluate the version of a round; None if there is no plan yet."""
         return find_record(self.round(number) / "look.plan.json", RolloutBatch)
 
     def plan_look(self, batch: RolloutBatch) -> None:
@@ -174,7 +174,7 @@ class RunDirectory:
         write_page(self.round(look.round) / "look.json", look)
 
     def looks(self) -> list[Look]:
-        """Looks at all versions so far, in order."""
+        """Evaluations of all versions so far, in order."""
         paths = sorted((self.output / "rounds").glob("*/look.json"))
         return [read_record(path, Look) for path in paths]
 
@@ -208,7 +208,7 @@ class RunDirectory:
 
 
 def write_page(path: Path, page: BaseModel) -> None:
-    """Write a page, whole or not at all. Raises `NotEnoughDisk`."""
+    """Write a page, complete or not at all. Raises `NotEnoughDisk`."""
     with guard_disk_writes(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_record(path, page)

@@ -13,7 +13,7 @@ from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.loop.run_directory import RunDirectory
 
 PUBLISH_SECONDS = 60.0
-"""Longest absence of the bus while a change of its policies is under way."""
+"""Longest absence of the bus while a change of its policies is in progress."""
 
 
 async def serve(
@@ -25,14 +25,15 @@ async def serve(
     wait: float,
     say: Callable[[str], None],
 ) -> dict[str, int]:
-    """Publish the result of round `number`, unless that was done before; returns the version
+    """Publish the result of round `number`, unless it was published before; returns the version
     numbers.
 
-    `before` is what the deployment is expected to answer with until then. Workers that do not reply
-    within `wait` seconds are named and not waited for: what they answer with an older version is
-    not learned from. Weights that a worker refused before this call are published once more: since
-    then the worker may have been fixed, and a worker tries a version only once. Raises
-    `TrainingError` if one refuses, or if somebody else has chosen another version for a policy.
+    `before` are the versions that the deployment is expected to serve until then. Workers that do
+    not reply within `wait` seconds are reported and not waited for: their answers with an older
+    version are not learned from. Weights that a worker refused before this call are published once
+    more: the worker may have been fixed since, and a worker tries a version only once. Raises
+    `TrainingError` if a worker refuses, or if somebody else has chosen another version for a
+    policy.
     """
     earlier = {publication.policy: str(publication.folder.resolve()) for publication in before}
     versions: dict[str, int] = {}
@@ -47,12 +48,12 @@ async def serve(
         versions[publication.policy] = changed.policy.current
         if changed.refusals:
             if number:
-                # Runs that were begun ahead may hold answers of workers that did not refuse it.
+                # Runs that were started ahead may contain answers of workers that did not refuse
+                # it.
                 book.note_served(number, versions)
             raise TrainingError(
-                f"loop: {publication.policy} {changed.refusals[0]}. Fix that, then go on with "
-                "the same "
-                "command"
+                f"loop: {publication.policy} {changed.refusals[0]}. Fix that, then resume with "
+                "the same command"
             )
         late = [worker for worker, words in changed.states.items() if words == "not yet"]
         if late or not changed.states:
@@ -78,8 +79,8 @@ async def serve_chosen(
 
 
 def _choose(path: str) -> Callable[[Policy], Policy]:
-    """A change that puts the newest version of these weights in use, or publishes one where the bus
-    lists none."""
+    """A change that puts the newest version of these weights in use, or publishes them if the bus
+    lists no version."""
 
     def to(policy: Policy) -> Policy:
         numbers = [entry.version for entry in policy.versions if entry.path == path]
@@ -131,10 +132,10 @@ def _publish_once(path: str, before: str | None) -> Callable[[Policy], Policy]:
                 entry.version for entry in policy.versions if entry.path in (path, before)
             )
             raise PolicyError(
-                f"policy {policy.name!r}: somebody else has chosen version {policy.current} "
-                f"({in_use or 'the model itself'}) since this training published {latest_version}. "
-                f"`runtime policies pin {policy.name} {latest_version}`, then go on with the "
-                "same command"
+                f"policy {policy.name!r}: another client has selected version {policy.current} "
+                f"({in_use or 'the model itself'}) since this training published "
+                f"{latest_version}. Run `runtime policies pin {policy.name} {latest_version}`, "
+                "then resume with the same command"
             )
         return policy.published(path, time.time())
 

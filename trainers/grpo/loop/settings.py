@@ -1,6 +1,6 @@
-"""What determines a loop, apart from chance: what is trained, and what is rolled out.
+"""The settings that determine a loop, apart from chance: the training and the rollouts.
 
-`pair` plays the puzzles of a game or the tasks of a file; every other workflow is asked questions,
+`pair` plays the puzzles of a game or the tasks of a file. Every other workflow is asked questions,
 and a checker that knows the right answers rewards the whole run.
 """
 
@@ -39,7 +39,7 @@ class QuestionFile(Record):
     sha256: str
     """SHA-256 of all its questions."""
     count: int = Field(ge=1)
-    """Number of the questions that rounds play."""
+    """Number of questions that rounds play."""
 
 
 def _plays_game(options: Any) -> bool:
@@ -65,7 +65,7 @@ _GENERATED = OnlyWith("generated puzzles, not with --tasks", _plays_game)
 
 
 class RolloutOptions(GeneratorOptions):
-    """What is played, and how."""
+    """The rollouts: what is played, and how."""
 
     panel: ClassVar[str] = "Rollouts"
 
@@ -74,10 +74,10 @@ class RolloutOptions(GeneratorOptions):
     option: Annotated[JsonObject, ASKED, Option(example="max_calls=4")] = Field(
         default_factory=dict
     )
-    """Option of the workflow, over the deployment's; may be repeated."""
+    """Option of the workflow, overriding the deployment's; may be repeated."""
     game: Annotated[str | None, _GENERATED, Option(metavar="NAME|MODULE:OBJECT")] = None
-    """Environment whose puzzles of the train split are generated and played, by its name or by
-    where its object is."""
+    """Environment whose puzzles of the train split are generated and played: its name or its import
+    path."""
     size: Annotated[int | None, _GENERATED, Option(default="the game's")] = None
     """Cells along a side of a puzzle."""
     difficulty: Annotated[JsonObject, _GENERATED, Option(example="boxes=2")] = Field(
@@ -89,86 +89,88 @@ class RolloutOptions(GeneratorOptions):
     level: Annotated[
         tuple[str, ...], Option(metavar='"NAME [size=N] [OPTION=VALUE] [weight=W]"')
     ] = ()
-    """Game, or generator of questions, at one difficulty, in place of --game and --env; may be
+    """Game, or generator of questions, at one difficulty, instead of --game and --env; may be
     repeated: each has its weight's share of a round's puzzles."""
     level_choice: Annotated[LevelChoice, OnlyWith("--level", lambda options: options.level)] = (
         "weight"
     )
-    """Levels by their weights, or by weight and solve rate: those whose groups are neither all
+    """Choose levels by weight, or by weight and solve rate: those whose groups are neither all
     solved nor all unsolved."""
     rounds: int = Field(default=20, ge=1)
     """Rounds, each of which makes one version of the policies."""
     puzzles: int = Field(default=64, ge=1)
-    """Puzzles or tasks that a round begins with."""
+    """Puzzles or tasks that a round starts with."""
     temperature: float = Field(default=1.0, gt=0, le=5)
     """Temperature of rollouts."""
     max_tokens: Annotated[int, _PAIR] = Field(default=512, ge=1, le=131_072)
-    """Most tokens of one completion; in another workflow than pair the pool says it."""
+    """Most tokens of one completion; in a workflow other than pair, the pool sets this."""
     agent_temperature: Annotated[
         dict[str, Annotated[float, Field(gt=0, le=5)]],
         Option(metavar="AGENT=TEMPERATURE", example="coder=0.8"),
     ] = Field(default_factory=dict)
-    """Temperature of one agent's rollouts, in place of --temperature; may be repeated."""
+    """Temperature of one agent's rollouts, instead of --temperature; may be repeated."""
     agent_max_tokens: Annotated[
         dict[str, Annotated[int, Field(ge=1, le=131_072)]],
         Option(metavar="AGENT=TOKENS", example="coder=1024"),
     ] = Field(default_factory=dict)
-    """Most tokens of one agent's completions, in place of --max-tokens; may be repeated."""
+    """Most tokens of one agent's completions, instead of --max-tokens; may be repeated."""
     agent_template: Annotated[
         dict[str, TemplateOptions],
         Option(metavar="AGENT=JSON", example='coder={"enable_thinking": false}'),
     ] = Field(default_factory=dict)
-    """Switches of the chat template for one agent, over those of its pool; may be repeated."""
+    """Switches of the chat template for one agent, overriding those of its pool; may be
+    repeated."""
     alternate: Annotated[int, Option(metavar="<rounds>", default="all learn", panel="Policies")] = (
         Field(default=0, ge=0)
     )
-    """Rounds in which one policy learns and the others stay as they are, before it is the turn of
-    the next one."""
+    """Rounds in which one policy learns and the others stay unchanged, before the next one's
+    turn."""
     together: Annotated[
         tuple[str, ...], _ALTERNATED, Option(metavar="POLICY,POLICY", panel="Policies")
     ] = ()
-    """Policies that have their turn together; may be repeated. Others have one for themselves."""
+    """Policies that learn in the same turn; may be repeated. Each other policy has its own turn."""
     instructions: Annotated[bool, _PAIR] = True
-    """Put the role's prompt before what an agent sees; off for models that learn without it."""
+    """Put the role's prompt before an agent's observations; off for models that learn without
+    it."""
     run_seconds: float = Field(default=3_600.0, gt=0, le=86_400)
     """Seconds after which a run is given up."""
     look_every: Annotated[int, Option(metavar="<rounds>", panel="Held-out tasks")] = Field(
         default=0, ge=0
     )
-    """Rounds between looks at held-out tasks, which are played greedily; 0 looks never. The version
-    that solves most of them is published at the end."""
+    """Rounds between evaluations on held-out tasks, which are played greedily; 0: never. The
+    version that solves the most is published at the end."""
     held_out: Annotated[int, _LOOKED, Option(panel="Held-out tasks")] = Field(
         default=100, ge=1, le=100_000
     )
-    """Held-out tasks of a look: of the validation split of a game, else of the quarter of the train
-    split, or of the file, that no round plays."""
+    """Held-out tasks of an evaluation: from the validation split of a game, otherwise from the
+    quarter of the train split, or of the file, that rounds do not play."""
     patience: Annotated[int | None, _LOOKED, Option(default="off", panel="Held-out tasks")] = Field(
         default=None, ge=1
     )
-    """Looks without a better version after which the loop stops."""
+    """Evaluations without a better version after which the loop stops."""
 
 
 class LoopSettings(RolloutOptions):
-    """What determines one loop, except where it is written. The folder records it."""
+    """Everything that determines one loop, except its output folder. The folder records it."""
 
     grpo: GrpoSettings
-    """`batch` is the number of groups with a signal that a round is to have."""
+    """`batch` is the target number of groups with a signal in a round."""
     policies: dict[str, str]
-    """Policy of the deployment that answers for each agent that is trained."""
+    """Policy of the deployment that answers for each trained agent."""
     partners: dict[str, str] = Field(default_factory=dict)
     """Policy of the deployment that answers for each other agent of the team."""
     prompts: dict[str, str] = Field(default_factory=dict)
-    """Content hash of each prompt of the workflow, as the deployment has it."""
+    """Content hash of each prompt of the workflow in the deployment."""
     tasks: TeamTasks | None = None
     """Facts about the file of tasks; None: puzzles of the game are played."""
     most_puzzles: int = Field(ge=1)
-    """Most puzzles of a round, with those that make up for groups without a signal."""
+    """Most puzzles of a round, including those that make up for groups without a signal."""
     adaptive: AdaptiveSampling | None = None
-    """Adaptive sampling of candidates; None: K of each observation."""
+    """Adaptive sampling of candidates; None: K samples per observation."""
     workflow_options: JsonObject = Field(default_factory=dict)
     """All options of a workflow other than `pair`."""
     questions: QuestionFile | None = None
-    """File of questions that another workflow is asked, in place of a generator's."""
+    """File of questions for a workflow other than `pair`, instead of a generator."""
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
@@ -178,18 +180,17 @@ class LoopSettings(RolloutOptions):
             )
         if self.adaptive is not None and self.plays > 1:
             raise ValueError(
-                "--adaptive samples the candidates of an observation: it goes with --grouping "
-                "at-grpo"
+                "--adaptive samples the candidates of an observation: it needs --grouping at-grpo"
             )
         self.require_playable()
         return self
 
     def require_playable(self) -> None:
-        """Raise `InvalidOptions` for what the game, the team or the workflow refuses."""
+        """Raise `InvalidOptions` for settings that the game, the team or the workflow refuses."""
         if self.level and (self.game or self.size or self.difficulty or self.tasks):
             raise InvalidOptions(
-                '--level says all of a game (--level "sokoban size=6 boxes=1"): leave --game, '
-                "--size, --difficulty and --tasks out"
+                '--level describes the whole game (--level "sokoban size=6 boxes=1"): leave out '
+                "--game, --size, --difficulty and --tasks"
             )
         if self.asks:
             self._require_answerable()
@@ -197,22 +198,22 @@ class LoopSettings(RolloutOptions):
         source = self.source
         if self.grpo.grouping == "single" and len(self.team) > 1:
             raise InvalidOptions(
-                "--grouping single is of runs in which one agent acts, and the team is "
-                f"{', '.join(self.team)}: take at-grpo or trajectory, or of a game a team of one "
-                f"(--setting 'team=[\"{self.team[-1]}\"]')"
+                "--grouping single is for runs in which one agent acts, but the team is "
+                f"{', '.join(self.team)}: use at-grpo or trajectory, or a team of one (--setting "
+                f"'team=[\"{self.team[-1]}\"]')"
             )
         if isinstance(source, TeamTasks):
             self._require_distinct_rewards(source)
         workflows.get(PAIR).check_options(self.options)
 
     def _require_answerable(self) -> None:
-        """Raise `InvalidOptions` unless the questions of the workflow are given, and by one option
-        alone."""
+        """Raise `InvalidOptions` unless exactly one option specifies the questions of the
+        workflow."""
         if [self.env is None, self.questions is None, not self.level].count(False) != 1:
             raise InvalidOptions(
-                f"--workflow {self.workflow} is asked questions: give --env "
-                f"{'|'.join(DATASETS)}, several of them by --level, or --questions FILE (JSON "
-                "lines with `question` and `answer`); one of them"
+                f"--workflow {self.workflow} needs questions from one source: give --env "
+                f"{'|'.join(DATASETS)}, several of them with --level, or --questions FILE (JSON "
+                "lines with `question` and `answer`)"
             )
         for level in self.levels:
             if level.source not in DATASETS or level.size is not None or level.difficulty:
@@ -221,19 +222,20 @@ class LoopSettings(RolloutOptions):
                     f"{', '.join(DATASETS)}, without size and options"
                 )
         if self.tasks is not None:
-            raise InvalidOptions("--tasks are those of a team of pair: give --questions FILE")
+            raise InvalidOptions("--tasks are for a team of pair: give --questions FILE")
         if self.grpo.grouping == "at-grpo":
             raise InvalidOptions(
-                "--grouping at-grpo compares candidates of one observation, which pair alone "
-                f"samples and pays: with --workflow {self.workflow} take trajectory"
+                "--grouping at-grpo compares candidates of one observation, which only pair "
+                f"samples and rewards: use trajectory with --workflow {self.workflow}"
             )
         if self.grpo.reward.scheme is not None or self.adaptive is not None:
             raise InvalidOptions(
-                f"--scheme and --adaptive are about pair; of --workflow {self.workflow} the whole "
-                "run is paid: by a checker, by --reward MODULE:FUNCTION, less --dollar-weight"
+                f"--scheme and --adaptive only apply to pair; with --workflow {self.workflow} the "
+                "whole run is rewarded, by a checker or by --reward MODULE:FUNCTION, less "
+                "--dollar-weight"
             )
         if not self.team:
-            raise InvalidOptions(f"--workflow {self.workflow} names no agent")
+            raise InvalidOptions(f"--workflow {self.workflow} has no agents")
 
     @property
     def trained(self) -> tuple[str, ...]:
@@ -250,7 +252,7 @@ class LoopSettings(RolloutOptions):
         for option, agents in options.items():
             if unknown := sorted(set(agents) - set(self.team)):
                 raise InvalidOptions(
-                    f"{option}: nobody of the team ({', '.join(self.team)}) is called "
+                    f"{option}: no agent of the team ({', '.join(self.team)}) is called "
                     f"{', '.join(unknown)}"
                 )
         _ = self.turns
@@ -258,14 +260,14 @@ class LoopSettings(RolloutOptions):
     @property
     def turns(self) -> tuple[frozenset[str], ...]:
         """Sets of policies that take turns to learn for `alternate` rounds. Raises `InvalidOptions`
-        for a set that holds none of the trained policies, or all of them."""
+        for a set that contains none of the trained policies, or all of them."""
         if not self.alternate:
             return (frozenset(self.trained),)
         sets = [frozenset(filter(None, text.split(","))) for text in self.together]
         named = [name for members in sets for name in members]
         for name in named:
             if name not in self.trained or named.count(name) > 1:
-                why = "stands there twice" if name in self.trained else "is not trained"
+                why = "is listed twice" if name in self.trained else "is not trained"
                 raise InvalidOptions(
                     f"--together: {name} {why}; policies: {', '.join(self.trained)}"
                 )
@@ -275,13 +277,14 @@ class LoopSettings(RolloutOptions):
                 by_first[at] = frozenset([name])
         if len(by_first) < 2:
             raise InvalidOptions(
-                f"--alternate {self.alternate}: there is one turn, of {', '.join(self.trained)}: "
-                "train several policies (--policies per-role, --policy), or leave it out"
+                f"--alternate {self.alternate}: all policies learn in one turn, "
+                f"{', '.join(self.trained)}: train several policies (--policies per-role, "
+                "--policy), or leave it out"
             )
         return tuple(by_first[at] for at in sorted(by_first))
 
     def learning(self, number: int) -> frozenset[str]:
-        """The policies that learn in round `number`, from 1; the others stay as they are."""
+        """The policies that learn in round `number`, from 1; the others stay unchanged."""
         turns = self.turns
         return turns[(number - 1) // max(self.alternate, 1) % len(turns)]
 
@@ -305,29 +308,28 @@ class LoopSettings(RolloutOptions):
 
     @property
     def asks(self) -> bool:
-        """Whether another workflow than `pair` is asked questions."""
+        """Whether a workflow other than `pair` is asked questions."""
         return self.workflow != PAIR
 
     def _require_distinct_rewards(self, tasks: TeamTasks) -> None:
-        """Raise `InvalidOptions` where the scheme gives all candidates of an agent the same
-        reward."""
+        """Raise `InvalidOptions` if the scheme gives all candidates of an agent the same reward."""
         scheme, agents = self.grpo.reward.scheme, self.grpo.agents
         if scheme == "progress" and tasks.environment in JUDGED:
             raise InvalidOptions(
-                f"--scheme progress: nobody measures how far a team of {tasks.environment} has "
-                "come: take paper, dense or sparse"
+                f"--scheme progress: the progress of a team of {tasks.environment} is not "
+                "measured: use paper, dense or sparse"
             )
         tester_learns = "tester" in tasks.team and (agents is None or "tester" in agents)
         if scheme == "sparse" and tester_learns and self.grpo.grouping == "at-grpo":
             raise InvalidOptions(
                 "--scheme sparse: no test makes a program right, so all tests of a turn earn the "
-                "same and the tester would never learn: take paper or dense, or leave it out of "
+                "same and the tester would never learn: use paper or dense, or leave it out of "
                 "the training with --agent coder"
             )
 
     @property
     def source(self) -> Difficulty | TeamTasks:
-        """The difficulty for the generator, or the tasks that are played in place of a game. Raises
+        """The difficulty for the generator, or the tasks that are played instead of a game. Raises
         `InvalidOptions`."""
         if self.tasks is not None:
             return self.tasks
@@ -336,14 +338,14 @@ class LoopSettings(RolloutOptions):
         if self.game is None:
             raise InvalidOptions(
                 f"a loop needs a game: --game NAME ({', '.join(environments.names())}) or --game "
-                "package.module:OBJECT; several by --level; or the tasks of a file: --tasks "
+                "package.module:OBJECT; several with --level; or the tasks of a file: --tasks "
                 "FILE (`bench tasks` writes one)"
             )
         return self.environment.levels(self.size, self.difficulty, self.setting)
 
     @property
     def environment(self) -> AnyEnvironment:
-        """Environment of the game; with several, of the first level. Raises `InvalidOptions`."""
+        """Environment of the game; with several levels, of the first. Raises `InvalidOptions`."""
         if self.level:
             return game_of(self.levels[0], self.setting)[0]
         try:
@@ -353,7 +355,7 @@ class LoopSettings(RolloutOptions):
 
     @property
     def team(self) -> tuple[str, ...]:
-        """Agents that play; for `pair` in the order of a turn."""
+        """Agents that play; for `pair`, in the order of a turn."""
         if self.asks:
             return tuple(agents_of(self.workflow, None, self.workflow_options))
         source = self.source
@@ -365,12 +367,13 @@ class LoopSettings(RolloutOptions):
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """Levels that rounds play; empty where it is one game, file or generator. Raises
+        """Levels that rounds play; empty for a single game, file or generator. Raises
         `InvalidOptions`."""
         return read_levels(self.level)
 
     def shares(self, history: Sequence[Mapping[str, LevelFacts]]) -> dict[str, float]:
-        """Share of the puzzles of each level after these rounds; empty without levels."""
+        """Share of the puzzles of each level after the rounds in `history`; empty without
+        levels."""
         if not self.level:
             return {}
         return level_shares(self.levels, self.level_choice, self.grpo.group_size, history)
@@ -400,7 +403,7 @@ class LoopSettings(RolloutOptions):
 
     @property
     def subject(self) -> str:
-        """Description of what is played."""
+        """Description of the puzzles, tasks or questions."""
         if self.questions is not None:
             return f"{self.workflow}, asked {format_count(self.questions.count, 'question')}"
         if self.level:
@@ -419,8 +422,8 @@ class LoopSettings(RolloutOptions):
 
     @property
     def plays(self) -> int:
-        """How often each puzzle is played: whole runs compete with each other, candidates are in
-        one run."""
+        """Number of times that each puzzle is played: whole runs compete with each other, whereas
+        candidates are in one run."""
         return 1 if self.grpo.grouping == "at-grpo" else self.grpo.group_size
 
     @property
@@ -451,7 +454,7 @@ class LoopSettings(RolloutOptions):
 
     @property
     def rounds_ahead(self) -> int:
-        """Rounds whose rollouts may be begun while an earlier one is trained."""
+        """Rounds whose rollouts may start while an earlier one is trained."""
         return self.grpo.staleness or 0
 
 
@@ -459,7 +462,7 @@ class Look(Record):
     """Results of a version on held-out tasks."""
 
     round: int
-    """Round that made the version; 0 is the beginning."""
+    """Round that made the version; 0 for the initial one."""
     outcomes: str
     """Outcomes of the tasks in order: `1` solved, `0` not."""
 

@@ -1,1 +1,1 @@
-"""What a row may say next: JSON schemas and tool calls as constraints on decoding."""
+"""Which tokens a row may generate next: JSON schemas and tool calls as constraints on decoding."""

@@ -1,15 +1,14 @@
-"""Compiler of JSON schemas and tools into matchers, which say which tokens may come next in a row
-(llguidance).
+"""Compiles JSON schemas and tools into matchers, which restrict a row's next token (llguidance).
 
 A schema is compiled into a grammar over the bytes of a model's tokens. A matcher follows one row:
-it gives a mask for the next token and takes the token that was sampled. So whatever the model
-wants to say, a row that ends by itself is JSON that the schema accepts. A row that max_tokens or
-a stop string cuts is only the beginning of it: validate all the same.
+it returns a mask for the next token and consumes the token that was sampled. So any row that ends
+by itself is JSON that the schema accepts. A row that max_tokens or a stop string truncates is only
+the beginning of such JSON, so it must still be validated.
 
-Tools leave the text free and bind the calls in it: see `tool_grammar`.
+With tools, only the calls are constrained, not the text around them: see `tool_grammar`.
 
-Between its tokens the JSON has the one space after a comma and a colon that `json.dumps` writes,
-and nothing else. Free whitespace would let a model that is lost fill its budget with blanks.
+Between its tokens the JSON has only the one space after a comma and a colon that `json.dumps`
+writes. Free whitespace would let a confused model fill its budget with blanks.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
 
 KEPT = 32
-"""Compiled grammars in memory, at most: a few per role. The largest take 10 MB each."""
+"""Most compiled grammars in memory: a few per role. The largest take 10 MB each."""
 
 RENEWED_AFTER = 1000
-"""Uses of a compiled grammar, whose lexer states grow with what was written under it."""
+"""Uses after which a grammar is compiled again: its lexer states grow with the text matched."""
 
 FORMAT: JsonCompileOptions = {
     "whitespace_flexible": False,
@@ -58,7 +57,7 @@ Key = str | ToolKey
 
 @dataclass(eq=False)
 class _Compiled:
-    """A matcher at the beginning, to be copied."""
+    """A matcher in its initial state, to be copied."""
 
     matcher: GrammarMatcher | ToolMatcher
     lexer: Lexer
@@ -67,18 +66,18 @@ class _Compiled:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """What is computed once for a vocabulary."""
+    """Data that is computed once per vocabulary."""
 
     tokenizer: LLTokenizer
     ends_only: bytes
 
 
 class GrammarCompiler:
-    """Grammars for one model. The tokenizer is prepared once, for the first of them, which takes
-    1.5 seconds for a vocabulary of 150 thousand. May be used from several threads."""
+    """Grammars for one model. The tokenizer is prepared once, for the first grammar, which takes
+    1.5 seconds for a vocabulary of 150 thousand. Thread-safe."""
 
     def __init__(self, prepare: Callable[[], LLTokenizer], end_ids: Collection[int]) -> None:
-        """`prepare` makes the tokenizer, as wide as the model's logits or wider."""
+        """`prepare` builds the tokenizer, at least as wide as the model's logits."""
         self._prepare = prepare
         self._end_ids = sorted(end_ids)
         self._prepared: _Prepared | None = None
@@ -90,21 +89,23 @@ class GrammarCompiler:
     def matcher(self, schema: JsonObject) -> Matcher:
         """A matcher at the beginning of an instance of `schema`.
 
-        Blocks for as long as MAX_SCHEMA_BYTES says, while other threads go on, unless the schema
-        was compiled before. Raises EngineError of kind `bad_request` that says what is wrong with
-        the schema: too large, too deep, a keyword that cannot be enforced, or no instance at all.
+        Blocks for the time stated at MAX_SCHEMA_BYTES, while other threads continue, unless the
+        schema was compiled before. Raises EngineError of kind `bad_request` that states what is
+        wrong with the schema: too large, too deep, a keyword that cannot be enforced, or no valid
+        instance.
         """
         return self.compile_matcher(schema_text(schema, THE_SCHEMA))
 
     def tool_matcher(
         self, tools: Sequence[ToolSpec], *, required: bool = False, single: bool = False
     ) -> Matcher:
-        """A matcher at the beginning of a text that may call these tools, must (`required`), or may
-        call only once (`single`); see `matcher`. The error names the tool."""
+        """A matcher at the beginning of a text that may call these tools, must call one
+        (`required`), or may call only once (`single`); see `matcher`. The error names the tool."""
         return self.compile_matcher(ToolKey(parameters_text(tools), required, single))
 
     def known(self, key: Key) -> Matcher | None:
-        """A matcher of a grammar that was compiled already: takes microseconds."""
+        """A matcher of a grammar that is already compiled; takes microseconds. None if there is
+        none."""
         with self._counting:
             entry = self._compiled.get(key)
             if entry is None:
@@ -117,7 +118,7 @@ class GrammarCompiler:
         return entry.matcher.copy()
 
     def compile_matcher(self, key: Key) -> Matcher:
-        """What `known` gives, compiled if need be."""
+        """Return the matcher from `known`, compiled first if necessary."""
         matcher = self.known(key)
         if matcher is not None:
             return matcher
@@ -148,7 +149,7 @@ class GrammarCompiler:
     def _tool_grammar(self, key: ToolKey, prepared: _Prepared) -> ToolGrammar:
         markup = self._markup = self._markup or MarkupTokens(prepared.tokenizer)
         lexer = Lexer()
-        """Lexer that both grammars share: when it is full, both are compiled again."""
+        """The lexer that both grammars share: when it is full, both are compiled again."""
 
         def begin(*, whole: bool) -> GrammarMatcher:
             options = cast(JsonObject, FORMAT)
@@ -159,7 +160,7 @@ class GrammarCompiler:
             first = begin(whole=True) if key.required else None
             return ToolGrammar(markup, begin(whole=False), first, key.single)
         except EngineError:
-            # Whose fault it is, llguidance does not say.
+            # llguidance does not report which tool is at fault.
             for name, parameters in key.parameters:
                 self._schema_matcher(parameters, prepared, tool_subject(name))
             raise
@@ -191,8 +192,8 @@ class GrammarCompiler:
 
 
 def grammar_key(request: GenerateRequest, *, constrain_tools: bool) -> Key | None:
-    """What a request's completions are to be held to; None for free text. A schema is of the
-    whole completion, so tools have no say alongside it. Raises EngineError `bad_request`."""
+    """The constraint on a request's completions; None for free text. A schema applies to the whole
+    completion, so tools are ignored then. Raises EngineError `bad_request`."""
     if request.json_schema is not None:
         return schema_text(request.json_schema, THE_SCHEMA)
     if request.callable_tools and constrain_tools:

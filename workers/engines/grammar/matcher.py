@@ -1,4 +1,4 @@
-"""What follows one row through its grammar, token by token."""
+"""Follows one row through its grammar, token by token."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ if TYPE_CHECKING:
 
 
 class Matcher(Protocol):
-    """One row's place in its grammar. Not for two threads at once."""
+    """One row's position in its grammar. Not thread-safe."""
 
     @property
     def allowed(self) -> bytes | None:
         """Mask of the next token: one bit per token id, the lowest bit of each byte first; None if
-        nothing is forbidden. Never empty while the matcher is not `complete`."""
+        every token is allowed. Never empty while the matcher is not `complete`."""
         ...
 
     @property
     def complete(self) -> bool:
-        """Whether nothing can be added: the row then ends without a token that says so."""
+        """Whether nothing can be added: the row then ends without an end-of-turn token."""
         ...
 
     def consume(self, token: int) -> None:
-        """Take the token that was sampled; not for end-of-turn tokens.
+        """Consume the token that was sampled; not for end-of-turn tokens.
 
-        Raises EngineError: `bad_request` if the token does not fit the grammar, or if going on
-        takes more work than llguidance's limits allow.
+        Raises EngineError: `bad_request` if the token does not fit the grammar, or if the next step
+        exceeds llguidance's limits.
         """
         ...
 
     def copy(self) -> Self:
-        """Another matcher at the same place, for another row; takes microseconds."""
+        """Another matcher at the same position, for another row; takes microseconds."""
         ...
 
 
 @dataclass(eq=False)
 class Lexer:
-    """What all copies of one compiled grammar share: llguidance's cache of lexer states. It makes
-    masks cheaper with every use, and it has a limit, after which no copy can continue."""
+    """State that all copies of one compiled grammar share: llguidance's cache of lexer states. It
+    makes masks cheaper with every use, but when it is full, no copy can continue."""
 
     full: bool = False
 
 
 class GrammarMatcher:
-    """A `Matcher` that is within a grammar of llguidance from its first token to its last. The
-    model's end-of-turn tokens are allowed exactly when the text so far is a whole instance."""
+    """A `Matcher` that stays within one llguidance grammar from its first to its last token. The
+    model's end-of-turn tokens are allowed exactly when the text so far is a complete instance."""
 
     def __init__(
         self, state: LLMatcher, ends_only: bytes, subject: str, lexer: Lexer | None = None
     ) -> None:
-        """`subject` begins every refusal."""
+        """`subject` is the beginning of every refusal."""
         self._state = state
         self._ends_only = ends_only
         self._subject = subject
@@ -69,7 +69,7 @@ class GrammarMatcher:
         self._look_ahead()
 
     def behind(self, tokens: list[int]) -> Self | None:
-        """A copy that has consumed all of these; None if they do not fit the grammar."""
+        """A copy that has consumed all these tokens; None if they do not fit the grammar."""
         state = self._state.deep_copy()
         if state.validate_tokens(tokens) < len(tokens):
             return None
@@ -88,11 +88,11 @@ class GrammarMatcher:
     def _look_ahead(self) -> None:
         if not self._state.is_stopped():
             self.allowed = self._state.compute_bitmask()
-        # Read after the mask was computed: its limits may be what stopped the matcher.
+        # Check only after the mask is computed: its limits may have stopped the matcher.
         if self._state.is_error():
             error = self._state.get_error()
             self.lexer.full |= "lexer error" in error
             raise refusal(self._subject, error)
         self.complete = self._state.is_stopped() or self.allowed == self._ends_only
         if not self.complete and self.allowed.count(0) == len(self.allowed):
-            raise refusal(self._subject, "no token of this model's vocabulary can go on")
+            raise refusal(self._subject, "no token of this model's vocabulary can follow")

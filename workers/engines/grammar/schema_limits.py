@@ -1,7 +1,7 @@
 """Limits of the JSON schemas that are compiled, and refusals of schemas that cannot constrain.
 
-A schema comes from outside and may be hostile. llguidance bounds its own work by fuel, but its
-recursion overflows the stack, which ends the process: so depth is measured here, before it.
+A schema is untrusted input and may be hostile. llguidance limits its own work by fuel, but deep
+recursion overflows its stack and kills the process, so depth is checked here first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from loopline.agents.records import JsonObject
 from loopline.workers.engines.protocol import EngineError
 
 MAX_SCHEMA_DEPTH = 100
-"""Levels of objects and arrays. llguidance's parser itself ends at 128."""
+"""Levels of objects and arrays. llguidance's own parser stops at 128."""
 
 MAX_FOLLOWED_DEPTH = 1000
 """Levels that a path through all references could have: depth x (different references + 1).
@@ -24,7 +24,8 @@ THE_SCHEMA = "the JSON schema cannot constrain the completion"
 
 
 def refusal(subject: str, reason: str) -> EngineError:
-    """What cannot constrain (`THE_SCHEMA`, say), and why, in a few hundred characters."""
+    """The error: which part cannot constrain (such as `THE_SCHEMA`), and why, in a few hundred
+    characters."""
     message = " ".join(reason.replace("<non-verbose/>", "").split())[:400]
     return EngineError(f"{subject}: {message}", kind="bad_request")
 
@@ -39,8 +40,8 @@ def schema_text(schema: JsonObject, subject: str) -> str:
 
 
 def _check_depth(schema: JsonObject, subject: str) -> None:
-    """Walk level by level, and no further than a schema of the permitted size can go: every
-    value takes at least two bytes."""
+    """Walk level by level, no further than a schema of the permitted size can go: every value takes
+    at least two bytes."""
     references: set[str] = set()
     level: list[dict[str, object] | list[object]] = [cast(dict[str, object], schema)]
     depth = byte_count = 0
@@ -63,7 +64,7 @@ def _check_depth(schema: JsonObject, subject: str) -> None:
         raise refusal(
             subject,
             f"{len(references)} different references at a depth of {depth} could lead {followed} "
-            f"levels deep, more than {MAX_FOLLOWED_DEPTH}; write fewer definitions into one schema",
+            f"levels deep, more than {MAX_FOLLOWED_DEPTH}; use fewer definitions in one schema",
         )
 
 

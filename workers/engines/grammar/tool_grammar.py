@@ -1,26 +1,26 @@
 """Tool calls that cannot be malformed: free text, and calls of the offered tools in it.
 
-As long as the model writes text, nothing is asked of it: any token may come, special ones and half
-characters too, and its log-probabilities are its own. As soon as the text holds `<tool_call>`,
-whatever comes is under a grammar until the call is closed:
+While the model writes text, it is not constrained: any token is allowed, including special tokens
+and incomplete characters, and the log-probabilities are the model's own. As soon as the text
+contains `<tool_call>`, a grammar applies until the call is closed:
 
     <tool_call>
     {"name": "<one of the offered tools>", "arguments": {<what its schema accepts>}}
     </tool_call>
 
-then the text is free again, or, where a single call is allowed, the completion ends. A call ends
-with a token of its own, and the turn cannot end within one. max_tokens and stop strings still can
-cut one.
+Then the text is free again or, if only a single call is allowed, the completion ends. A call ends
+with its own token, and the turn cannot end inside a call. max_tokens and stop strings can still
+truncate one.
 
-A completion that must call a tool has no text before its first call: with such text nothing would
-hold a model to its call before its tokens run out.
+A completion that must call a tool has no text before its first call: after such text, nothing would
+force the model to make its call before its tokens run out.
 
-In free text no grammar is run. Only a token that completes the opening tag and brings more with
-it can do wrong there (the micro models have tokens that are half a call): these few are looked at
-once for every beginning of the tag that the text may end with.
+In free text no grammar runs. Only a token that completes the opening tag and contains more text can
+break the call there (the micro models have tokens that are half a call). These few tokens are
+checked once for each beginning of the tag with which the text may end.
 
-What the JSON of a call can say and no record can carry is left to `parse_tool_calls` to refuse:
-1e999, more than 4300 digits, more than 64 levels.
+Some valid JSON cannot be stored in a record: 1e999, more than 4300 digits, more than 64 levels.
+`parse_tool_calls` refuses it.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ _OPEN = OPEN.encode()
 
 
 class ToolKey(NamedTuple):
-    """What the calls of a completion are held to, to be compiled."""
+    """The constraint on the calls of a completion, to be compiled."""
 
     parameters: tuple[tuple[str, str], ...]
-    """Name and parameters of each tool that may be called; as JSON."""
+    """Name and parameters (as JSON) of each tool that may be called."""
     required: bool = False
-    """The completion begins with a call."""
+    """Whether the completion must start with a call."""
     single: bool = False
     """Whether the completion ends with its first call."""
 
 
 class MarkupTokens:
-    """The tokens of a vocabulary that matter to the tags."""
+    """The tokens of a vocabulary that can be part of a tag."""
 
     def __init__(self, tokenizer: LLTokenizer) -> None:
-        """Looks at every token once: 50 ms for 150 thousand."""
+        """Checks every token once: 50 ms for 150 thousand tokens."""
         self.tokenizer = tokenizer
         pieces = ((token, self.piece(token)) for token in range(tokenizer.vocab_size))
         self.ending_a_tag = [(token, piece) for token, piece in pieces if b">" in piece]
-        """Tokens that can complete the opening tag; no others can."""
+        """Tokens that can complete the opening tag; no other tokens can."""
         self.special_open, self.special_close = (
             [
                 token
@@ -80,7 +80,7 @@ class MarkupTokens:
 
 
 def tool_subject(name: str) -> str:
-    """The beginning of a refusal of one tool."""
+    """The beginning of a refusal of one tool's parameters."""
     return (
         f"the parameters of the tool {name!r} cannot constrain its calls (fix them, or set "
         "constrain_tools = false for this pool)"
@@ -88,8 +88,9 @@ def tool_subject(name: str) -> str:
 
 
 def parameters_text(tools: Sequence[ToolSpec]) -> tuple[tuple[str, str], ...]:
-    """Name and parameters of each tool, to be compiled. Raises EngineError `bad_request` that
-    names the tool whose parameters are too deep or no object, and for too much of them."""
+    """Name and parameters of each tool, to be compiled. Raises EngineError `bad_request` if a
+    tool's parameters are too deep or not an object, naming the tool, or if all together are too
+    large."""
     texts = tuple(
         (tool.name, schema_text(_object(tool), tool_subject(tool.name))) for tool in tools
     )
@@ -97,19 +98,19 @@ def parameters_text(tools: Sequence[ToolSpec]) -> tuple[tuple[str, str], ...]:
     if size > MAX_SCHEMA_BYTES:
         raise refusal(
             THE_TOOLS,
-            f"their parameters have {size} bytes, and at most {MAX_SCHEMA_BYTES} are compiled; "
+            f"their parameters have {size} bytes, more than the limit of {MAX_SCHEMA_BYTES}; "
             "offer fewer tools, or set constrain_tools = false for this pool",
         )
     return texts
 
 
 def _object(tool: ToolSpec) -> JsonObject:
-    """The parameters, for objects alone: arguments are nothing else."""
+    """The parameters, restricted to objects, because arguments are always an object."""
     kind = tool.parameters.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         raise refusal(
             tool_subject(tool.name),
-            f"arguments are an object, and their type is {json.dumps(kind)}",
+            f"arguments must be an object, but their type is {json.dumps(kind)}",
         )
     return {**tool.parameters, "type": "object"}
 
@@ -117,8 +118,8 @@ def _object(tool: ToolSpec) -> JsonObject:
 def call_grammar(
     tools: Sequence[tuple[str, str]], options: JsonObject, markup: MarkupTokens, *, whole: bool
 ) -> str:
-    """What follows an opening tag, or a `whole` call with this tag, for llguidance. A tag is text,
-    and a special token where the vocabulary has one: text never matches that."""
+    """The grammar for llguidance after an opening tag, or of a `whole` call with its tag. A tag is
+    text or, if the vocabulary has one, a special token, which text never matches."""
     calls: list[str] = []
     schemas: list[JsonObject] = []
     for place, (name, parameters) in enumerate(tools):
@@ -142,24 +143,24 @@ class ToolGrammar:
     call: GrammarMatcher
     """Matcher after the opening tag; calls follow copies of it."""
     first: GrammarMatcher | None = None
-    """Matcher before the opening tag of the call that a completion begins with; None where it may
-    begin with text."""
+    """Matcher before the opening tag of a completion's required first call; None if the completion
+    may start with text."""
     single: bool = False
-    """The completion ends with its first call."""
+    """Whether the completion ends with its first call."""
     _free: dict[bytes, bytes | None] = field(default_factory=dict[bytes, bytes | None])
     _begun: dict[bytes, GrammarMatcher | None] = field(
         default_factory=dict[bytes, GrammarMatcher | None]
     )
 
     def free(self, tail: bytes) -> bytes | None:
-        """What may come in free text that ends with `tail`, which is the beginning of a tag."""
+        """Mask of the tokens allowed in free text that ends with `tail`, a beginning of the tag."""
         if tail not in self._free:
             self._free[tail] = self._mask(tail)
         return self._free[tail]
 
     def begin(self, rest: bytes) -> GrammarMatcher | None:
-        """A call whose opening tag is followed by `rest` already (by the same token, so there
-        are few of them); None if no call begins like that."""
+        """Matcher of a call whose opening tag is already followed by `rest` (in the same token, so
+        there are few); None if no call starts like that."""
         if rest not in self._begun:
             self._begun[rest] = self._matcher_after(rest)
         begun = self._begun[rest]
@@ -186,12 +187,12 @@ class ToolGrammar:
 
 
 class ToolMatcher:
-    """A `Matcher` of free text with calls in it."""
+    """A `Matcher` of free text that contains calls."""
 
     def __init__(self, grammar: ToolGrammar) -> None:
         self._grammar = grammar
         self._tail = b""
-        """The longest end of the free text that is the beginning of an opening tag."""
+        """The longest end of the free text that is a beginning of the opening tag."""
         self._call = None if grammar.first is None else grammar.first.copy()
         self.allowed = grammar.free(b"") if self._call is None else self._call.allowed
         self.complete = False
@@ -223,7 +224,7 @@ class ToolMatcher:
         self._tail = b""
         self._call = self._grammar.begin(rest)
         if self._call is None:
-            raise refusal(THE_TOOLS, f"no call of them begins with {rest[:80]!r}")
+            raise refusal(THE_TOOLS, f"no call of these tools starts with {rest[:80]!r}")
 
 
 def _beginning_of_tag(text: bytes) -> bytes:

@@ -1,1 +1,1 @@
-"""Models in this process, by llama.cpp."""
+"""Models in this process, run by llama.cpp."""

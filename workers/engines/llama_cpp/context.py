@@ -1,9 +1,8 @@
 """llama.cpp's context, reduced to what continuous batching needs: decode tokens of many sequences
 in one call, copy and drop a sequence's cells. Owned by one thread.
 
-The structures of llama.cpp change between releases: the constraints file pins the exact version.
-Its functions are `Any`, so that the types of all the rest can be checked where the package is not
-installed.
+The structures of llama.cpp change between releases, so the constraints file pins the exact version.
+Its functions are typed `Any`, so that all other types can be checked without the package.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MAX_SEQUENCES = 256
 
 _ERROR_LEVEL = 4
 _errors: deque[str] = deque(maxlen=4)
-"""What llama.cpp last complained of: its functions return no reasons."""
+"""The last errors that llama.cpp logged: its functions return no reasons."""
 
 
 @llama.llama_log_callback
@@ -38,14 +37,14 @@ def _collect(level: int, text: bytes, _: object) -> None:
 
 
 def begin_listening() -> None:
-    """Keep llama.cpp's log off the terminal, and its errors for `last_error`."""
+    """Keep llama.cpp's log off the terminal, and collect its errors for `last_error`."""
     llama.llama_log_set(_collect, ctypes.c_void_p(0))
     _errors.clear()
 
 
 def last_error() -> str:
-    """What llama.cpp said since `begin_listening`."""
-    return "; ".join(_errors) or "llama.cpp gives no reason"
+    """The errors that llama.cpp has logged since `begin_listening`."""
+    return "; ".join(_errors) or "llama.cpp gave no reason"
 
 
 class CellsFull(Exception):
@@ -54,8 +53,8 @@ class CellsFull(Exception):
 
 @dataclass
 class Feed:
-    """Tokens of one sequence in a batch, at the positions from `start`. Logits are wanted after
-    each of the last `wanted` of them."""
+    """Tokens of one sequence in a batch, at the positions from `start` on. Logits are needed after
+    each of the last `wanted` tokens."""
 
     sequence: int
     start: int
@@ -64,8 +63,8 @@ class Feed:
 
 
 class LlamaContext:
-    """Room for `cells` tokens, shared by up to `sequences` sequences (a token that several of
-    them have in common is held once), and batches of up to `batch` tokens."""
+    """Room for `cells` tokens, shared by up to `sequences` sequences (a token that several of them
+    share is stored once), and batches of up to `batch` tokens."""
 
     def __init__(
         self, model: Any, *, cells: int, sequences: int, batch: int, threads: int, exact: bool
@@ -80,14 +79,14 @@ class LlamaContext:
         parameters.kv_unified = True
         parameters.n_threads = parameters.n_threads_batch = threads
         if exact:
-            # Flash attention would compute in float16 even with this cache.
+            # Flash attention would compute in float16 even with a float32 cache.
             parameters.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_DISABLED
             parameters.type_k = parameters.type_v = llama.GGML_TYPE_F32
         begin_listening()
         context = llama.llama_init_from_model(model, parameters)
         if context is None:
             raise EngineError(
-                f"a cache for {cells} tokens cannot be had: {last_error()}; lower "
+                f"a cache for {cells} tokens cannot be allocated: {last_error()}; lower "
                 "max_tokens_in_flight or max_context of this pool",
                 kind="unavailable",
                 retryable=True,
@@ -127,9 +126,9 @@ class LlamaContext:
     def decode(self, feeds: Sequence[Feed]) -> NDArray[np.float32]:
         """Run the model over all feeds in one call.
 
-        Returns the wanted logits [wanted in all, vocabulary] in the order of the feeds; they are
-        overwritten by the next call. Raises CellsFull, or EngineError if the model fails: then the
-        feeds' sequences are in an unknown state.
+        Returns the wanted logits [sum of wanted, vocabulary] in the order of the feeds; the next
+        call overwrites them. Raises CellsFull, or EngineError if the model fails: then the feeds'
+        sequences are in an unknown state.
         """
         size = 0
         self._wanted[:] = 0
@@ -153,7 +152,7 @@ class LlamaContext:
         return np.ctypeslib.as_array(logits, shape=(rows, self._vocabulary))
 
     def use_adapter(self, adapter: Any) -> None:
-        """Compute what is decoded from now on with this adapter (None: without one)."""
+        """Use this adapter in all following calls of `decode` (None: no adapter)."""
         if adapter is None:
             code = llama.llama_set_adapters_lora(self._context, None, 0, None)
         else:
@@ -165,15 +164,15 @@ class LlamaContext:
             raise EngineError(f"llama.cpp cannot use the adapter (code {code}): {last_error()}")
 
     def copy(self, source: int, target: int, length: int) -> None:
-        """Let `target` have the first `length` tokens of `source` too; no data is moved."""
+        """Share the first `length` tokens of `source` with `target`; no data is moved."""
         llama.llama_memory_seq_cp(self._memory, source, target, 0, length)
 
     def length(self, sequence: int) -> int:
-        """How many tokens llama.cpp itself holds of this sequence."""
+        """The number of tokens that llama.cpp itself has of this sequence."""
         return llama.llama_memory_seq_pos_max(self._memory, sequence) + 1
 
     def drop(self, sequence: int) -> None:
-        """Give back what only this sequence holds."""
+        """Release the cells that only this sequence uses."""
         llama.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
     def close(self) -> None:

@@ -1,9 +1,10 @@
-"""Models in this process, by llama.cpp: quantized or full, any architecture it knows (GGUF).
+"""Models in this process, run by llama.cpp: quantized or full, any architecture that it supports
+(GGUF).
 
-Many sequences in one context, one call a pass. Each pass takes one token of every row that is being
-written, and with them a piece of the prompts that wait to be read, so that a long prompt does not
-stall the others. A prompt that begins like one in memory starts after that beginning (see
-`Sequences`). Requests are admitted as long as their prompts fit into the cells.
+Many sequences share one context, with one call per pass. Each pass takes one token of every row
+that is generating, plus a piece of the prompts that wait to be read, so that a long prompt does not
+stall the other rows. A prompt that shares its beginning with a sequence in memory starts after that
+beginning (see `Sequences`). Requests are admitted as long as their prompts fit into the cells.
 """
 
 from __future__ import annotations
@@ -33,33 +34,33 @@ from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 
 KEPT = 8
-"""Finished sequences that stay in memory, at most."""
+"""Most finished sequences that stay in memory."""
 
 READ_ALONE = 512
-"""Prompt tokens in a pass in which no row is being written."""
+"""Prompt tokens in a pass in which no row is generating."""
 
 READ_BESIDE = 128
-"""Prompt tokens in a pass in which rows wait for their next token: it takes them a few times as
-long as another, and not a few hundred times."""
+"""Prompt tokens in a pass in which rows wait for their next token: such a pass takes a few times as
+long as one without prompts, rather than a few hundred times."""
 
 HEADROOM = 16
-"""Cells left free for each row when another one is admitted."""
+"""Cells that must stay free per row when another row is admitted."""
 
 SCORE_CHUNK = 128
-"""Tokens scored, or of one row taken over from another worker, per call: bounds the logits in
+"""Tokens per call when scoring, or when taking a row over from another worker: limits the logits in
 memory to 128 x vocabulary floats."""
 
 CELLS_FOR = 16
-"""Rows of the longest kind that the cells suffice for, unless max_tokens_in_flight says more or
-less. Most requests are far shorter than the context."""
+"""Rows of maximum length for which the cells suffice by default (without max_tokens_in_flight).
+Most requests are far shorter than the context."""
 
 QUANTUM = 8
-"""Passes that the rows of one adapter go on while those of another wait: the adapter is the whole
-context's, so they cannot share a pass."""
+"""Passes in a row for one adapter while rows of another wait: an adapter applies to the whole
+context, so they cannot share a pass."""
 
 
 class LlamaBackend:
-    """See the module, and `Backend`. The slot of a row is its sequence (`Held`)."""
+    """See the module docstring and `Backend`. The slot of a row is its sequence (`Held`)."""
 
     kind = "llama_cpp"
     reads_apart = False
@@ -89,9 +90,9 @@ class LlamaBackend:
             self._context, cells=self._context.cells, in_work=self.max_rows, idle=KEPT
         )
         self._adapter: AdapterVersion | None = None
-        """Adapter of the rows whose turn it is."""
+        """Adapter of the rows that currently run."""
         self._passes = 0
-        """Consecutive passes that those rows have had."""
+        """Number of consecutive passes of those rows."""
         return loaded
 
     @property
@@ -113,8 +114,8 @@ class LlamaBackend:
         return self._sequences.longest_prefix(adapter, ids)
 
     def room_for(self, row: Row, rows: Sequence[Row], passed: Sequence[Row], places: int) -> bool:
-        """Whether the cells have room for the row, as far as prompts are known: of a request's
-        completions only the first counts, because the others can come later."""
+        """Whether the cells have room for the row, counting known prompts: only the first
+        completion of a request counts, because the others can be admitted later."""
         spare = self._sequences.spare_cells - sum(member.left for member in rows)
         return len(rows) < places and row.left + HEADROOM * (len(rows) + 1) <= spare
 
@@ -125,14 +126,14 @@ class LlamaBackend:
         row.slot = self._sequences.open(row.job.adapter, prefix, row.fed)
 
     def plan(self, rows: Sequence[Row]) -> dict[Row, int]:
-        """Makes room for it; raises CellsFull if there is none, unless for a row alone."""
+        """Makes room for the pass; raises CellsFull if there is none, unless only one row runs."""
         self._choose_adapter(rows)
         present = [row for row in rows if row.job.adapter is self._adapter]
         feeds = {row: 1 for row in present if row.output_ids and row.left == 1}
         budget = READ_BESIDE if feeds else READ_ALONE
         for row in present:
             if budget and row not in feeds:
-                # Logits are wanted from the last token before an unchecked one on.
+                # Logits are needed from the token before the first unchecked one on.
                 before = row.left - row.unchecked - 1
                 feeds[row] = min(row.left, budget, before + SCORE_CHUNK)
                 budget -= feeds[row]
@@ -147,8 +148,8 @@ class LlamaBackend:
                 return
 
     def _choose_adapter(self, rows: Sequence[Row]) -> None:
-        """Choose the adapter of the next pass: rows of one adapter have a quantum of passes, then
-        those of the next adapter."""
+        """Choose the adapter of the next pass: rows of one adapter get a quantum of passes, then
+        the rows of the next adapter."""
         present = list(dict.fromkeys(row.job.adapter for row in rows))
         self._passes += 1
         if self._adapter in present and (self._passes <= QUANTUM or len(present) == 1):
@@ -167,7 +168,7 @@ class LlamaBackend:
             try:
                 logits = self._context.decode(batch)
                 break
-            except CellsFull:  # by the count there was room
+            except CellsFull:  # the count had shown enough room
                 if not self._sequences.evict_oldest():
                     raise
         for row, feed in zip(feeds, batch, strict=True):
@@ -192,11 +193,11 @@ class LlamaBackend:
         return ()
 
     def recompute_logprobs(self, rows: Sequence[Row]) -> None:
-        """Do nothing: only torch can recompute, and the settings refuse it here."""
+        """Do nothing: only torch can recompute, and the settings reject it for this engine."""
 
     def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:
-        """Compute the log-probabilities of `ids[1:]` in a separate sequence, which is released at
-        once."""
+        """Compute the log-probabilities of `ids[1:]` in a separate sequence, which is then
+        released."""
         self._make_room(len(ids), may_fail=True)
         number = self.max_rows + KEPT
         result: list[float] = []
@@ -217,7 +218,7 @@ class LlamaBackend:
         if not isinstance(error, CellsFull):
             return None
         alone = EngineError(
-            f"llama.cpp finds no room for one request in {self._context.cells} cells; raise "
+            f"llama.cpp has no room for a single request in {self._context.cells} cells; raise "
             "max_tokens_in_flight",
             kind="unavailable",
             retryable=True,
@@ -225,7 +226,7 @@ class LlamaBackend:
         return Shortage("no cell is free", alone, halve=False)
 
     def release(self) -> None:
-        """Was done when room was made for the pass."""
+        """Do nothing: `plan` has already made room for the pass."""
 
     def in_work(self) -> dict[str, int]:
         return self._sequences.in_work(self._context.length)

@@ -1,4 +1,4 @@
-"""Loads a GGUF file by llama.cpp: weights, tokenizer and chat template all come out of it."""
+"""Loads a GGUF file with llama.cpp: weights, tokenizer and chat template all come from the file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _PIECE_BYTES = 16 * 1024
 class VocabCodec:
     """A `TextCodec` over the tokenizer in the file: control tokens are text like any other.
 
-    One of SentencePiece's style needs a `SentencePieceCodec` on top.
+    A SentencePiece-style tokenizer needs a `SentencePieceCodec` on top.
     """
 
     def __init__(self, vocab: Any) -> None:
@@ -74,8 +74,8 @@ class VocabCodec:
         room = len(raw) + 8
         while True:
             ids = (ctypes.c_int32 * room)()
-            # Not with the file's own beginning of text: chat templates write theirs. But with
-            # control tokens read as such.
+            # Without the file's own beginning-of-text token, which chat templates write themselves,
+            # but with control tokens recognized.
             count = llama.llama_tokenize(self._vocab, raw, len(raw), ids, room, False, True)
             if count >= 0:
                 return list(ids[:count])
@@ -85,7 +85,7 @@ class VocabCodec:
         return b"".join(map(self.piece, ids)).decode(errors="replace")
 
     def piece(self, token: int) -> bytes:
-        """The bytes of one token, which may be no whole character."""
+        """The bytes of one token, which may be an incomplete character."""
         piece = self._pieces.get(token)
         if piece is None:
             size = llama.llama_token_to_piece(
@@ -101,7 +101,7 @@ class LoadedGguf:
 
     base: str
     weights_sha256: str | None
-    """What the file says of those that it was made from."""
+    """The recorded hash of the weights that the file was made from."""
     model: Any
     vocab: Any
     codec: TextCodec
@@ -113,7 +113,7 @@ class LoadedGguf:
     """The tokenizer's control tokens, longest first."""
     template_options: dict[str, TemplateValue] = field(default_factory=dict[str, TemplateValue])
     habits: TemplateHabits = EVERYTHING
-    """What its chat template takes."""
+    """What its chat template accepts."""
 
     def render(
         self,
@@ -140,22 +140,22 @@ class LoadedGguf:
         return lltokenizer_from_vocab(self.vocab, eos_token=sorted(self.end_ids) or None)
 
     def close(self) -> None:
-        """Give the weights back; nothing of it may be used afterwards."""
+        """Release the weights; the model must not be used afterwards."""
         llama.llama_model_free(self.model)
 
 
 def load_gguf(settings: ModelSettings) -> LoadedGguf:
-    """Read the model into memory. Takes seconds, blocks.
+    """Read the model into memory. Blocks for seconds.
 
-    Raises EngineError: `bad_request` for a file that is not there or not whole, or a GPU that
-    llama.cpp was not built for; `unavailable` (retryable) if the hub cannot be reached.
+    Raises EngineError: `bad_request` for a missing or incomplete file, or a GPU that llama.cpp was
+    not built for; `unavailable` (retryable) if the hub cannot be reached.
     """
     kind, _, number = settings.device.partition(":")
     if kind == "cuda" and not llama.llama_supports_gpu_offload():
         raise unusable_error(
             settings.model,
-            f"device is {settings.device!r}, and llama-cpp-python was built without a GPU: build "
-            "it with CMAKE_ARGS=-DGGML_CUDA=on, or leave device out",
+            f"device is {settings.device!r}, but llama-cpp-python was built without GPU support: "
+            "build it with CMAKE_ARGS=-DGGML_CUDA=on, or leave device out",
         )
     path = find_gguf(settings)
     begin_listening()
@@ -163,7 +163,7 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
     parameters = llama.llama_model_default_params()
     parameters.n_gpu_layers = 0 if kind == "cpu" else -1
     if number:
-        # Else llama.cpp takes all there are.
+        # Otherwise llama.cpp uses all GPUs.
         parameters.split_mode = llama.LLAMA_SPLIT_MODE_NONE
         parameters.main_gpu = int(number)
     model = llama.llama_model_load_from_file(str(path).encode(), parameters)
@@ -177,13 +177,13 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
 
 
 def _with_its_text(model: Any, settings: ModelSettings) -> LoadedGguf:
-    """The model with what its file says of its text. Raises EngineError for a file whose text would
-    not be exact, or that has no chat template."""
+    """The model with its text side from the file. Raises EngineError for a file without a chat
+    template, or with a tokenizer that is not exact."""
     vocab = llama.llama_model_get_vocab(model)
     template = llama.llama_model_chat_template(model, None)
     if vocab is None or template is None:
         raise unusable_error(
-            settings.model, "the file has no chat template; take an instruct model's GGUF"
+            settings.model, "the file has no chat template; use an instruct model's GGUF file"
         )
     wrong = unread_option(settings.template_options, [template.decode()])
     if wrong is not None:
@@ -192,7 +192,7 @@ def _with_its_text(model: Any, settings: ModelSettings) -> LoadedGguf:
     codec = _codec(model, vocab, count)
     if codec is None:
         raise unusable_error(
-            settings.model, "its tokenizer is of SentencePiece's style, but has no byte fallback"
+            settings.model, "it has a SentencePiece tokenizer without byte fallback"
         )
     loaded = LoadedGguf(
         base=model_name(settings.model),
@@ -220,9 +220,9 @@ def _with_its_text(model: Any, settings: ModelSettings) -> LoadedGguf:
 
 
 def load_gguf_adapter(loaded: LoadedGguf, path: str) -> Any:
-    """A LoRA for this model, from a GGUF file or a folder that has an `adapter.gguf`.
+    """A LoRA for this model, from a GGUF file or a folder with an `adapter.gguf`.
 
-    Raises EngineError `bad_request` for one that is not there, not whole, or of another model.
+    Raises EngineError `bad_request` for one that is missing, incomplete, or made for another model.
     """
     file = gguf_adapter_file(path)
     check_gguf(file, path, "adapter")
@@ -234,24 +234,25 @@ def load_gguf_adapter(loaded: LoadedGguf, path: str) -> Any:
 
 
 def free_gguf_adapter(adapter: Any) -> None:
-    """Give the memory of an adapter back."""
+    """Free the memory of an adapter."""
     llama.llama_adapter_lora_free(adapter)
 
 
 def _metadata(model: Any, key: str, chars: int) -> str | None:
-    """A value of the file's header, cut to that many ASCII characters; None if it has none."""
+    """A value of the file's header, truncated to that many ASCII characters; None if it is
+    missing."""
     value = ctypes.create_string_buffer(chars + 1)
     length = llama.llama_model_meta_val_str(model, key.encode(), value, len(value))
     return value.value.decode("ascii", "replace") if length > 0 else None
 
 
 def _optional_token(token: int) -> list[int]:
-    """A special token that the file may not name (-1)."""
+    """A special token, which the file may leave unset (-1)."""
     return [token] if token >= 0 else []
 
 
 def _codec(model: Any, vocab: Any, count: int) -> TextCodec | None:
-    """None for a tokenizer that has no tokens for some bytes: llama.cpp would end the process."""
+    """None for a tokenizer without tokens for some bytes: llama.cpp would abort the process."""
     plain = VocabCodec(vocab)
     kinds = [int(llama.llama_vocab_get_attr(vocab, token)) for token in range(count)]
     if llama.llama_vocab_type(vocab) != llama.LLAMA_VOCAB_TYPE_SPM:

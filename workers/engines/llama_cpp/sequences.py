@@ -1,9 +1,9 @@
-"""Sequences of a llama.cpp context: the tokens and cells that each of them holds.
+"""Sequences of a llama.cpp context, with the tokens and cells of each.
 
-A cell holds the keys and values of one token at one position. A sequence that begins like another
-shares that one's cells, so a role's prompt is computed once however many requests begin with it.
-A finished sequence stays for a while, for the next turn of its conversation or the next request
-of its role, and is given up when its cells or its place are needed.
+A cell contains the keys and values of one token at one position. Sequences with a common prefix
+share its cells, so a role's prompt is computed once for all requests that start with it. A finished
+sequence stays for a while, for the next turn of its conversation or the next request of its role,
+and is evicted when its cells or its place are needed.
 
 A prefix is shared only within one key (the adapter and its version): the same tokens have other
 keys and values under another adapter (llama.cpp#26207).
@@ -21,7 +21,7 @@ from loopline.workers.engines.local.backend import common_prefix
 
 
 class SequenceMemory(Protocol):
-    """What a context does to the cells; see `LlamaContext`."""
+    """The operations of a context on its cells; see `LlamaContext`."""
 
     def copy(self, source: int, target: int, length: int) -> None: ...
 
@@ -30,13 +30,13 @@ class SequenceMemory(Protocol):
 
 @dataclass(eq=False)
 class Held:
-    """One sequence, and its tokens that have been computed."""
+    """One sequence, and its tokens computed so far."""
 
     number: int
     key: Hashable
     tokens: list[int] = field(default_factory=list[int])
     cells: list[int] = field(default_factory=list[int])
-    """Names of its cells, one for each token; equal names are one cell."""
+    """Names of its cells, one for each token; equal names are the same cell."""
 
 
 class Sequences:
@@ -50,25 +50,25 @@ class Sequences:
         self._free = list(range(in_work + idle))
         self._in_work: list[Held] = []
         self._kept: list[Held] = []
-        """Finished sequences, the least recently used first."""
+        """Finished sequences, least recently used first."""
         self._names = itertools.count()
         self._uses: Counter[int] = Counter()
 
     @property
     def free_cells(self) -> int:
-        """Number of cells that no sequence holds."""
+        """Number of cells that no sequence uses."""
         return self._capacity - len(self._uses)
 
     @property
     def spare_cells(self) -> int:
-        """Number of cells that no running sequence holds: the room after giving up all finished
+        """Number of cells that no running sequence uses: the room after evicting all finished
         ones."""
         return self._capacity - len({cell for sequence in self._in_work for cell in sequence.cells})
 
     def in_work(self, length: Callable[[int], int]) -> dict[str, int]:
-        """Running sequences, and what does not add up: places that nobody has, cells that are
-        counted and not held, tokens that the context holds (`length` of a sequence, the one for
-        scores included) beyond or short of what is noted here."""
+        """Running sequences, and inconsistencies: places without an owner, cells whose count is
+        wrong, tokens in the context (`length` of a sequence, including the one for scores) that
+        differ in number from those recorded here."""
         sequences = [*self._in_work, *self._kept]
         noted = {sequence.number: len(sequence.tokens) for sequence in sequences}
         cells = Counter(cell for sequence in sequences for cell in sequence.cells)
@@ -82,7 +82,7 @@ class Sequences:
         }
 
     def longest_prefix(self, key: Hashable, ids: Sequence[int]) -> tuple[Held | None, int]:
-        """The sequence that has computed most of the beginning of `ids`, and how much."""
+        """The sequence with the longest computed prefix of `ids`, and the prefix's length."""
         best: Held | None = None
         most = 0
         for sequence in (*self._in_work, *self._kept):
@@ -91,7 +91,7 @@ class Sequences:
         return best, most
 
     def open(self, key: Hashable, source: Held | None = None, length: int = 0) -> Held:
-        """A sequence that begins with the first `length` tokens of `source`."""
+        """Start a sequence with the first `length` tokens of `source`."""
         if source is not None and source in self._kept:
             self._kept.remove(source)
             self._kept.append(source)
@@ -105,21 +105,21 @@ class Sequences:
         return sequence
 
     def extend(self, sequence: Held, tokens: Sequence[int]) -> None:
-        """Note that these tokens were computed after those that the sequence held."""
+        """Record that these tokens were computed after the sequence's earlier ones."""
         sequence.tokens.extend(tokens)
         cells = list(itertools.islice(self._names, len(tokens)))
         sequence.cells.extend(cells)
         self._uses.update(cells)
 
     def finish(self, sequence: Held) -> None:
-        """Keep a sequence that no longer runs, for those that begin like it."""
+        """Keep a finished sequence, for prompts that share its beginning."""
         self._in_work.remove(sequence)
         self._kept.append(sequence)
         while len(self._kept) > self._idle_places:
             self.evict_oldest()
 
     def drop(self, sequence: Held) -> None:
-        """Give back a sequence at once."""
+        """Release a sequence at once."""
         (self._kept if sequence in self._kept else self._in_work).remove(sequence)
         self._memory.drop(sequence.number)
         self._uses.subtract(sequence.cells)
@@ -129,13 +129,13 @@ class Sequences:
         self._free.append(sequence.number)
 
     def evict_oldest(self) -> bool:
-        """Drop the kept sequence that was used least recently; False if there is none."""
+        """Drop the least recently used kept sequence; False if there is none."""
         if not self._kept:
             return False
         self.drop(self._kept[0])
         return True
 
     def forget(self, key: Hashable) -> None:
-        """Drop every kept sequence of that key."""
+        """Drop every kept sequence of this key."""
         for sequence in [sequence for sequence in self._kept if sequence.key == key]:
             self.drop(sequence)

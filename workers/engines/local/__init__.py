@@ -1,1 +1,1 @@
-"""Models in this process, whatever kind: the thread that owns one, rows, sampling, adapters."""
+"""Models of any kind in this process: the thread that owns a model, rows, sampling, adapters."""

@@ -1,15 +1,15 @@
-"""Check that an adapter was trained on the model that it is loaded onto.
+"""Checks that an adapter was trained on the model that it is loaded onto.
 
-Two models of one architecture have the same shapes: an adapter of the one loads onto the other
-without complaint, and answers nonsense. So our trainers write down which weights an adapter was
-trained on, as `weights_sha256`: `base_sha256` in the `training.json` alongside it, and BASE_KEY in
-the header of one for llama.cpp, whose model has the same under WEIGHTS_KEY. An adapter that says
-nothing of its base, or a GGUF model that says nothing of its weights, is loaded as it is.
+Two models of one architecture have the same shapes: an adapter of one loads onto the other without
+an error, and generates nonsense. So our trainers record the weights that an adapter was trained on,
+as `weights_sha256`: `base_sha256` in the `training.json` next to it, and BASE_KEY in the header of
+an adapter for llama.cpp, whose model has the same hash under WEIGHTS_KEY. An adapter without a
+recorded base is loaded unchecked, and so is one for a GGUF model without recorded weights.
 
-A policy can also be answered by a whole model in the place of an adapter: other weights of the
-model that its pool was started with, as a training of all weights makes them. What the pool has
-read of its model stays in use (the tokenizer, the chat template, the shape of the cache), so such a
-model must have the same tokenizer and the same configuration; only its weights are others.
+A whole model can also serve a policy in place of an adapter: other weights of the pool's own model,
+as a training of all weights produces them. The pool keeps its model's tokenizer, chat template and
+cache shape. So the new model must have the same tokenizer and the same configuration; only its
+weights differ.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ BASE_KEY = "loopline.base_sha256"
 """Header key of a GGUF adapter: the hash of the safetensors files that it was trained on."""
 
 NO_WHOLE_MODEL = (
-    "a whole model cannot take the place of another one in a vLLM server that runs already: "
+    "a whole model cannot replace the model of a vLLM server that is already running: "
     "publish an adapter, let the gpu worker start the server (managed = true), or start the server "
     "with this model"
 )
 
 _SAYS_NOTHING = ("_name_or_path", "architectures", "dtype", "transformers_version", "use_cache")
-"""Fields of a configuration that may differ between two models that compute alike."""
+"""Fields of a configuration that may differ between two models that compute the same."""
 _SHOWN = 12
-"""Digits of a hash that tell two models apart for a reader."""
+"""Digits of a hash that are shown to a reader to tell two models apart."""
 
 
 def weights_sha256(folder: Path) -> str:
-    """SHA-256 over the names and contents of all safetensors files, sorted by name. Reads all of
-    them: seconds for a model of a few gigabytes."""
+    """SHA-256 of the names and contents of all safetensors files, sorted by name. It reads all of
+    them, which takes seconds for a model of a few gigabytes."""
     digest = hashlib.sha256()
     for path in sorted(folder.glob("*.safetensors")):
         digest.update(f"{path.name}\n".encode())
@@ -70,12 +70,12 @@ class BaseWeights:
 
     @cached_property
     def sha256(self) -> str:
-        """Computed when it is first asked for: few adapters do."""
+        """Computed on first use: few adapters need it."""
         return weights_sha256(self.folder)
 
 
 class _Facts(BaseModel):
-    """Fields of `training.json` that are read here."""
+    """The fields of `training.json` that are used here."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -83,8 +83,8 @@ class _Facts(BaseModel):
 
 
 def base_of_adapter(path: str) -> str | None:
-    """The hash of the weights that a PEFT folder's adapter was trained on; None if it does not
-    say. Raises EngineError `bad_request` for a damaged `training.json`."""
+    """The hash of the weights that a PEFT folder's adapter was trained on; None if it is not
+    recorded. Raises EngineError `bad_request` for a damaged `training.json`."""
     file = Path(path).expanduser() / FACTS
     try:
         return _Facts.model_validate_json(file.read_bytes()).base_sha256
@@ -101,7 +101,7 @@ def base_of_adapter(path: str) -> str | None:
 
 
 def gguf_adapter_file(path: str) -> Path:
-    """The file that a path of an adapter for llama.cpp means: itself, or one in that folder."""
+    """The file of an adapter for llama.cpp: the path itself, or `adapter.gguf` in that folder."""
     file = Path(path).expanduser()
     return file / "adapter.gguf" if file.is_dir() else file
 
@@ -115,23 +115,23 @@ def base_of_gguf_adapter(path: str) -> str | None:
 def require_base(
     path: str, trained_on: str | None, weights: Callable[[], str | None], model: str
 ) -> None:
-    """Raise EngineError `bad_request` for an adapter at `path` that claims another base than the
-    weights of `model`. These are hashed only if the adapter names a base."""
+    """Raise EngineError `bad_request` for an adapter at `path` whose recorded base differs from the
+    weights of `model`. The weights are hashed only if the adapter records its base."""
     present = weights() if trained_on is not None else None
     if trained_on is None or present is None or trained_on == present:
         return
     raise unusable_error(
         path,
         f"it is an adapter of another base than {model}: it was trained on weights with the hash "
-        f"{trained_on[:_SHOWN]}, and this model's have {present[:_SHOWN]}. Train one on this "
-        "model, or serve the base that it was trained on",
+        f"{trained_on[:_SHOWN]}, but this model's weights have {present[:_SHOWN]}. Train one "
+        "on this model, or serve the base that it was trained on",
         "adapter",
     )
 
 
 def require_base_on_disk(settings: ModelSettings, path: str) -> None:
-    """What an engine of these settings would say of the base of an adapter, or of the tokenizer of
-    a whole model, as far as the files on this machine tell. Raises EngineError `bad_request`."""
+    """Check the base of an adapter, or the tokenizer of a whole model, as an engine of these
+    settings would, as far as the files on this machine allow. Raises EngineError `bad_request`."""
     path = str(local_folder(path, "adapter"))
     with refuse_unreadable(path, "adapter"):
         _require_base_of_files(settings, path)
@@ -167,7 +167,8 @@ def _require_base_of_files(settings: ModelSettings, path: str) -> None:
 
 
 def model_configuration(folder: Path) -> dict[str, Any]:
-    """What `config.json` says of how a model computes. Raises what transformers raises."""
+    """The fields of `config.json` that determine how a model computes. Raises errors of
+    transformers."""
     import transformers
 
     config: Any = transformers.AutoConfig.from_pretrained(
@@ -177,14 +178,14 @@ def model_configuration(folder: Path) -> dict[str, Any]:
 
 
 def holds_whole_model(path: str) -> bool:
-    """Whether the folder at `path` holds a model, and not an adapter in PEFT's format."""
+    """Whether the folder at `path` contains a model rather than a PEFT adapter."""
     folder = Path(path).expanduser()
     return (folder / "config.json").is_file() and not (folder / "adapter_config.json").exists()
 
 
 def require_same_tokenizer(path: str, base: Path, model: str) -> None:
-    """Raises EngineError `bad_request` unless the model at `path` reads and writes the ids of the
-    one in the folder `base`, which the user calls `model`."""
+    """Raises EngineError `bad_request` unless the model at `path` has the tokenizer of the model in
+    the folder `base`, which the user calls `model`."""
     tokenizer, other = (folder / "tokenizer.json" for folder in (base, Path(path).expanduser()))
     try:
         same = tokenizer.read_bytes() == other.read_bytes()
@@ -195,9 +196,9 @@ def require_same_tokenizer(path: str, base: Path, model: str) -> None:
 
 
 def other_model_error(path: str, file: str, model: str) -> EngineError:
-    """The refusal of a model at `path` for what its `file` says."""
+    """The refusal of a model at `path` because of its `file`."""
     return unusable_error(
         path,
-        f"its {file} is another one than that of {model}: only what was trained from that model "
-        "can take its place; serve this one as a pool of its own",
+        f"its {file} differs from that of {model}: only a model that was trained from that one can "
+        "replace it; serve this one in a pool of its own",
     )

@@ -1,8 +1,7 @@
-"""Versions of each adapter: the current one serves new requests, older ones those that began
-before.
+"""Versions of each adapter: the current one serves new requests, older ones serve earlier requests.
 
-A request keeps the version that it started with to its end. A version that was replaced is released
-when its last request has ended.
+A request keeps the version that it started with. A replaced version is released when its last
+request has finished.
 """
 
 from __future__ import annotations
@@ -22,13 +21,14 @@ class AdapterVersion:
     name: str
     version: int
     weights: Any
-    """What the backend made of them."""
+    """The weights in the backend's own form."""
     users: int = 0
     replaced: bool = False
 
 
 class Adapters:
-    """The adapters of one engine. `give_back` is called with each version that is done with."""
+    """The adapters of one engine. `give_back` is called with each version that is no longer
+    needed."""
 
     def __init__(self, give_back: Callable[[AdapterVersion], None]) -> None:
         self._give_back = give_back
@@ -42,25 +42,26 @@ class Adapters:
         return None if current is None else current.version
 
     def serving(self) -> tuple[AdapterVersion, ...]:
-        """What new requests can get."""
+        """The versions that new requests can get."""
         return tuple(self._current.values())
 
     def put(self, new: AdapterVersion) -> None:
-        """Let new requests have this version."""
+        """Serve new requests with this version."""
         old = self._current.pop(new.name, None)
         self._current[new.name] = new
         if old is not None:
             self._replace(old)
 
     def remove(self, name: str) -> None:
-        """Let no new request have this adapter. Raises EngineError `unknown_adapter`."""
+        """Stop serving this adapter to new requests. Raises EngineError `unknown_adapter`."""
         if name not in self._current:
             raise self._unknown(name)
         self._replace(self._current.pop(name))
 
     @contextmanager
     def use(self, name: str | None) -> Generator[AdapterVersion | None]:
-        """The current version of an adapter, kept until the end of the block. None for None.
+        """The current version of an adapter, kept until the end of the block. None if `name` is
+        None.
 
         Raises EngineError `unknown_adapter`.
         """

@@ -1,7 +1,7 @@
-"""What a kind of model does for the scheduler: the keys and values of rows, passes, adapters.
+"""What a kind of model implements for the scheduler: the rows' keys and values, passes, adapters.
 
-A backend says how a pass is made and what there is memory for; the scheduler decides which rows
-run, set back and ended, and sends the answers (see `Scheduler`).
+A backend decides how a pass is made and what fits in memory; the scheduler decides which rows run,
+are preempted or finish, and sends the answers (see `Scheduler`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from loopline.workers.engines.local.row import Row
 
 WORTH_SHARING = 16
-"""Tokens of a beginning that are worth waiting for, or a copy, instead of being computed again."""
+"""A shared beginning of this many tokens is worth a wait or a copy, rather than a second
+computation."""
 
 
 class Loaded(Protocol):
-    """Weights in memory, with what the scheduler needs to know about them."""
+    """Weights in memory, with the facts about them that the scheduler needs."""
 
     @property
     def base(self) -> str:
@@ -57,12 +58,13 @@ class Loaded(Protocol):
         tools: Sequence[ToolSpec],
         options: Mapping[str, TemplateValue] | None = None,
     ) -> str:
-        """The conversation by the model's chat template, told `options` over the pool's own. Raises
-        ValueError with its refusal, also of an option that it does not read."""
+        """Render the conversation with the model's chat template; `options` override the pool's
+        own. Raises ValueError with the template's refusal, also for an option that it does not
+        read."""
         ...
 
     def grammar_tokenizer(self) -> LLTokenizer:
-        """Tokenizer for constrained decoding; making it takes seconds for a large vocabulary."""
+        """Tokenizer for constrained decoding; building it takes seconds for a large vocabulary."""
         ...
 
 
@@ -71,24 +73,24 @@ L_co = TypeVar("L_co", bound=Loaded, covariant=True)
 
 @dataclass(frozen=True)
 class Shortage:
-    """A pass for which there was not enough memory."""
+    """A pass that ran out of memory."""
 
     reason: str
     alone: EngineError
-    """The refusal of a request that does not fit even alone."""
+    """The refusal of a request that does not fit even on its own."""
     halve: bool
-    """Whether the missing amount is unknown: half as many rows are tried, for a while. Otherwise
-    the youngest row is set back."""
+    """Whether the missing amount is unknown: then half as many rows are tried for a while.
+    Otherwise the youngest row is preempted."""
 
 
 class Backend(Protocol[L_co]):
-    """A model in memory, and the keys and values of the running rows. Apart from `read_adapter`,
-    everything runs in the scheduler's thread, within `context()`, and begins with `load`."""
+    """A model in memory, and the keys and values of the running rows. Everything except
+    `read_adapter` runs in the scheduler's thread, within `context()`, after `load`."""
 
     kind: str
-    """The engine's name, for its messages."""
+    """The engine's name in messages."""
     reads_apart: bool
-    """Prompts are read in passes of their own, before the other rows go on."""
+    """Prompts are read in separate passes, before the other rows continue."""
 
     def __init__(self, settings: ModelSettings) -> None: ...
 
@@ -97,69 +99,69 @@ class Backend(Protocol[L_co]):
         ...
 
     def unload(self) -> None:
-        """Release the model after the last pass, or after a `load` whose model was refused."""
+        """Release the model, after the last pass or after a `load` whose model was refused."""
         ...
 
     def context(self) -> AbstractContextManager[object]:
-        """What every pass runs within."""
+        """The context in which every pass runs."""
         ...
 
     @property
     def max_rows(self) -> int:
-        """Rows that can run at once."""
+        """Number of rows that can run at once."""
         ...
 
     @property
     def kv_capacity(self) -> int | None:
-        """Tokens whose keys and values it has room for; None where only the memory bounds it."""
+        """Tokens whose keys and values fit; None if only the memory limits them."""
         ...
 
     # Rows: from `enter` to `finish` or `drop`.
 
     def find_prefix(self, adapter: AdapterVersion | None, ids: Sequence[int]) -> tuple[Any, int]:
-        """The longest beginning of `ids` in memory that was computed with this very version of the
-        adapter, and how many tokens that is. Valid until the next pass."""
+        """The longest prefix of `ids` in memory that was computed with this exact version of the
+        adapter, and its number of tokens. Valid until the next pass."""
         ...
 
     def room_for(self, row: Row, rows: Sequence[Row], passed: Sequence[Row], places: int) -> bool:
-        """Whether `row` may join `rows`, at most `places` of them at once; those that `passed` wait
-        for the reading of one of `rows` and come next. Where a `Shortage` halves the places,
-        siblings take one each: otherwise as many would be admitted again."""
+        """Whether `row` may join `rows`, with at most `places` of them at once; the `passed` rows
+        wait for the reading of one of `rows` and come next. After a `Shortage` has halved the
+        places, each sibling takes one: otherwise the same number would be admitted again."""
         ...
 
     def joins(self, row: Row, reading: Sequence[Row]) -> bool:
-        """Whether `row` can be read in one pass with these, which are about to be read."""
+        """Whether `row` can be read in one pass with the rows in `reading`."""
         ...
 
     def enter(self, row: Row, prefix: Any) -> None:
-        """Admit a row, after a prefix of `row.fed` tokens that `find_prefix` gave."""
+        """Admit a row, after a prefix of `row.fed` tokens that `find_prefix` returned."""
         ...
 
     def plan(self, rows: Sequence[Row]) -> dict[Row, int]:
-        """The rows of the next pass, and how many tokens of each are fed. Raises an exception that
-        `shortage` knows if there is no room for it."""
+        """The rows of the next pass, with the number of tokens to feed to each. Raises an exception
+        that `shortage` recognizes if there is no room for the pass."""
         ...
 
     def step(self, feeds: Mapping[Row, int]) -> Any:
         """Feed each row its next tokens. Returns logits [sum of `row.wanted(count)`, vocabulary] in
-        the order of the feeds, valid until the next pass. `row.fed` is the caller's to advance."""
+        the order of the feeds, valid until the next pass. The caller advances `row.fed`."""
         ...
 
     def fork(self, row: Row, siblings: Sequence[Row], places: int) -> Sequence[Row]:
-        """Let siblings, which have the same prompt, go on from where `row` is. Returns those that
-        do: as many as there are places, or all."""
+        """Let siblings, which have the same prompt, continue from the state of `row`. Returns those
+        that do: as many as there are places, or all."""
         ...
 
     def finish(self, rows: Sequence[Row]) -> None:
-        """Let rows leave that have ended; what was computed of them may serve later prompts."""
+        """Release finished rows; their keys and values may serve later prompts."""
         ...
 
     def drop(self, rows: Sequence[Row]) -> None:
-        """Let rows leave whose keys and values must not be used: cancelled, failed or set back."""
+        """Release rows whose keys and values must not be reused: cancelled, failed or preempted."""
         ...
 
     def lost(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Running rows whose keys and values were lost in a failed pass."""
+        """Running rows whose keys and values a failed pass has lost."""
         ...
 
     def recompute_logprobs(self, rows: Sequence[Row]) -> None:
@@ -174,37 +176,37 @@ class Backend(Protocol[L_co]):
     # Memory.
 
     def shortage(self, error: Exception) -> Shortage | None:
-        """What to do about an exception out of a pass; None if it is not a want of memory."""
+        """How to react to an exception from a pass; None if it is not a lack of memory."""
         ...
 
     def release(self) -> None:
-        """Give up what is kept of finished rows, since memory ran out."""
+        """Release the cache of finished rows, because memory ran out."""
         ...
 
     def in_work(self) -> dict[str, int]:
-        """See `LocalEngine.in_work`: what rows hold."""
+        """See `LocalEngine.in_work`: the part that rows occupy."""
         ...
 
     # Adapters.
 
     def read_adapter(self, path: str) -> Any:
-        """What can be read of an adapter while rows go on; called in a thread of its own. Takes
-        seconds where the base is large. Raises EngineError `bad_request`."""
+        """The part of an adapter that can be read while rows run; called in a separate thread.
+        Takes seconds if the base is large. Raises EngineError `bad_request`."""
         ...
 
     def load_adapter(self, read: Any) -> Any:
-        """Take an adapter into memory, of what `read_adapter` gave: the weights of an
+        """Load into memory an adapter that `read_adapter` returned: the weights of an
         `AdapterVersion`. Raises EngineError."""
         ...
 
     def forget_adapter(self, adapter: AdapterVersion) -> None:
-        """Give back the memory of an adapter, and all that was computed with it."""
+        """Release the memory of an adapter, and everything that was computed with it."""
         ...
 
 
 def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens two lists have in common at their beginnings. Asked of every prompt and
-    everything in memory, so it compares a few slices and not token by token."""
+    """Length of the common prefix of two lists. It is called for every prompt with every sequence
+    in memory, so it compares a few slices rather than single tokens."""
     low, high = 0, min(len(a), len(b))
     if a[:high] == b[:high]:
         return high
@@ -218,7 +220,7 @@ def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 def shares_more(tokens: Sequence[int], ids: Sequence[int], count: int) -> bool:
-    """Whether two lists have more than `count` tokens in common at their beginnings."""
+    """Whether the common prefix of two lists is longer than `count` tokens."""
     if len(tokens) <= count or len(ids) <= count or tokens[count] != ids[count]:
-        return False  # most of those that do not
+        return False  # rejects most pairs early
     return tokens[: count + 1] == ids[: count + 1]

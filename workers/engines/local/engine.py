@@ -1,5 +1,5 @@
-"""Models in this process: the event loop's side of an engine. Requests in, events out; the work
-is done in a thread of its own (see `ModelThread`)."""
+"""Models in this process: the event loop's side of an engine. Requests go in, events come out; a
+separate thread does the work (see `ModelThread`)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from loopline.workers.engines.settings import ModelSettings
 class LocalEngine(Generic[L]):
     """An engine around a backend.
 
-    What is and what isn't deterministic: the same request alone gives the same tokens every time,
-    greedy or seeded. In company the logits differ in their last bits with the batch's shape, so
-    two tokens that are as good as tied may change places (see `sampling`).
+    Determinism: a request that runs alone gets the same tokens every time, greedy or seeded. With
+    other requests, the last bits of the logits differ with the batch's shape, so two nearly tied
+    tokens may change places (see `sampling`).
     """
 
     def __init__(self, settings: ModelSettings, backend: type[Backend[L]]) -> None:
@@ -58,7 +58,7 @@ class LocalEngine(Generic[L]):
     @property
     def base(self) -> str:
         if self._base is None:
-            self._base = model_name(self._settings.model)  # looks at the file system
+            self._base = model_name(self._settings.model)  # accesses the file system
         return self._base
 
     @property
@@ -81,9 +81,8 @@ class LocalEngine(Generic[L]):
         )
 
     async def start(self) -> None:
-        """Load the weights. Raises EngineError: `bad_request` for a model that is not there, not
-        safe or not whole, `unavailable` (retryable) for a hub out of reach or too little memory.
-        """
+        """Load the weights. Raises EngineError: `bad_request` for a model that is missing, unsafe
+        or incomplete, `unavailable` (retryable) for an unreachable hub or too little memory."""
         backend = self._backend(self._settings)
         thread = ModelThread(self._settings, asyncio.get_running_loop(), backend)
         loaded = await thread.start()
@@ -91,7 +90,7 @@ class LocalEngine(Generic[L]):
         self._grammars = GrammarCompiler(loaded.grammar_tokenizer, loaded.end_ids)
 
     async def close(self) -> None:
-        """Cancel all requests, end the thread, give the memory back."""
+        """Cancel all requests, stop the thread, release the memory."""
         self._in_flight.cancel_all()
         if self._thread is not None:
             await self._thread.stop()
@@ -130,9 +129,9 @@ class LocalEngine(Generic[L]):
                     thread.abandon(job)
 
     async def _matcher(self, request: GenerateRequest, ticket: Ticket) -> Matcher | None:
-        """Return a matcher at the beginning of the request's grammar; None without a grammar. A
-        grammar that is not compiled yet is compiled in a separate thread: a large schema would
-        block the loop, or every row."""
+        """Return a matcher at the beginning of the request's grammar; None without a grammar. A new
+        grammar is compiled in a separate thread: a large schema would block the loop, or every
+        row."""
         key = grammar_key(request, constrain_tools=self._settings.constrain_tools)
         if key is None or self._grammars is None:
             return None
@@ -160,7 +159,7 @@ class LocalEngine(Generic[L]):
         try:
             weights = await asyncio.wrap_future(loading)
         except asyncio.CancelledError:
-            # The thread may be at it and cannot be stopped: what it has read is given back then.
+            # The thread may already be loading and cannot be stopped: the result is released then.
             loading.add_done_callback(lambda future: self._discard(name, version, future))
             raise
         self._adapters.put(AdapterVersion(name, version, weights))
@@ -177,9 +176,9 @@ class LocalEngine(Generic[L]):
             self._thread.unload_adapter(version)
 
     async def in_work(self) -> dict[str, int]:
-        """What requests hold, by name, and what does not add up: all zero at rest. What
-        the engine keeps on purpose (the prefixes of finished requests, adapters that serve) does
-        not count. Read between two decoding steps, after everything that was asked before."""
+        """Resources that requests occupy, by name, and inconsistencies: all zero at rest. Resources
+        that the engine keeps on purpose (the prefixes of finished requests, adapters that serve)
+        are not included. Read between two decoding steps, after all earlier commands."""
         return {
             "requests": len(self._in_flight),
             **self._adapters.in_work(),
@@ -191,7 +190,7 @@ class LocalEngine(Generic[L]):
         return EngineTotals(self._calls, self._prompt_tokens, self._completion_tokens, abandoned)
 
     def occupancy(self) -> Occupancy:
-        """See `InProcessEngine.occupancy`. Before the start and after the end it holds nothing."""
+        """See `InProcessEngine.occupancy`. Empty before the start and after the end."""
         thread = self._thread
         return Occupancy(0, 0, 0, None) if thread is None else thread.occupancy()
 

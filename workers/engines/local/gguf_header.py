@@ -1,8 +1,8 @@
-"""The header of a GGUF file, read before llama.cpp does.
+"""Checks the header of a GGUF file before llama.cpp reads it.
 
-llama.cpp refuses most of what is damaged, but on some of it an assertion ends the whole process:
-a worker would die of the file, and die again whenever it is started again. What those assertions
-ask for is asked here, where the answer can be an error.
+llama.cpp refuses most damaged files, but for some of them an assertion aborts the whole process: a
+worker would die from the file, and again after every restart. The conditions of those assertions
+are checked here, where a failure is an error.
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -17,18 +17,18 @@ MAGIC = b"GGUF"
 MAX_LAYERS = 512
 """Limit of llama.cpp (LLAMA_MAX_LAYERS)."""
 MAX_KEYS = 65_536
-"""Files have some dozens."""
+"""Real files have a few dozen."""
 
 _STRING, _ARRAY = 8, 9
 _SCALARS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
 }  # fmt: skip
-"""struct's letter for each type of value."""
+"""The struct format character of each value type."""
 _WHOLE_ROTATION = frozenset({"llama", "qwen2", "qwen3"})
-"""Architectures whose heads are rotated as a whole."""
+"""Architectures that rotate heads as a whole."""
 
 Value = int | float | bytes | list[bytes] | None
-"""Value of a key; None for arrays of numbers, which nothing here depends on."""
+"""Value of a key; None for arrays of numbers, which are not used here."""
 
 
 class DamagedHeader(ValueError):
@@ -36,7 +36,7 @@ class DamagedHeader(ValueError):
 
 
 def check_header(path: Path) -> None:
-    """Raises DamagedHeader for a header that llama.cpp would not survive, and OSError."""
+    """Raises DamagedHeader for a header that would crash llama.cpp, and OSError."""
     _check(read_header(path))
 
 
@@ -50,7 +50,7 @@ def read_header(path: Path) -> dict[bytes, Value]:
 
 
 class _Reader:
-    """Goes through the bytes once, and never past their end."""
+    """Reads the bytes once, and never past their end."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
@@ -60,8 +60,8 @@ class _Reader:
         """The keys and values of the file."""
         version = int(self._number("I"))
         if version not in (2, 3):
-            raise DamagedHeader(f"it is of GGUF version {version}; known are 2 and 3")
-        self._number("Q")  # how many tensors: llama.cpp checks what it reads of them
+            raise DamagedHeader(f"its GGUF version is {version}, not 2 or 3")
+        self._number("Q")  # number of tensors: llama.cpp checks those that it reads
         count = int(self._number("Q"))
         if count > MAX_KEYS:
             raise DamagedHeader(f"its header announces {count} keys")
@@ -77,13 +77,13 @@ class _Reader:
         if kind in _SCALARS:
             return self._number(_SCALARS[kind])
         if kind != _ARRAY:
-            raise DamagedHeader(f"the value of {_printable(key)} is of the unknown type {kind}")
+            raise DamagedHeader(f"the value of {_printable(key)} has the unknown type {kind}")
         inner, count = int(self._number("I")), int(self._number("Q"))
         if inner == _STRING:
-            self._need(8 * count)  # before a list of that length is begun
+            self._need(8 * count)  # before a list of that length is started
             return [self._string() for _ in range(count)]
         if inner not in _SCALARS:
-            raise DamagedHeader(f"the values of {_printable(key)} are of the unknown type {inner}")
+            raise DamagedHeader(f"the values of {_printable(key)} have the unknown type {inner}")
         self._skip(struct.calcsize(f"<{_SCALARS[inner]}") * count)
         return None
 
@@ -105,8 +105,8 @@ class _Reader:
     def _need(self, size: int) -> None:
         if size > len(self._data) - self._at:
             raise DamagedHeader(
-                f"its header is damaged at byte {self._at}: {size} bytes should follow, and the "
-                f"file has {len(self._data) - self._at} more; copy or download it again"
+                f"its header is damaged at byte {self._at}: {size} bytes should follow, but the "
+                f"file has only {len(self._data) - self._at} more; copy or download it again"
             )
 
 
@@ -114,7 +114,7 @@ def _check(keys: dict[bytes, Value]) -> None:
     _check_tokens(keys.get(b"tokenizer.ggml.tokens"))
     architecture = keys.get(b"general.architecture")
     if not isinstance(architecture, bytes):
-        raise DamagedHeader("its header does not say general.architecture")
+        raise DamagedHeader("its header has no general.architecture")
 
     def count(name: str) -> int | None:
         value = keys.get(architecture + b"." + name.encode())
@@ -122,7 +122,7 @@ def _check(keys: dict[bytes, Value]) -> None:
 
     layers = count("block_count")
     if layers is not None and not 1 <= layers <= MAX_LAYERS:
-        raise DamagedHeader(f"its header announces {layers} layers; possible are 1 to {MAX_LAYERS}")
+        raise DamagedHeader(f"its header announces {layers} layers, not 1 to {MAX_LAYERS}")
     width, heads = count("embedding_length"), count("attention.head_count")
     rotated, head = count("rope.dimension_count"), count("attention.key_length")
     if head is None and width and heads:
@@ -130,11 +130,11 @@ def _check(keys: dict[bytes, Value]) -> None:
     if architecture.decode(errors="replace") in _WHOLE_ROTATION and None not in (rotated, head):
         if rotated != head:
             raise DamagedHeader(
-                f"its header contradicts itself: heads are {head} wide, and {rotated} are rotated"
+                f"its header contradicts itself: heads are {head} wide, but {rotated} are rotated"
             )
         if head != (value_length := count("attention.value_length") or head):
             raise DamagedHeader(
-                f"its header contradicts itself: keys are {head} wide, and values {value_length}"
+                f"its header contradicts itself: keys are {head} wide, but values {value_length}"
             )
     if architecture == b"qwen2" and head and heads and width != heads * head:
         raise DamagedHeader(
@@ -144,7 +144,7 @@ def _check(keys: dict[bytes, Value]) -> None:
 
 def _check_tokens(tokens: Value) -> None:
     if not isinstance(tokens, list):
-        return  # an adapter has none; a model without is refused by llama.cpp
+        return  # an adapter has none; llama.cpp refuses a model without tokens
     unique_tokens: set[bytes] = set()
     for place, token in enumerate(tokens):
         if token and token in unique_tokens:

@@ -1,7 +1,7 @@
-"""Finds the files of a model, and refuses what is unsafe or broken.
+"""Finds the files of a model, and refuses unsafe or broken ones.
 
 Weights are safetensors or GGUF; a checkpoint in pickle format is refused before anything is read.
-What is missing or damaged is named.
+Errors name the missing or damaged file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 
 MIN_CONTEXT = 8
-"""Tokens; the least that `max_context` may be set to as well."""
+"""Tokens; also the minimum of the setting `max_context`."""
 Weights = Literal["model", "adapter"]
 T = TypeVar("T")
 MICRO_MODELS = Path(__file__).parents[2] / "micro_models"
@@ -35,20 +35,19 @@ _WANTED_FROM_HUB = ["*.safetensors", *_TEXT_FROM_HUB]
 
 
 def model_name(model: str) -> str:
-    """The name for the records: a hub id or micro name as it is, of a path its last part."""
+    """The name for the records: a hub id or micro name unchanged, or the last part of a path."""
     path = Path(model).expanduser()
     return path.resolve().name if path.exists() else model
 
 
 def find_folder(settings: ModelSettings) -> Path:
-    """The folder with the model's config.json, fetched from the hub if need be. Raises
+    """The folder with the model's config.json, fetched from the hub if necessary. Raises
     EngineError."""
     return _find_folder(settings, _WANTED_FROM_HUB)
 
 
 def find_text_folder(settings: ModelSettings) -> Path:
-    """Find the folder as `find_folder` does, but don't fetch the weights, which somebody else
-    reads."""
+    """Like `find_folder`, but without fetching the weights, which another process reads."""
     return _find_folder(settings, _TEXT_FROM_HUB)
 
 
@@ -58,33 +57,33 @@ def _find_folder(settings: ModelSettings, wanted: list[str]) -> Path:
     if path.is_dir():
         return path
     if path.exists():
-        raise unusable_error(model, "it is a file; name the folder that holds config.json")
+        raise unusable_error(model, "it is a file; give the folder that contains config.json")
     if not _HUB_ID.fullmatch(model):
         raise unusable_error(model, "there is no such folder")
     return _download(model, settings.revision, wanted)
 
 
 def is_on_hub(settings: ModelSettings) -> bool:
-    """Whether the model is a name on the hub, and no path or micro model of this machine."""
+    """Whether the model is a name on the hub rather than a path or micro model on this machine."""
     if settings.engine not in ("torch", "llama_cpp") or settings.model.startswith(_MICRO):
         return False
     return not Path(settings.model).expanduser().exists()
 
 
 def fetch(settings: ModelSettings) -> Path:
-    """Return the path of a model's files, fetched from the hub if need be. Raises EngineError."""
+    """Return the path of a model's files, fetched from the hub if necessary. Raises EngineError."""
     return (find_gguf if settings.engine == "llama_cpp" else find_folder)(settings)
 
 
 def local_folder(model: str, what: Weights = "model") -> Path:
-    """Return the folder that a path, or the name of a micro model, points to. Raises EngineError
-    for a micro model that is not shipped, or the home of a user that does not exist."""
+    """Return the folder of a path or of a micro model's name. Raises EngineError for a micro model
+    that is not shipped, or the home of a user that does not exist."""
     if not model.startswith(_MICRO):
         try:
             return Path(model).expanduser()
         except RuntimeError as error:
             raise unusable_error(
-                model, "this machine has no such user: name the folder", what
+                model, "this machine has no such user; give the path of the folder", what
             ) from error
     name = model.removeprefix(_MICRO)
     shipped = sorted(path.name for path in MICRO_MODELS.glob("*") if path.is_dir())
@@ -98,7 +97,7 @@ def local_folder(model: str, what: Weights = "model") -> Path:
 
 
 def find_gguf(settings: ModelSettings) -> Path:
-    """The GGUF file that the settings name. Raises EngineError."""
+    """The GGUF file that the settings specify. Raises EngineError."""
     model = settings.model
     path = Path(model).expanduser()
     if path.is_dir():
@@ -106,8 +105,8 @@ def find_gguf(settings: ModelSettings) -> Path:
         if len(files) != 1:
             raise unusable_error(
                 model,
-                f"the folder has {len(files)} *.gguf files; name the file. A model of ours becomes "
-                "one by: train export --gguf",
+                f"the folder has {len(files)} *.gguf files; give the path of one. To convert a "
+                "model of ours: train export --gguf",
             )
         path = files[0]
     elif not path.is_file():
@@ -124,25 +123,25 @@ def find_gguf(settings: ModelSettings) -> Path:
 
 
 def usable_context(bound: int, settings: ModelSettings) -> int:
-    """Tokens that a prompt and its answer may have: the model's own bound, or less where the
-    settings say so. Raises EngineError for a model whose bound leaves no room for both."""
+    """Most tokens of a prompt plus its answer: the model's own limit, or less if set. Raises
+    EngineError for a model whose limit leaves no room for both."""
     if bound < MIN_CONTEXT:
         raise unusable_error(
             settings.model,
-            f"its files say that its context holds {bound} tokens (max_position_embeddings in "
-            f"config.json, context_length in a GGUF header), and {MIN_CONTEXT} is the least",
+            f"its files state a context of {bound} tokens (max_position_embeddings in config.json, "
+            f"context_length in a GGUF header), but the minimum is {MIN_CONTEXT}",
         )
     return min(bound, settings.max_context or bound)
 
 
 def check_gguf(path: Path, name: str, what: Weights = "model") -> None:
-    """Raises EngineError if there is no such file, or llama.cpp would not survive it."""
+    """Raises EngineError if there is no such file, or if it would crash llama.cpp."""
     _read_gguf(check_header, path, name, what)
 
 
 def gguf_text(path: Path, key: str, name: str, what: Weights = "model") -> str | None:
-    """A text in the header of a file; None if it has none of that key. Raises EngineError if there
-    is no such file, or its header is damaged."""
+    """A text in the header of a file; None if it lacks the key. Raises EngineError if there is no
+    such file, or its header is damaged."""
     value = _read_gguf(read_header, path, name, what).get(key.encode())
     return value.decode(errors="replace") if isinstance(value, bytes) else None
 
@@ -157,33 +156,33 @@ def _read_gguf(read: Callable[[Path], T], path: Path, name: str, what: Weights) 
 
 
 def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
-    """Fetch (or find in the hub's cache) the files of these names: nothing else, so that a pickle
-    is not even downloaded."""
+    """Fetch the files that match these patterns (or find them in the hub's cache), and no others,
+    so that a pickle is not even downloaded."""
     try:
         return Path(snapshot_download(model, revision=revision, allow_patterns=patterns))
     except GatedRepoError as error:
         raise unusable_error(
-            model, "its authors ask for consent: accept the terms on the hub and set HF_TOKEN"
+            model, "its authors require consent: accept the terms on the hub and set HF_TOKEN"
         ) from error
     except RepositoryNotFoundError as error:
         raise unusable_error(
-            model, "there is neither such a folder nor such a model on the hub"
+            model, "there is no such folder here, and no such model on the hub"
         ) from error
     except RevisionNotFoundError as error:
         raise unusable_error(
-            model, f"on the hub it has no revision {revision!r}: name a branch, tag or commit of it"
+            model, f"it has no revision {revision!r} on the hub: give a branch, tag or commit of it"
         ) from error
     except (httpx2.HTTPError, OSError) as error:
         raise EngineError(
             f"the model {model!r} is neither a folder nor in the hub's cache, and the hub cannot "
-            f"be reached ({type(error).__name__}); connect, or name a local folder",
+            f"be reached ({type(error).__name__}); connect, or give a local folder",
             kind="unavailable",
             retryable=True,
         ) from error
 
 
 def check_files(folder: Path) -> None:
-    """Raises EngineError unless the folder holds a whole model in a safe format."""
+    """Raises EngineError unless the folder contains a complete model in a safe format."""
     check_safetensors(folder)
     for name in ("config.json", "tokenizer.json"):
         if not (folder / name).is_file():
@@ -223,9 +222,8 @@ def check_safetensors(folder: Path, what: Weights = "model") -> None:
 
 @contextmanager
 def refuse_unreadable(model: str, what: Weights = "model") -> Generator[None]:
-    """Whatever a library stumbles over in files from outside is a refusal of the model: a
-    division by a size of zero, a template that is none, a number that is a word, a folder that
-    may not be entered."""
+    """Turn any failure of a library on untrusted files into a refusal of the model: a division by a
+    size of zero, an invalid template, a number that is a word, a folder without permission."""
     try:
         yield
     except EngineError:
@@ -246,8 +244,8 @@ def unusable_error(name: str, reason: str, what: Weights = "model") -> EngineErr
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out; where libraries raise a plain RuntimeError or OSError for it, its
-    words decide."""
+    """Whether memory ran out. Some libraries raise a plain RuntimeError or OSError then, which is
+    recognized by its text."""
     reason = str(error).lower()
     return isinstance(error, MemoryError) or any(
         words in reason
@@ -256,10 +254,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory_error(model: str, error: BaseException) -> EngineError:
-    """The refusal of a model for want of memory: it may be there the next time."""
+    """The refusal of a model for lack of memory; it may fit the next time."""
     reason = " ".join(str(error).split())[:200]
     return EngineError(
-        f"the model {model!r} does not fit into the memory ({reason}); take a smaller or quantized "
+        f"the model {model!r} does not fit in memory ({reason}); use a smaller or quantized "
         "one, or give this machine's workers fewer models",
         kind="unavailable",
         retryable=True,

@@ -1,6 +1,6 @@
-"""What a model's files say of its text: tokenizer, chat template, the ids that end a turn, and how
-long a context is. No weights are read for it, so an engine whose model is in another process makes
-its prompts by it, too."""
+"""The text side of a model, from its files: tokenizer, chat template, the ids that end a turn, and
+the context length. It reads no weights, so an engine whose model runs in another process also uses
+it to build its prompts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ModelText:
     """The tokenizer's special tokens, longest first."""
     template_options: dict[str, TemplateValue] = field(default_factory=dict[str, TemplateValue])
     habits: TemplateHabits = EVERYTHING
-    """What its chat template takes."""
+    """What its chat template accepts."""
 
     def render(
         self,
@@ -87,14 +87,14 @@ class ModelText:
 
         return from_tokenizer(
             self.tokenizer,
-            # The logits may be wider than the tokenizer's count, or less wide.
+            # The logits may be wider or narrower than the tokenizer's count.
             n_vocab=max(self.vocabulary, len(self.tokenizer)),
             eos_token=sorted(self.end_ids) or None,
         )
 
     def with_habits(self, model: str) -> Self:
-        """Return a copy that has tried what its template takes. Raises EngineError for a template
-        that takes no conversation; `model` is what the user calls it."""
+        """Return a copy with the template's habits, found by rendering. Raises EngineError for a
+        template that accepts no conversation; `model` is the user's name for it."""
         try:
             return replace(self, habits=habits_of(self.render))
         except TemplateRefuses as error:
@@ -102,21 +102,21 @@ class ModelText:
 
 
 def read_tokenizer(folder: Path) -> Any:
-    """tokenizer.json is taken as it is. AutoTokenizer would pick a class by the model's type, which
-    puts its own pre-tokenizer in the place of the one that the model was trained with."""
+    """Use tokenizer.json unchanged. AutoTokenizer would choose a class by the model's type and
+    replace the pre-tokenizer that the model was trained with."""
     return transformers.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
 
 
 def make_text(
     settings: ModelSettings, tokenizer: Any, *, vocabulary: int, context: int, ends: Iterable[Any]
 ) -> ModelText:
-    """`vocabulary` is the width of the logits, `context` the model's own bound, `ends` what its
-    configuration says of tokens that end a turn. Raises EngineError for a tokenizer without a chat
-    template, of another model, or whose text would not be exact."""
+    """`vocabulary` is the width of the logits, `context` the model's own limit, `ends` the
+    end-of-turn tokens in its configuration. Raises EngineError for a tokenizer that has no chat
+    template, belongs to another model, or is not exact."""
     if not getattr(tokenizer, "chat_template", None):
         raise unusable_error(
             settings.model,
-            "its tokenizer has no chat template; take an instruct model or add chat_template.jinja",
+            "its tokenizer has no chat template; use an instruct model or add chat_template.jinja",
         )
     _check_template_options(tokenizer.chat_template, settings)
     _check_tokenizer(tokenizer.backend_tokenizer, vocabulary, settings.model)
@@ -133,14 +133,14 @@ def make_text(
 
 
 def read_text_files(folder: Path, settings: ModelSettings) -> ModelText:
-    """Read a model's text side from its configuration and tokenizer alone; blocks for a second.
+    """Read a model's text side from only its configuration and tokenizer; blocks for a second.
     Raises EngineError."""
     for name in ("config.json", "tokenizer.json"):
         if not (folder / name).is_file():
             raise unusable_error(settings.model, f"{name} is missing")
     with refuse_unreadable(settings.model):
         config = _read_object(folder / "config.json")
-        # A multimodal model has a separate configuration for its text.
+        # A multimodal model has a separate configuration for text.
         text = cast(JsonObject, config.get("text_config") or config)
         generation = folder / "generation_config.json"
         generation_configs = [_read_object(generation)] if generation.is_file() else []
@@ -175,7 +175,7 @@ def _control_tokens(tokenizer: Any) -> tuple[str, ...]:
 
 
 def _check_template_options(template: str | dict[str, str], settings: ModelSettings) -> None:
-    """Raises EngineError for one that the template, or none of several, reads."""
+    """Raises EngineError for an option that no template reads."""
     wrong = unread_option(settings.template_options, _templates_of(template))
     if wrong is not None:
         raise unusable_error(settings.model, wrong)
@@ -186,15 +186,15 @@ def _templates_of(template: str | dict[str, str]) -> list[str]:
 
 
 def _check_tokenizer(backend: Any, rows: int, model: str) -> None:
-    """Raises EngineError for a tokenizer of another model: one that writes text in ids that the
-    model has no embedding for. Tokens that were added to it do not count: fine-tuned models often
-    have one for padding that no prompt holds."""
+    """Raises EngineError for a tokenizer of another model: one that encodes text with ids that the
+    model has no embedding for. Added tokens are ignored: fine-tuned models often have one for
+    padding that no prompt contains."""
     ids: dict[str, int] = backend.get_vocab(with_added_tokens=False)
     added: dict[int, Any] = backend.get_added_tokens_decoder()
     beyond = [token for token in ids.values() if token >= rows and token not in added]
     if beyond:
         raise unusable_error(
             model,
-            f"its tokenizer writes text in ids up to {max(beyond)}, but its embedding has {rows} "
-            "rows (vocab_size in config.json); take the tokenizer.json that belongs to the weights",
+            f"its tokenizer encodes text as ids up to {max(beyond)}, but its embedding has {rows} "
+            "rows (vocab_size in config.json); use the tokenizer.json that belongs to the weights",
         )

@@ -1,5 +1,5 @@
-"""A request in the scheduler, and its completions: their tokens, their text, what is in memory of
-them, and when they end."""
+"""A request in the scheduler, and its completions: their tokens, their text, their part in memory,
+and when they finish."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from loopline.workers.engines.text.text_stream import TextStream, token_texts
 from loopline.workers.engines.text.tool_markup import calls_of
 
 LONGEST_TOKEN = 256
-"""Characters: no vocabulary in use has a longer one (128 blanks, in Qwen's and Llama 3's). A text
-with more than this for each token of the context is refused without being tokenized."""
+"""Characters: no common vocabulary has a longer token (128 blanks, in Qwen's and Llama 3's). A text
+with more than this per token of the context is refused without being tokenized."""
 
 
 @dataclass(eq=False)
 class Job:
-    """One request on its way through the scheduler. `events` belongs to the event loop."""
+    """One request on its way through the scheduler. The event loop owns `events`."""
 
     request: GenerateRequest
     events: asyncio.Queue[AnswerEvent | EngineError]
@@ -49,7 +49,7 @@ class Job:
     matcher: Matcher | None = None
     """Matcher at the beginning of the grammar; each row follows its own copy."""
     rows: list[Row] = field(default_factory=list["Row"])
-    """One for each completion; none before the prompt is made."""
+    """One row per completion; empty before the prompt is built."""
     generated: int = 0
 
     @property
@@ -58,7 +58,7 @@ class Job:
         return bool(self.rows and self.rows[0].output_ids)
 
     def prepare(self, model: Loaded) -> None:
-        """Make the prompt and the rows. Raises EngineError."""
+        """Build the prompt and the rows. Raises EngineError."""
         started = time.perf_counter()
         prompt, sampling = _prompt(self.request, model), self.request.sampling
         self.rows = [
@@ -88,13 +88,13 @@ class Job:
 def _prompt(request: GenerateRequest, model: Loaded) -> Prompt:
     try:
         rendered = model.render(request.messages, request.callable_tools, request.template_options)
-    except Exception as error:  # a template from outside raises what it likes
+    except Exception as error:  # an untrusted template can raise anything
         raise EngineError(
             f"request {request.id}: the model's chat template refuses the conversation: {error}",
             kind="bad_request",
         ) from error
-    # A template that loops without an end holds up the thread all the same: nothing bounds it but
-    # the process. It comes with the weights, and anyone who serves these trusts it that far.
+    # A template with an endless loop still blocks the thread: only ending the process stops it. It
+    # comes with the weights, and anyone who serves them trusts it that far.
     if len(rendered) > LONGEST_TOKEN * model.max_context:
         raise EngineError(
             f"request {request.id}: the prompt has {len(rendered)} characters, more than the "
@@ -102,7 +102,7 @@ def _prompt(request: GenerateRequest, model: Loaded) -> Prompt:
             kind="context_overflow",
         )
     check_ids(request.id, request.resume_ids, model)
-    # Ids that the model does not have: the conversation began with another one.
+    # The model does not have these ids: the conversation started with another one.
     is_valid = all(0 <= token < model.vocabulary for token in request.previous_ids)
     prompt = build_prompt(rendered, request.previous_ids if is_valid else (), model.codec)
     used = len(prompt.ids) + len(request.resume_ids)
@@ -110,7 +110,7 @@ def _prompt(request: GenerateRequest, model: Loaded) -> Prompt:
         raise context_overflow(request.id, used, model.max_context)
     if not prompt.ids:
         raise EngineError(
-            f"request {request.id}: the chat template made an empty prompt", kind="bad_request"
+            f"request {request.id}: the chat template produced an empty prompt", kind="bad_request"
         )
     check_ids(request.id, [max(prompt.ids)], model)
     return prompt
@@ -129,8 +129,8 @@ def check_ids(request_id: str, ids: Sequence[int], model: Loaded) -> None:
 
 @dataclass(eq=False)
 class Row:
-    """Completion `index` of a request. `limit` is the most tokens it may have: max_tokens or what
-    the context leaves, whichever is less."""
+    """Completion `index` of a request. `limit` is its maximum number of tokens: max_tokens or the
+    rest of the context, whichever is less."""
 
     job: Job
     index: int
@@ -140,39 +140,41 @@ class Row:
     end_ids: frozenset[int]
     codec: TextCodec
     started: float
-    """Monotonic seconds when its prompt was made: the youngest row is set back first."""
+    """Monotonic time in seconds when its prompt was built: the youngest row is preempted first."""
     matcher: Matcher | None = None
-    """Place in the grammar of the request's JSON schema, or of its tools."""
+    """Position in the grammar of the request's JSON schema, or of its tools."""
     cached: int = 0
-    """Tokens of its prompt that were in memory already."""
+    """Tokens of its prompt that were already in memory."""
     output_ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
     raw_logprobs: list[float] = field(default_factory=list[float])
     alternatives: list[list[tuple[int, float]]] = field(
         default_factory=list[list[tuple[int, float]]]
     )
-    """Likeliest tokens at the place of each output token, where they are asked for: id and
+    """Most likely tokens at the position of each output token, if requested: id and
     log-probability."""
     finish_reason: FinishReason | None = None
     rescored: bool = False
-    """Whether `raw_logprobs` are of a separate pass over prompt and output."""
+    """Whether `raw_logprobs` come from a separate pass over prompt and output."""
 
-    # On its way through memory. Invariant while it runs: ids[:fed] have keys and values, and
-    # ids == [*prompt.ids, *output_ids, *the `unchecked` last of the ids to continue from].
+    # State in memory. Invariant while the row runs: ids[:fed] have keys and values, and ids ==
+    # [*prompt.ids, *output_ids, *the last `unchecked` ids to continue from].
     ids: list[int] = field(default_factory=list[int])
     fed: int = 0
     unchecked: int = 0
-    """Ids to continue from that are not held against their logits yet: the last of `ids`."""
+    """Number of ids to continue from that are not yet checked against their logits: the last of
+    `ids`."""
     reading: bool = False
-    """Whether no token was drawn since the row was admitted."""
+    """Whether no token has been drawn since the row was admitted."""
     siblings: list[Row] = field(default_factory=list["Row"])
-    """Rows of the same request that begin after this row's prompt, once it has been read."""
+    """Rows of the same request that start once this row's prompt has been read."""
     slot: Any = None
-    """The backend's: where it keeps this row."""
+    """For the backend: where it keeps this row."""
 
     _first_token: float = 0.0
     _starts: list[int] = field(default_factory=list[int])
-    """Offset in the text at which each token begins; tokens of one character begin at one place."""
+    """Offset in the text at which each token starts; tokens of one character start at the same
+    offset."""
 
     def __post_init__(self) -> None:
         self._stream = TextStream(self.codec, self.request.sampling.stop, self.prompt.ids[-1])
@@ -183,26 +185,26 @@ class Row:
 
     @property
     def left(self) -> int:
-        """Tokens to be fed before the next one can be drawn."""
+        """Tokens to feed before the next one can be drawn."""
         return len(self.ids) - self.fed
 
     def wanted(self, count: int) -> int:
-        """After how many of the next `count` tokens logits are wanted: after each one that stands
-        before an unchecked id, and after the last of all. They are the last ones of the feed."""
+        """Number of logits needed from the next `count` tokens: one before each unchecked id, and
+        one after the very last token. They are the last ones of the feed."""
         return min(count, max(0, self.unchecked + 1 - (self.left - count)))
 
     def place(self) -> None:
-        """Prepare the row for admission: everything is to be fed. A row without a token brings its
-        siblings and the ids to continue from; one that was set back brings what it has."""
+        """Prepare the row for admission: all its tokens must be fed. A row without a token includes
+        its siblings and the ids to continue from; a preempted row has the tokens that it had."""
         resumed = () if self.output_ids else self.request.resume_ids
         self.ids = [*self.prompt.ids, *self.output_ids, *resumed]
         self.fed, self.unchecked = 0, len(resumed)
         self.siblings = self.job.rows[1:] if self.index == 0 and not self.output_ids else []
 
     def take_over(self, logits: Iterable[Any]) -> None:
-        """Take over ids that another worker has streamed, as many as there are logits [vocabulary]
-        before them; nothing is shown a second time. Raises CannotContinue for one that this row
-        could not have drawn."""
+        """Accept ids that another worker has streamed: one for each of the logits [vocabulary]
+        before them. They are not shown again. Raises CannotContinue for an id that this row could
+        not have drawn."""
         for here in logits:
             token = self.ids[-self.unchecked]
             sampled = sample_given_token(
@@ -225,24 +227,25 @@ class Row:
 
     @property
     def allowed(self) -> bytes | None:
-        """What its grammar allows next (see `Matcher.allowed`); None for everything."""
+        """The tokens that its grammar allows next (see `Matcher.allowed`); None if all are
+        allowed."""
         return None if self.matcher is None else self.matcher.allowed
 
     def look_around(self, logits: Any) -> None:
-        """Note the likeliest next tokens, if they are asked for; logits: [1, vocabulary]."""
+        """Store the most likely next tokens, if requested; logits: [1, vocabulary]."""
         if count := self.request.top_logprobs:
-            # Twice at one place, if memory ran out between this and the choice.
+            # Called twice at one position if memory ran out between this and the choice.
             del self.alternatives[len(self.output_ids) :]
             self.alternatives += likeliest(
                 logits, [self.allowed], [self.sampling], [self.output_ids], count
             )
 
     def push(self, sampled: Sampled) -> Delta:
-        """Take a token; returns the text it releases, often none. The end-of-turn token is
-        kept in the ids (it was sampled and must be trainable) but is not text. A row whose
-        grammar is complete ends without one: there was nothing left to sample.
+        """Add a token; returns the text that it releases, often none. The end-of-turn token is kept
+        in the ids (it was sampled and must be trainable) but adds no text. A row whose grammar is
+        complete ends without an end-of-turn token: there was nothing left to sample.
 
-        Raises EngineError if the row's grammar cannot go on from there.
+        Raises EngineError if the row's grammar cannot continue after this token.
         """
         if not self.output_ids:
             self._first_token = time.perf_counter() - self.started
@@ -270,21 +273,22 @@ class Row:
         )
 
     def end(self, reason: FinishReason) -> Delta:
-        """End it here, as the server that samples it does; returns the text that was held back."""
+        """End the row here, because the server that samples it has ended it; returns held-back
+        text."""
         self.finish_reason = reason
         adapter, version = self._adapter_version
         text = self._stream.finish()
         return Delta(index=self.index, text=text, adapter=adapter, adapter_version=version)
 
     def take_logprobs(self, raw: list[float]) -> None:
-        """These are the log-probabilities of the output under the model's own distribution."""
+        """Set the log-probabilities of the output under the model's own distribution."""
         if self.matcher is None and not self.sampling.shapes:
             self.logprobs = raw
         self.raw_logprobs = raw
         self.rescored = True
 
     def completion(self) -> Completion:
-        """The finished row."""
+        """Build the completion of the finished row."""
         assert self.finish_reason is not None
         text, opened = self._stream.text, self._begins_in_thought
         calls = calls_of(self.request, self.index, text, opened=opened)
@@ -320,8 +324,7 @@ class Row:
 
     @property
     def _begins_in_thought(self) -> bool:
-        # Neither a schema nor a call that must come leaves room for a thought, whatever the
-        # template opened.
+        # A schema or a required call leaves no room for a thought, even if the template opened one.
         free = self.request.json_schema is None and not self.request.must_call
         return self.prompt.opens_thought and free
 
@@ -341,7 +344,7 @@ class Row:
         )
 
     def _reasoning_tokens(self) -> int:
-        """Number of output tokens whose text begins in a thought, delimiters included."""
+        """Number of output tokens that start inside a thought, delimiters included."""
         spans = iter(split_thoughts(self._stream.text, opened=self._begins_in_thought).spans)
         count, (start, end) = 0, next(spans, (-1, -1))
         for begin in self._starts:
@@ -352,6 +355,6 @@ class Row:
 
     @property
     def _adapter_version(self) -> tuple[str | None, int]:
-        """Name and version of its adapter."""
+        """Name and version of the row's adapter."""
         adapter = self.job.adapter
         return (None, 0) if adapter is None else (adapter.name, adapter.version)

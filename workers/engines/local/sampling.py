@@ -1,25 +1,25 @@
-"""Sampling of a token with its exact log-probability from logits, each row by its own parameters.
+"""Samples tokens with their exact log-probabilities from logits, each row with its own parameters.
 
 The log-probability is that of the distribution the token was drawn from: softmax of the logits
-divided by the temperature, cut to the top k, then to the smallest set that holds top_p of the
-mass, renormalised. Tokens as likely as the last one kept are kept too, so that the support does
+divided by the temperature, truncated to the top k, then to the smallest set with a mass of at least
+top_p, renormalised. Tokens as likely as the last one kept are kept too, so that the support does
 not depend on their order. Greedy rows draw nothing; by convention they report the softmax of the
-raw logits, which is what a later sample at temperature 1 would be compared with.
+raw logits, with which a later sample at temperature 1 would be compared.
 
-Penalties of OpenAI's definition come before all that: the logit of a token that the completion
-holds c times is lowered by c * frequency_penalty, and by presence_penalty if c > 0. With them a
-greedy row reports the softmax of the lowered logits.
+Penalties, as OpenAI defines them, are applied first: the logit of a token that occurs c times in
+the completion is lowered by c * frequency_penalty, and by presence_penalty if c > 0. With
+penalties, a greedy row reports the softmax of the lowered logits.
 
-A row with a grammar chooses among the tokens that the grammar allows: the logits of all others
-are minus infinity before anything else happens (`forbid`), for greedy rows too. So its
-log-probabilities are conditional on the grammar, and not what `score` gives for the same ids.
+A row with a grammar chooses among the tokens that the grammar allows: the logits of all others are
+first set to minus infinity (`forbid`), for greedy rows too. So its log-probabilities are
+conditional on the grammar, and differ from those of `score` for the same ids.
 
-Draws are counter-based: the uniform number behind the token at position t of a completion is a
-hash of (seed, index, t). So a row's tokens depend neither on its neighbours in the batch nor on
-where it was interrupted, except through the last bits of the logits: these do vary with the
-batch's shape, so a token whose probability border lies that close to the draw can differ.
+Draws are counter-based: the uniform number for the token at position t of a completion is a hash of
+(seed, index, t). So a row's tokens depend neither on its neighbours in the batch nor on where it
+was interrupted. The last bits of the logits do vary with the batch's shape, so a token whose
+probability border is that close to the draw can differ.
 
-Arrays are of torch or of NumPy, whichever the logits are: written once by the array API standard.
+Arrays are torch's or NumPy's, like the logits: the code uses the array API standard for both.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class RowSampling:
-    """Sampling of one row; `seed` and `index` name its stream of draws."""
+    """Sampling parameters of one row; `seed` and `index` identify its stream of draws."""
 
     temperature: float
     top_p: float
@@ -56,7 +56,7 @@ class RowSampling:
 
     @property
     def shapes(self) -> bool:
-        """Whether it samples from another distribution than the model's own. (Greedy rows without
+        """Whether it samples from a distribution other than the model's own. (Greedy rows without
         penalties report the model's.)"""
         changed = self.temperature != 1.0 or self.top_p < 1.0 or self.top_k > 0
         return self.penalizes or (self.temperature > 0.0 and changed)
@@ -68,7 +68,7 @@ class RowSampling:
 
 class Sampled(NamedTuple):
     """A token, with its log-probability under the distribution it was drawn from, and under the
-    model's own: the softmax of its logits as they are."""
+    model's own: the softmax of its unchanged logits."""
 
     token: int
     logprob: float
@@ -81,7 +81,7 @@ def choose_tokens(
     rows: Sequence[RowSampling],
     outputs: Sequence[Sequence[int]],
 ) -> list[Sampled | None]:
-    """The next token of every row, after those of `outputs`, of those that its grammar allows (see
+    """The next token of every row after its `outputs`, among those that its grammar allows (see
     `forbid`); None for a row whose logits are not finite (NaN or infinity), which does not affect
     the others.
 
@@ -107,7 +107,7 @@ def choose_tokens(
         logprobs = raw_logprobs(_rows(raw_scores, shaped), [samples[i].token for i in shaped])
         for i, raw in zip(shaped, logprobs, strict=True):
             samples[i] = samples[i]._replace(raw_logprob=raw)
-    # Asked of the logits themselves: a row's cut (top k, top p) can drop the NaN that spoils it.
+    # Check the logits themselves: truncation (top k, top p) can drop the NaN that spoils a row.
     sound = xp.isfinite(_highest(raw_scores))[:, 0].tolist()
     return [samples[i] if sound[i] and _is_finite(samples[i]) else None for i in range(len(rows))]
 
@@ -119,8 +119,8 @@ def likeliest(
     outputs: Sequence[Sequence[int]],
     count: int,
 ) -> list[list[tuple[int, float]]]:
-    """Return up to `count` tokens that each row could have next, with the log-probabilities that
-    `choose_tokens` gives them, the likeliest first.
+    """Return up to `count` possible next tokens of each row, most likely first, with the
+    log-probabilities that `choose_tokens` would report.
 
     logits: [rows, vocabulary], as for `choose_tokens`.
     """
@@ -151,7 +151,7 @@ def _choose_greedy(
 ) -> tuple[list[int], list[float]]:
     xp = array_namespace(scores)
     tokens = xp.argmax(scores, axis=-1)
-    # The greatest score itself becomes 0, so its log-probability is what the others add.
+    # The greatest score becomes 0, so its log-probability is minus the logsumexp.
     return tokens.tolist(), (-_logsumexp(scores - _highest(scores)))[:, 0].tolist()
 
 
@@ -170,7 +170,7 @@ def penalized(
     logits: Array, rows: Sequence[RowSampling], outputs: Sequence[Sequence[int]]
 ) -> Array:
     """The logits, [rows, vocabulary], lowered by each row's penalties for the tokens of its output;
-    same shape back."""
+    same shape."""
     places = [i for i, row in enumerate(rows) if row.penalizes and outputs[i]]
     if not places:
         return logits
@@ -186,10 +186,11 @@ def penalized(
 
 
 def forbid(logits: Array, allowed: Sequence[bytes | None]) -> Array:
-    """Minus infinity for what each row's grammar does not allow next; other rows as they are.
+    """The logits with minus infinity for tokens that a row's grammar forbids; rows without a
+    grammar are unchanged.
 
-    logits: [rows, vocabulary]; same shape back. allowed: for each row None (everything), or one
-    bit per token, the lowest bit of each byte first, equally many bytes in each row.
+    logits: [rows, vocabulary]; same shape returned. allowed: for each row None (all), or one bit
+    per token, the lowest bit of each byte first, with the same number of bytes in each row.
     """
     places = [place for place, bits in enumerate(allowed) if bits is not None]
     if not places:
@@ -207,7 +208,7 @@ def forbid(logits: Array, allowed: Sequence[bytes | None]) -> Array:
 def sample_given_token(
     logits: Array, allowed: bytes | None, row: RowSampling, token: int, output: Sequence[int]
 ) -> Sampled | None:
-    """A token that was drawn before (by another worker) after `output` from these logits, [1,
+    """The sample for a token that another worker drew after `output`, from these logits, [1,
     vocabulary]; None if this row could not have drawn it."""
     xp = array_namespace(logits)
     raw_scores = xp.astype(logits, xp.float32)
@@ -235,7 +236,7 @@ def _logprobs_of_tokens(tokens: Sequence[int], logprobs: Array) -> list[float]:
 def sampling_logprobs(scores: Array, rows: Sequence[RowSampling]) -> Array:
     """Log-probabilities after temperature, top_k and top_p; minus infinity outside the support.
 
-    scores: [rows, vocabulary] float32; every row has a temperature above 0. Same shape back.
+    scores: [rows, vocabulary] float32; every row has a temperature above 0. Same shape returned.
     """
     xp = array_namespace(scores)
     on = {"device": device(scores)}
@@ -260,7 +261,7 @@ def _support_threshold(scaled: Array, rows: Sequence[RowSampling]) -> Array:
     top_scores = xp.where(ordered >= lowest, ordered, -xp.inf)
     mass = xp.exp(xp.astype(top_scores - _highest(top_scores), xp.float64))
     before = xp.cumulative_sum(mass, axis=-1) - mass
-    # A row with top_p = 1 keeps everything, whatever rounding does to the sum.
+    # A row with top_p = 1 keeps all tokens, even if rounding changes the sum.
     shares = [row.top_p if row.top_p < 1.0 else math.inf for row in rows]
     limit = xp.asarray(shares, dtype=xp.float64, **on)[:, None]
     within = (before < limit * xp.sum(mass, axis=-1, keepdims=True)) & (mass > 0.0)
@@ -287,6 +288,6 @@ def _inverse_cdf(logprobs: Array, draws: Array) -> Array:
     xp = array_namespace(logprobs)
     cumulative = xp.cumulative_sum(xp.exp(xp.astype(logprobs, xp.float64)), axis=-1)
     total = cumulative[:, -1]
-    # Rounding may lift draw * total to the total itself, where no token lies.
+    # Rounding may raise draw * total to the total itself, which selects no token.
     target = xp.minimum(draws * total, xp.nextafter(total, xp.zeros_like(total)))
     return xp.sum(xp.astype(cumulative <= target[:, None], xp.int64), axis=-1)

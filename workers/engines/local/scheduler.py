@@ -1,13 +1,13 @@
-"""Decides which rows run: admits requests, plans passes, draws tokens, sets rows back.
+"""Decides which rows run: admits requests, plans passes, draws tokens, preempts rows.
 
 Continuous batching: a row leaves with its last token, and a waiting request joins before the next
-pass. First come, first served, but for a prompt that begins like one which is about to be read: it
-waits for that one's keys and values, and lets those after it pass.
+pass. First come, first served, with one exception: a prompt that shares its beginning with one that
+is about to be read waits for those keys and values, and requests after it may pass it.
 
-When memory runs out, rows are set back and read again when others have ended. The oldest row always
-continues, so every request ends; only one that does not fit alone is refused.
+When memory runs out, rows are preempted, and read again when others have finished. The oldest row
+always continues, so every request finishes; only a request that does not fit on its own is refused.
 
-Owned by the thread that owns the model (see `ModelThread`).
+The thread that owns the model also owns the scheduler (see `ModelThread`).
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ _log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """The requests of one model. `turn` makes at least one pass, and puts what comes of it into
+    """The requests of one model. `turn` makes at least one pass and puts the resulting events into
     `outbox`."""
 
     def __init__(self, backend: Backend[Loaded], model: Loaded) -> None:
         self._backend = backend
         self._model = model
-        # A request's rows are in exactly one of the three: not admitted yet, running, set back.
+        # A request's rows are in exactly one of these: waiting for admission, running, preempted.
         self._waiting: deque[Job] = deque()
         self._rows: list[Row] = []
         self._parked: deque[Row] = deque()
-        """The oldest first; they come before all that wait."""
+        """Preempted rows, oldest first; they precede all waiting requests."""
         self._places = backend.max_rows
-        """Rows that may run now: fewer than the backend's for a while after memory ran out."""
+        """Rows that may run now: fewer than the backend's maximum for a while after memory ran
+        out."""
         self._ended = 0
-        """Rows that ended since the number of places was changed."""
+        """Rows that have finished since the number of places last changed."""
         self.outbox: list[tuple[Job, AnswerEvent | EngineError]] = []
         self.abandoned_tokens = 0
         """Tokens of requests that were abandoned."""
@@ -67,7 +68,7 @@ class Scheduler:
         }
 
     def occupancy(self) -> Occupancy:
-        """See `InProcessEngine.occupancy`: it copies before it looks."""
+        """See `InProcessEngine.occupancy`: it copies the rows before it counts."""
         rows = list(self._rows)
         return Occupancy(
             rows=len(rows),
@@ -80,8 +81,8 @@ class Scheduler:
         self._waiting.append(job)
 
     def abandon(self, job: Job) -> None:
-        """Drop a job that nobody waits for any more: it need not be finished."""
-        # Giving back may need memory itself, and so may fail.
+        """Drop a job that is no longer awaited: it need not be finished."""
+        # Releasing may need memory itself, and so may fail.
         self._run_guarded(lambda: self._abandon(job), [job])
 
     def fail_all(self, failure: EngineError) -> None:
@@ -91,7 +92,7 @@ class Scheduler:
             self._send(job, failure)
 
     def turn(self) -> None:
-        """Admit what waits and there is room for, then draw a token for every row."""
+        """Admit waiting requests while there is room, then draw a token for every row."""
         while self._admit() and self._backend.reads_apart:
             self._pass()
         if self._rows:
@@ -100,22 +101,21 @@ class Scheduler:
     # Admission.
 
     def _admit(self) -> bool:
-        """Admit rows; those that were set back come before all others. Returns whether there are
-        prompts to be read."""
+        """Admit rows, preempted rows first. Returns whether there are prompts to read."""
         unread = [row for row in self._rows if row.reading]
         passed: list[Row] = []
         while self._parked or self._waiting:
             row = self._next_row()
             if row is None:
                 continue
-            # Logits are wanted from the last token before an unchecked or a new one on.
+            # Logits are needed from the token before the first unchecked or new one.
             context_ids = row.ids[: len(row.ids) - row.unchecked - 1]
             prefix, row.fed = self._backend.find_prefix(row.job.adapter, context_ids)
             if not self._parked and _shares_unread_prefix(row, context_ids, unread):
                 passed.append(row)
                 self._waiting.popleft()
                 continue
-            # A request that is more than there is room for runs alone.
+            # A request that is too large for the room runs alone.
             if self._rows and not self._backend.room_for(row, self._rows, passed, self._places):
                 break
             if not self._backend.joins(row, unread):
@@ -133,8 +133,8 @@ class Scheduler:
         return bool(unread)
 
     def _next_row(self) -> Row | None:
-        """Return the next row to admit; None if its prompt cannot be made: then its request has
-        failed."""
+        """Return the next row to admit; None if its prompt cannot be built, in which case its
+        request has failed."""
         if self._parked:
             row = self._parked[0]
         else:
@@ -149,8 +149,8 @@ class Scheduler:
     # One pass.
 
     def _pass(self) -> None:
-        """Feed rows, and draw a token for those that have none left to feed. If memory runs out,
-        again with fewer rows."""
+        """Feed rows, and draw a token for those with none left to feed. If memory runs out, retry
+        with fewer rows."""
         while self._rows:
             feeds: dict[Row, int] = {}
             try:
@@ -165,17 +165,17 @@ class Scheduler:
             else:
                 self._push_all(ready, samples)
                 return
-            # Not within the except clause: the error's traceback holds what the pass allocated.
+            # Not inside the except clause: the error's traceback keeps the pass's memory alive.
             self._back_off(shortage)
 
     def _draw_next_tokens(
         self, feeds: Mapping[Row, int], logits: Any
     ) -> tuple[list[Row], list[Sampled | None]]:
-        """Rows that have been fed all they have, with the next token of each, of the logits
-        [sum of wanted, vocabulary] after a pass."""
+        """Return the rows that have been fed completely, with the next token of each, from the
+        logits [sum of wanted, vocabulary] after a pass."""
         ready: list[Row] = []
         places: list[int] = []
-        """The row of `logits` that each is drawn from."""
+        """For each ready row, the row of `logits` that it is drawn from."""
         ended: list[Row] = []
         place = 0
         for row, count in feeds.items():
@@ -183,7 +183,7 @@ class Scheduler:
             row.fed += count
             place += wanted
             if row.unchecked:
-                # The last one is for drawing, if nothing is left to be fed.
+                # The last logits are for drawing if nothing is left to feed.
                 before = logits[place - wanted : place if row.left else place - 1]
                 if not self._run_guarded(
                     lambda row=row, before=before: row.take_over(before), [row.job]
@@ -220,8 +220,8 @@ class Scheduler:
         return ready, samples
 
     def _push_all(self, rows: Sequence[Row], samples: Sequence[Sampled | None]) -> None:
-        """Give each row its token. Finished rows leave, and so do all of a request whose grammar or
-        numbers fail."""
+        """Give each row its token. Finished rows leave, and so do all rows of a request whose
+        grammar or numbers fail."""
         finished: list[Row] = []
         failed: dict[Job, EngineError] = {}
         for row, sampled in zip(rows, samples, strict=True):
@@ -240,10 +240,11 @@ class Scheduler:
             self._fail([job], failure)
 
     def _deliver(self, finished: Sequence[Row], failed: dict[Job, EngineError]) -> list[Row]:
-        """Send the finished rows of requests that have not `failed`, which those whose numbers
-        can't be had are put to. Returns the others."""
+        """Send the finished rows of requests that have not `failed`. Requests whose
+        log-probabilities can't be computed are added to `failed`. Returns the rows whose delivery
+        did not fail."""
         if len(finished) > 1:
-            # What does not fit together, or fails for one of them, is tried for each alone.
+            # If they don't fit together, or one of them fails, each is tried alone.
             with suppress(Exception):
                 self._backend.recompute_logprobs(finished)
         ended: list[Row] = []
@@ -258,8 +259,8 @@ class Scheduler:
         return ended
 
     def _push(self, row: Row, sampled: Sampled | None) -> None:
-        """Give a row its token and send the text that comes of it. Raises EngineError if there is
-        none for it (see `choose_tokens`) or its grammar cannot go on."""
+        """Give a row its token and send the resulting text. Raises EngineError if the row has no
+        token (see `choose_tokens`) or its grammar cannot continue."""
         if sampled is None:
             raise EngineError(
                 f"request {row.request.id}: the model's logits are not finite (NaN or infinity); "
@@ -277,8 +278,8 @@ class Scheduler:
         self._send(row.job, row.completion())
 
     def _end(self, rows: Sequence[Row]) -> None:
-        """These have ended. One row more is tried whenever as many have ended as there are
-        places."""
+        """Release finished rows. Each time as many have finished as there are places, one more
+        place is tried."""
         if not rows:
             return
         self._backend.finish(rows)
@@ -288,7 +289,7 @@ class Scheduler:
             if self._ended >= self._places:
                 self._places, self._ended = min(self._places + 1, self._backend.max_rows), 0
 
-    # Who leaves early.
+    # Rows that leave early.
 
     def _abandon(self, job: Job) -> None:
         if job in self._waiting:
@@ -297,11 +298,11 @@ class Scheduler:
         self._remove([job])
 
     def _remove(self, jobs: Sequence[Job]) -> None:
-        """Take the rows of these jobs out of work, and give back what they hold."""
+        """Remove the rows of these jobs and release their resources."""
         self._parked = deque(row for row in self._parked if row.job not in jobs)
         leaving = [row for row in self._rows if row.job in jobs]
         if leaving:
-            # First: if giving back fails, the rows must not be taken for gone.
+            # First: if releasing fails, the rows must not be counted as gone.
             self._backend.drop(leaving)
             self._rows = [row for row in self._rows if row.job not in jobs]
 
@@ -312,12 +313,12 @@ class Scheduler:
             self._send(job, failure)
 
     def _fail_pass(self, feeds: Mapping[Row, int], failure: EngineError) -> None:
-        """End what was in a pass that failed, and what was lost with it."""
+        """End the rows of a failed pass, and those that were lost with it."""
         rows = [*feeds, *self._backend.lost(self._rows)] if feeds else self._rows
         self._fail(list(dict.fromkeys(row.job for row in rows)), failure)
 
     def _run_guarded(self, work: Callable[[], None], jobs: Sequence[Job]) -> bool:
-        """Run `work`; its failure ends these jobs and not the thread. True if it worked."""
+        """Run `work`; a failure ends these jobs, not the thread. True on success."""
         try:
             work()
         except Exception as error:  # noqa: BLE001 - a model's or a tokenizer's code raises anything
@@ -326,7 +327,7 @@ class Scheduler:
         return True
 
     def failure_of(self, error: Exception) -> EngineError:
-        """The error that a request ends with, for any exception."""
+        """Convert any exception into the error that its request ends with."""
         if isinstance(error, EngineError):
             return error
         if self._backend.shortage(error) is not None:
@@ -344,7 +345,7 @@ class Scheduler:
     # Memory.
 
     def _back_off(self, shortage: Shortage) -> None:
-        """Set rows back: those that were about to join, else the youngest ones."""
+        """Preempt rows: those that were about to join, otherwise the youngest ones."""
         self._backend.release()
         joining = [row for row in self._rows if row.reading]
         row_count = sum(1 + len(row.siblings) for row in self._rows)
@@ -360,24 +361,24 @@ class Scheduler:
         else:
             back = by_age[-1:]
         self._preempt(back)
-        # Memory may have run out after the pass, in the choice: then all of a row is in memory,
-        # and its last token is fed again, to the same place.
+        # Memory may have run out after the pass, during the choice. Then all of a row is in memory,
+        # and its last token is fed again at the same position.
         for row in self._rows:
             row.fed = min(row.fed, len(row.ids) - 1)
         if shortage.halve:
             _log.warning(
-                "%s: out of memory with %d rows of %s (%s): %d set back, "
+                "%s: out of memory with %d rows of %s (%s): %d preempted, "
                 "at most %d at once for now",
                 self._backend.kind, row_count, self._model.base, shortage.reason,
                 row_count - len(self._rows), self._places,
             )  # fmt: skip
 
     def _oldest_first(self) -> list[Row]:
-        """Running rows, the oldest first."""
+        """Running rows, oldest first."""
         return sorted(self._rows, key=lambda row: row.started)
 
     def _preempt(self, rows: Sequence[Row]) -> None:
-        """Set running rows back, the oldest first, to be admitted again before all others."""
+        """Preempt running rows, given oldest first; they are admitted again before all others."""
         self._backend.drop(rows)
         self._rows = [row for row in self._rows if row not in rows]
         for row in reversed(rows):
@@ -404,7 +405,7 @@ class Scheduler:
         return scores
 
     def raw_scores(self, ids: Sequence[int], adapter: AdapterVersion | None) -> list[float]:
-        """See `Engine.score`, unchecked; rows are set back if they take the room."""
+        """See `Engine.score`, unchecked; rows are preempted if memory runs out."""
         while True:
             try:
                 return self._backend.score(ids, adapter)
@@ -421,8 +422,8 @@ class Scheduler:
 
 
 def _shares_unread_prefix(row: Row, ids: Sequence[int], unread: Sequence[Row]) -> bool:
-    """Whether so much more of these ids, with which `row` begins, will be in memory when the others
-    have been read."""
+    """Whether reading the other rows will put enough more of these ids, the beginning of `row`,
+    into memory to be worth waiting for."""
     return any(
         other.job.adapter is row.job.adapter
         and other.left > 1

@@ -1,7 +1,7 @@
 """The thread that owns a model: commands in, events out.
 
-Nothing else touches the backend (the model, its cache), the tokenizer and the scheduler. The event
-loop never waits for it, so leases are renewed however long a pass takes.
+Only this thread touches the backend (the model, its cache), the tokenizer and the scheduler. The
+event loop never waits for it, so leases are renewed even during a long pass.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _Call:
-    """Work for the thread, between two passes. If there is no result to wait for, a failure ends
-    the thread."""
+    """Work for the thread, between two passes. If no result is awaited, a failure ends the
+    thread."""
 
     work: Callable[[], Any]
     result: Future[Any] | None = None
 
 
 class ModelThread(Generic[L]):
-    """Start it, feed it jobs from one event loop, stop it."""
+    """Starts the thread, feeds it jobs from one event loop, and stops it."""
 
     def __init__(
         self, settings: ModelSettings, loop: asyncio.AbstractEventLoop, backend: Backend[L]
@@ -50,23 +50,23 @@ class ModelThread(Generic[L]):
         self.backend = backend
         self._kind = backend.kind
         self._commands: queue.SimpleQueue[Job | _Call | None] = queue.SimpleQueue()
-        """Commands for the thread; None is the last one and stops it."""
+        """Commands for the thread; None is the last command and stops it."""
         self._started: Future[L] = Future()
         self._scheduler: Scheduler
-        """Scheduler of the rows; the thread sets it when it starts, and uses it alone."""
+        """Scheduler of the rows; the thread sets it at its start, and only the thread uses it."""
         self._thread = threading.Thread(
             target=self._run, name=f"{self._kind}-{settings.model}", daemon=True
         )
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     async def start(self) -> L:
-        """Load the model in the thread. Raises what `Backend.load` raises."""
+        """Load the model in the thread. Raises the errors of `Backend.load`."""
         self._thread.start()
         return await asyncio.wrap_future(self._started)
 
     async def stop(self) -> None:
-        """Let the thread end after its current pass; all running rows are dropped."""
+        """Stop the thread after its current pass; all running rows are dropped."""
         self._commands.put(None)
         await asyncio.to_thread(self._thread.join)
 
@@ -74,7 +74,7 @@ class ModelThread(Generic[L]):
         self._commands.put(job)
 
     def abandon(self, job: Job) -> None:
-        """Drop a job that nobody waits for any more: it need not be finished."""
+        """Drop a job that is no longer awaited: it need not be finished."""
         self._commands.put(_Call(lambda: self._scheduler.abandon(job)))
 
     def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> Future[list[float]]:
@@ -82,11 +82,11 @@ class ModelThread(Generic[L]):
         return self._call(lambda: self._scheduler.score(list(ids), adapter))
 
     def load_adapter(self, path: str, read: Any) -> Future[Any]:
-        """The weights of an `AdapterVersion`, of what `Backend.read_adapter` read at `path`."""
+        """Load the weights of an `AdapterVersion` that `Backend.read_adapter` read at `path`."""
         return self._call(lambda: self._load_checked_adapter(path, read))
 
     def unload_adapter(self, adapter: AdapterVersion) -> None:
-        """Free the memory of an adapter that no request has any more."""
+        """Free the memory of an adapter that no request uses any more."""
         self._commands.put(_Call(lambda: self.backend.forget_adapter(adapter)))
 
     def in_work(self) -> Future[dict[str, int]]:
@@ -106,7 +106,7 @@ class ModelThread(Generic[L]):
         self._commands.put(_Call(work, result))
         return result
 
-    # The thread.
+    # Run by the thread.
 
     def _run(self) -> None:
         try:
@@ -129,9 +129,9 @@ class ModelThread(Generic[L]):
                     self._scheduler.turn()
                     self._deliver()
         except BaseException as error:  # noqa: BLE001 - everybody who waits gets it
-            _log.exception("the %s engine's thread can't go on", self._kind)
+            _log.exception("the %s engine's thread failed", self._kind)
             failure = EngineBroken(
-                f"the {self._kind} engine can't go on: {type(error).__name__}: {error}"
+                f"the {self._kind} engine can't continue: {type(error).__name__}: {error}"
             )
             self._scheduler.fail_all(failure)
             self._refuse(failure, until_stopped=True)
@@ -141,8 +141,8 @@ class ModelThread(Generic[L]):
             self.backend.unload()
 
     def _refuse(self, failure: EngineError, *, until_stopped: bool) -> None:
-        """Refuse commands after the end. They may still come in, up to the stop: none may wait for
-        ever."""
+        """Refuse commands after the end. They may arrive until the stop: no caller may wait
+        forever."""
         self._deliver()
         while until_stopped or not self._commands.empty():
             match self._commands.get():
@@ -156,7 +156,8 @@ class ModelThread(Generic[L]):
                     until_stopped = False
 
     def _take_commands(self) -> bool:
-        """Carry out what has come in; sleeps while there is nothing else to do. False to stop."""
+        """Execute the commands that have arrived; blocks while there is nothing else to do. Returns
+        False to stop."""
         idle = self._scheduler.idle
         while True:
             try:
@@ -194,20 +195,20 @@ class ModelThread(Generic[L]):
         return weights
 
     def _check_numbers(self, adapter: AdapterVersion | None) -> None:
-        """Let the model read two tokens: weights with a NaN or an infinity in them are refused when
-        they are loaded, before the first request fails of them. Raises EngineError."""
+        """Let the model read two tokens, so that weights with a NaN or an infinity are refused
+        while loading, before a request fails because of them. Raises EngineError."""
         if any(map(math.isnan, self._scheduler.raw_scores([0, 1], adapter))):
             name = self._settings.model if adapter is None else adapter.name
             raise unusable_error(
                 name,
-                "what comes of its weights is not finite (NaN or infinity): they are damaged, or "
-                "too large for the dtype; try dtype = 'float32'",
+                "its weights produce values that are not finite (NaN or infinity): they are "
+                "damaged, or too large for the dtype; try dtype = 'float32'",
                 "model" if adapter is None else "adapter",
             )
 
     def _deliver(self) -> None:
-        """Deliver the events of a turn with one wake-up of the event loop, however many rows have
-        news."""
+        """Deliver all events of a turn with one wake-up of the event loop, regardless of their
+        number."""
         if not self._scheduler.outbox:
             return
         events, self._scheduler.outbox = self._scheduler.outbox, []
@@ -215,7 +216,7 @@ class ModelThread(Generic[L]):
             self._loop.call_soon_threadsafe(_put, events)
         except RuntimeError:
             _log.warning(
-                "%d events of the %s engine came after the loop's end", len(events), self._kind
+                "%d events of the %s engine came after the loop closed", len(events), self._kind
             )
 
 

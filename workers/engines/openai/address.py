@@ -13,16 +13,16 @@ _ROUTE = "chat/completions"
 
 @dataclass(frozen=True)
 class Address:
-    """The parts of a `base_url`: `http://host:8000/v1`, perhaps with a query that each request
-    takes along (`?api-version=…`). A URL of the route itself is taken for its base."""
+    """The parts of a `base_url`: `http://host:8000/v1`, optionally with a query that is added to
+    each request (`?api-version=…`). A URL of the route itself is reduced to its base."""
 
     base: str
-    """Base URL without the query and without a slash at its end."""
+    """Base URL without the query and without a trailing slash."""
     query: str
     name: str
-    """Host and port alone: a URL may carry a password or a key."""
+    """Only host and port: a URL may contain a password or a key."""
     secrets: tuple[str, ...]
-    """Password and values of the query: an endpoint may repeat them in its errors."""
+    """Password and query values: an endpoint may repeat them in its errors."""
 
     @classmethod
     def of(cls, base_url: str | None) -> Address:
@@ -37,13 +37,13 @@ class Address:
             base=urlunsplit((parts.scheme, parts.netloc, path, "", "")),
             query=parts.query,
             name="OpenAI" if base_url is None else host + (f":{parts.port}" if parts.port else ""),
-            # A short value (a version, a number) would blot out words of the error.
+            # Masking a short value (a version, a number) would hide ordinary words of the error.
             secrets=tuple(value for value in hidden if len(value) >= 8),
         )
 
     @property
     def shown(self) -> str:
-        """The base without user and password, for people; `OpenAI` for its own."""
+        """The base URL without user and password, for display; `OpenAI` for OpenAI's own."""
         if self.name == "OpenAI":
             return self.name
         parts = urlsplit(self.base)
@@ -55,12 +55,13 @@ class Address:
 
 
 def same_origin(url: str, other_url: str) -> bool:
-    """Scheme, host and port are the same: what was meant for the one may be sent to the other."""
+    """Whether scheme, host and port are equal, so that a request for one may be sent to the
+    other."""
     return _origin(url) == _origin(other_url)
 
 
 def redirect_target(url: str, location: str) -> str | None:
-    """The whole address that a redirect leads to; None if it is none."""
+    """The absolute URL that a redirect leads to; None if it is invalid."""
     try:
         target = urljoin(url, location)
         return target if _origin(target)[1] else None
@@ -74,13 +75,13 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def read_key(variable: str) -> str:
-    """Return an API key from the environment, without the blanks and line ends copied along with
-    it; empty if there is none."""
+    """Return an API key from the environment, without the whitespace that was copied with it; empty
+    if there is none."""
     return os.environ.get(variable, "").strip()
 
 
 def invalid_key_reason(key: str) -> str | None:
-    """Why no header can hold it; None if one can."""
+    """Why an HTTP header cannot contain the key; None if it can."""
     if key.isascii() and key.isprintable():
         return None
-    return "holds a character that no key has"
+    return "contains a character that no API key has"

@@ -1,8 +1,8 @@
-"""What an OpenAI-compatible endpoint may answer, read from JSON into what is relied on.
+"""Reads the JSON of an OpenAI-compatible endpoint's answer into typed values.
 
-Servers differ in everything but the names: a text may be a list of parts, arguments an object, an
-index missing. Whatever has one meaning is read so; a value that has none raises `Unreadable`.
-Texts may hold half a surrogate pair, whose other half comes in the next chunk.
+Servers agree on little but the names: a text may be a list of parts, arguments an object, an index
+missing. Every form with one clear meaning is accepted; any other raises `Unreadable`. Texts may
+contain half a surrogate pair, whose other half comes in the next chunk.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from loopline.workers.engines.text.text_stream import REPLACEMENT
 
 JsonDict = dict[str, object]
 TopLogprobs = tuple[tuple[str, float], ...]
-"""The likeliest tokens of one place."""
+"""The most likely tokens at one position."""
 
 
 _ARGUMENTS = ("arguments", "parameters", "input", "args")
 
 
 class Unreadable(Exception):
-    """A value without a meaning: the place, and what is wrong."""
+    """A value without a clear meaning: where it is, and what is wrong."""
 
 
 @dataclass
 class CallPiece:
-    """A call, or in a stream a piece of one."""
+    """A call, or in a stream a piece of a call."""
 
     index: int | None = None
     id: str = ""
@@ -38,14 +38,14 @@ class CallPiece:
 
 @dataclass
 class ChoicePart:
-    """A completion, or in a stream a piece of one."""
+    """A completion, or in a stream a piece of a completion."""
 
     index: int
     text: str = ""
     reasoning: str = ""
     calls: list[CallPiece] = field(default_factory=list[CallPiece])
     finish: str = ""
-    """Empty: not yet."""
+    """Empty: not finished yet."""
     logprobs: list[float] = field(default_factory=list[float])
     tokens: list[str] = field(default_factory=list[str])
     top_logprobs: list[TopLogprobs] = field(default_factory=list[TopLogprobs])
@@ -57,7 +57,7 @@ class ChoicePart:
 
 
 def decode(raw: bytes | str) -> object:
-    """The JSON of an answer. Raises Unreadable."""
+    """Parse the JSON of an answer. Raises Unreadable."""
     text = raw.decode("utf-8-sig", "replace") if isinstance(raw, bytes) else raw
     try:
         return json.loads(text, strict=False)
@@ -68,13 +68,13 @@ def decode(raw: bytes | str) -> object:
 def read_choices(
     payload: JsonDict, *, streamed: bool, logprobs: bool, tokens: bool, top_logprobs: bool
 ) -> list[ChoicePart]:
-    """The choices of a whole answer or of a chunk, which may hold none. Log-probabilities, texts of
-    tokens and the likeliest tokens are read where they are wanted. Raises Unreadable."""
+    """The choices of a whole answer or of a chunk, which may have none. Log-probabilities, token
+    texts and most likely tokens are read only if requested. Raises Unreadable."""
     choices = payload.get("choices")
     if choices is None:
         if streamed:
             return []
-        raise Unreadable("choices: a field that every answer has is missing")
+        raise Unreadable("choices: this required field is missing")
     parts: list[ChoicePart] = []
     for position, choice in enumerate(_list(choices, "choices")):
         if choice is None:
@@ -92,7 +92,7 @@ def read_choices(
 
 
 def read_ids(payload: JsonDict, name: str) -> list[int]:
-    """Token ids; empty where the server sent none. Raises Unreadable."""
+    """Token ids; empty if the server sent none. Raises Unreadable."""
     ids = payload.get(name)
     if ids is None:
         return []
@@ -106,12 +106,12 @@ def _choice(body: JsonDict, position: int, *, streamed: bool) -> ChoicePart:
     place = f"choices.{position}"
     index = body.get("index")
     part = ChoicePart(position if index is None else _int(index, f"{place}.index"))
-    # A chunk's whole `message`, alongside its delta, says again what the deltas have said.
+    # Next to its delta, a chunk may have a whole `message` that repeats the earlier deltas.
     names = ("delta", "message") if streamed else ("message", "delta")
     name = next((name for name in names if body.get(name) is not None), None)
     if name is not None:
         _read_message(_dict(body[name], f"{place}.{name}"), f"{place}.{name}", part)
-    elif isinstance(body.get("text"), str):  # as /v1/completions has it
+    elif isinstance(body.get("text"), str):  # the format of /v1/completions
         part.text = cast(str, body["text"])
     finish = body.get("finish_reason")
     part.finish = "" if finish is None else str(finish).strip()
@@ -126,13 +126,13 @@ def _read_message(message: JsonDict, place: str, part: ChoicePart) -> None:
     for position, call in enumerate(_list(message.get("tool_calls") or [], f"{place}.tool_calls")):
         if call is not None:
             part.calls.append(_call(call, f"{place}.tool_calls.{position}"))
-    old = message.get("function_call")  # before there were several calls
+    old = message.get("function_call")  # the format before parallel calls
     if old and not part.calls:
         part.calls.append(_call({"function": old}, f"{place}.function_call"))
 
 
 def _content(content: object, place: str) -> tuple[str, str]:
-    """(text, reasoning) of a text or of a list of parts."""
+    """Return (text, reasoning) of a text or of a list of parts."""
     if not isinstance(content, list):
         return _text(content, place), ""
     texts: list[str] = []
@@ -157,7 +157,7 @@ def _content(content: object, place: str) -> tuple[str, str]:
 
 
 def _reasoning(message: JsonDict) -> str:
-    """vLLM's older and DeepSeek's field, vLLM's newer and OpenRouter's, Ollama's."""
+    """Reasoning fields: vLLM's older and DeepSeek's, vLLM's newer and OpenRouter's, Ollama's."""
     for name in ("reasoning_content", "reasoning", "thinking", "reasoning_details"):
         if value := message.get(name):
             return value if isinstance(value, str) else _reasoning_text(value)
@@ -165,7 +165,8 @@ def _reasoning(message: JsonDict) -> str:
 
 
 def _reasoning_text(value: object, depth: int = 0) -> str:
-    """The texts of reasoning, however they are nested; what is not text (a signature) is left."""
+    """The reasoning texts, at any nesting depth; anything that is not text (a signature) is
+    skipped."""
     if isinstance(value, str):
         return value
     if depth > 4:
@@ -185,7 +186,7 @@ def _call(value: object, place: str) -> CallPiece:
     inner = body if function is None else _dict(function, f"{place}.function")
     index = body.get("index")
     identifier = body.get("id")
-    # Cohere's and Anthropic's words: arguments that were not looked for would be lost in silence.
+    # Cohere and Anthropic use other names: arguments under them would be lost silently.
     arguments = next((inner[name] for name in _ARGUMENTS if inner.get(name) is not None), None)
     if isinstance(arguments, dict | list):
         arguments = json.dumps(arguments, ensure_ascii=False)
@@ -207,10 +208,10 @@ def _logprobs(value: object, place: str) -> list[float]:
             _dict(entry, f"{place}.content").get("logprob")
             for entry in _list(content, f"{place}.content")
         ]
-    else:  # as /v1/completions has them
+    else:  # the format of /v1/completions
         numbers = _list(body.get("token_logprobs") or [], f"{place}.token_logprobs")
     for number in numbers:
-        # Python's servers write NaN and Infinity as well, which no record can carry as JSON.
+        # Servers in Python also write NaN and Infinity, which no record can carry as JSON.
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise Unreadable(f"{place}: expected numbers")
         if not math.isfinite(number):
@@ -219,11 +220,11 @@ def _logprobs(value: object, place: str) -> list[float]:
 
 
 def _tokens(value: object, place: str) -> list[str]:
-    """The text of each token. One whose bytes are not characters by themselves is U+FFFD, whatever
-    way of writing it the server has."""
+    """The text of each token. A token whose bytes are not complete characters is U+FFFD, however
+    the server writes it."""
     body = _dict(value or {}, place)
     content = body.get("content")
-    if content is None:  # as /v1/completions has them
+    if content is None:  # the format of /v1/completions
         tokens = _list(body.get("tokens") or [], f"{place}.tokens")
         return [_text(token, f"{place}.tokens") for token in tokens]
     texts: list[str] = []
@@ -260,7 +261,7 @@ def _text(value: object, place: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise Unreadable(f"{place}: expected a text, not {_kind(value)}")
+        raise Unreadable(f"{place}: expected a string, not {_kind(value)}")
     return value
 
 
@@ -286,7 +287,7 @@ def _dict(value: object, place: str) -> JsonDict:
 
 def _kind(value: object) -> str:
     names: dict[type, str] = {
-        dict: "an object", list: "a list", str: "a text", bool: "true or false",
+        dict: "an object", list: "a list", str: "a string", bool: "true or false",
         int: "a number", float: "a number", type(None): "null",
     }  # fmt: skip
     return names[type(value)]

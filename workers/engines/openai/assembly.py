@@ -1,4 +1,4 @@
-"""Puts the completions of one request together, from a whole response or from chunks."""
+"""Assembles the completions of one request, from a whole response or from chunks."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class _Choice:
 
 
 class Assembly:
-    """One attempt at one request: feed what arrives, then take the completions."""
+    """One attempt at one request: add the payloads as they arrive, then take the completions."""
 
     awaited = "a chat completion"
     mark = b'"choices"'
-    """Is in each answer that has to be paid."""
+    """Occurs in every answer that must be paid for."""
 
     def __init__(
         self,
@@ -64,15 +64,15 @@ class Assembly:
         unknown_finish: Callable[[str], object],
         secrets: Sequence[str] = (),
     ) -> None:
-        """`unknown_finish` is told of a finish reason that nobody has defined. `secrets` are masked
-        in one: a server may put anything there, also what it was sent."""
+        """`unknown_finish` is called with a finish reason that nobody has defined. `secrets` are
+        masked in it: a server may write anything there, including parts of the request."""
         self._secrets = secrets
         self._request = request
         self._settings = settings
         self._endpoint = endpoint
         self._unknown_finish = unknown_finish
         self._wants_logprobs = keeps_logprobs(settings, request.sampling, habits)
-        # What the endpoint was not told is seen to here.
+        # If the endpoint was not sent `stop`, it is applied here.
         stop = request.sampling.stop if "stop" in habits.left_out else ()
         tools = {tool.name for tool in request.tools}
         self._choices = [
@@ -84,13 +84,13 @@ class Assembly:
         self._first_token: float | None = None
         self._ended = False
         self.sent = False
-        """The request may have left."""
+        """The request may have been sent."""
         self.answered = False
-        """Something that was generated has arrived, for which the endpoint wants to be paid."""
+        """Generated output has arrived, which the endpoint will bill."""
 
     def bill(self, payload: object) -> None:
-        """Note what a response or a chunk says of its cost, whether or not it can be read: it is
-        paid for."""
+        """Record the cost that a response or a chunk reports, readable or not: it is billed either
+        way."""
         if isinstance(payload, dict):
             body = cast(JsonDict, payload)
             if (usage := usage_in(body)) is not None:
@@ -98,10 +98,10 @@ class Assembly:
             self.answered = self.answered or bool(body.get("choices"))
 
     def add(self, payload: object, *, streamed: bool) -> list[Delta]:
-        """Take a response or a chunk; returns the new text, if the request streams. What belongs to
-        neither (a ping, an event of the server's own) is passed over in a stream.
+        """Add a response or a chunk; returns the new text if the request streams. In a stream,
+        other payloads (a ping, the server's own events) are skipped.
 
-        Raises EngineError of kind `garbage` for anything but a known shape.
+        Raises EngineError of kind `garbage` for any unknown format.
         """
         if not isinstance(payload, dict):
             if streamed:
@@ -131,22 +131,22 @@ class Assembly:
         return deltas
 
     def end(self) -> None:
-        """The stream was read up to its mark of the end."""
+        """The stream was read up to its end mark."""
         self._ended = True
 
     def rest(self) -> list[Delta]:
-        """Text that was held back, now that nothing more can come."""
+        """Text that was held back, once no more text can come."""
         texts = [(index, choice.text.finish()) for index, choice in enumerate(self._choices)]
         return [Delta(index=index, text=text) for index, text in texts if text]
 
     def completions(self, sending: int = 0) -> list[Completion]:
-        """Completions of the call of that number, in order of index; fewer than requested, but at
-        least one, if the endpoint doesn't know `n`.
+        """Completions of call number `sending`, ordered by index; fewer than requested, but at
+        least one, if the endpoint doesn't support `n`.
 
-        The provider counts completion tokens over all its choices. Where ids or logprobs say how
-        many each has, they are split so; else index 0 carries the sum. Raises EngineError:
-        `unavailable` if the answer ended early or with the server's failure, `garbage` if it lacks
-        what was asked for.
+        The provider counts completion tokens over all choices. They are split among the choices if
+        ids or logprobs show how many each has; otherwise index 0 has the sum. Raises EngineError:
+        `unavailable` if the answer ended early or with a server failure, `garbage` if requested
+        parts are missing.
         """
         self.rest()
         choices = self._finished_choices()
@@ -170,7 +170,7 @@ class Assembly:
                 )
             )
             calls = choice.calls.finished(f"{self._request.id}/{index}")
-            if not calls:  # a server without a parser for its model's markup
+            if not calls:  # the server has no parser for its model's markup
                 calls = calls_of(self._request, index, choice.text.text)
             finish = read_finish(
                 quote(choice.finish, self._secrets),
@@ -203,12 +203,12 @@ class Assembly:
 
     @property
     def counted(self) -> bool:
-        """The endpoint said something of the usage."""
+        """Whether the endpoint has reported any usage."""
         return self._usage is not None
 
     @property
     def ended(self) -> bool:
-        """The answer came to its end."""
+        """Whether the answer is complete."""
         return self._ended
 
     def paid(self) -> Usage | None:
@@ -222,7 +222,7 @@ class Assembly:
 
     def _add_choice(self, part: ChoicePart, *, streamed: bool) -> tuple[str, list[int]]:
         if not 0 <= part.index < len(self._choices):
-            raise self._malformed_error(f"it holds completion {part.index} of {len(self._choices)}")
+            raise self._malformed_error(f"it has completion {part.index} of {len(self._choices)}")
         choice = self._choices[part.index]
         choice.begun = choice.begun or part.has_content
         text = choice.text.push(part.text)
@@ -241,8 +241,8 @@ class Assembly:
         return text, ids
 
     def _finished_choices(self) -> list[_Choice]:
-        """Return the choices that the endpoint gave. A complete answer needs no finish reason (some
-        servers send none); one that may have been cut off does."""
+        """Return the choices that the endpoint sent. A complete answer needs no finish reason (some
+        servers send none); one that may have been cut off needs one."""
         whole = self._ended and self._usage is not None
         ready_choices: list[_Choice] = []
         for index, choice in enumerate(self._choices):
@@ -263,15 +263,14 @@ class Assembly:
         except UnreadableUsage as error:
             usage_text = json.dumps(self._usage)[:200]
             raise EngineError(
-                f"{self._endpoint} reports a usage that cannot be read ({error}): {usage_text}; "
-                "nothing "
-                "is estimated here, so the answer cannot be used",
+                f"{self._endpoint} reported a usage that cannot be read ({error}): {usage_text}; "
+                "usage is never estimated, so the answer cannot be used",
                 kind="garbage",
             ) from error
         if usage is None:
             raise EngineError(
-                f"{self._endpoint} reported no token usage; nothing is estimated here, so the "
-                "answer cannot be used. Streaming needs support of stream_options.include_usage",
+                f"{self._endpoint} reported no token usage, which is never estimated, so the "
+                "answer cannot be used. Streaming requires stream_options.include_usage",
                 kind="garbage",
             )
         return usage
@@ -286,11 +285,12 @@ class Assembly:
         return [total, *[0] * (len(choices) - 1)]
 
     def _check_extras(self, index: int, choice: _Choice) -> None:
-        """What the settings promise must be there, or nothing could be trained on."""
+        """Check for the data that the settings promise: without it, the call could not be trained
+        on."""
         if self._settings.token_ids and not (choice.token_ids and self._prompt_ids):
             raise EngineError(
                 f"{self._endpoint} returned no token ids for completion {index}, but its settings "
-                "say token_ids = true; turn it off or serve with support of return_token_ids",
+                "say token_ids = true; turn it off, or use a server with return_token_ids",
                 kind="garbage",
             )
         if self._wants_logprobs and not choice.logprobs and choice.text.text:

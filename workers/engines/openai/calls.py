@@ -1,9 +1,8 @@
-"""Tool calls from the pieces that a stream brings them in.
+"""Assembles tool calls from the pieces in a stream.
 
-A piece names its call by an index, by an id, by neither, or wrongly: servers exist that give every
-call the index 0, that repeat name and id in each piece, that send a call's arguments again at its
-end. What tells calls apart is taken together: index, id, name, and whether the arguments so far
-are whole.
+A piece identifies its call by an index, by an id, by neither, or wrongly: some servers give every
+call the index 0, repeat name and id in each piece, or send a call's arguments again at its end.
+Calls are therefore told apart by index, id, name, and whether the arguments so far are complete.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ class _Call:
 
     @property
     def raw(self) -> str:
-        """The arguments so far. A server that sends them whole each time ends with the whole."""
+        """The arguments so far. A server that sends all arguments so far in every piece sends the
+        complete ones last."""
         repeated = self.last and not self.is_whole and _is_object(self.last)
         return self.last if repeated else self.arguments
 
@@ -42,8 +42,8 @@ class _Call:
 
 
 class CallAssembly:
-    """The calls of one completion. `tools` are the names on offer: with them, pieces of a name are
-    told from a name that is said again."""
+    """The calls of one completion. `tools` are the names on offer: they show whether a name in a
+    piece continues the previous one or repeats it."""
 
     def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools
@@ -64,7 +64,7 @@ class CallAssembly:
         for position, piece in enumerate(pieces):
             call = self._find_call(piece, position, len(pieces))
             if call is not None and id(call) in named and piece.name:
-                call = None  # one chunk does not name a call twice
+                call = None  # one chunk does not start a call twice
             if call is None:
                 call = _Call(piece.index, piece.id, piece.name, piece.arguments)
                 self._calls.append(call)
@@ -76,8 +76,8 @@ class CallAssembly:
 
     def finished(self, id_seed: str) -> tuple[ToolCall, ...]:
         """Return the calls with parsed arguments, each with its own id. A call that cannot be
-        parsed keeps its text and says what is wrong. Missing arguments are those of a tool that
-        takes none."""
+        parsed keeps its text and an error. Missing arguments are those of a tool without
+        parameters."""
         result: list[ToolCall] = []
         identifiers: set[str] = set()
         for position, call in enumerate(self._calls):
@@ -98,14 +98,14 @@ class CallAssembly:
         return tuple(result)
 
     def _find_call(self, piece: CallPiece, position: int, together: int) -> _Call | None:
-        """The call that a piece belongs to; None: it begins one."""
+        """The call that a piece belongs to; None if the piece starts a new one."""
         if piece.index is None:
             return self._find_call_by_id(piece, position, together)
         last_call = next((c for c in reversed(self._calls) if c.index == piece.index), None)
         if last_call is None:
             return None
         if piece.id and last_call.id and piece.id != last_call.id and piece.name:
-            # An id of its own begins a call, except where a server draws one for every piece.
+            # A new id starts a new call, unless the server creates an id for every piece.
             begun = last_call.arguments and not last_call.is_whole
             return last_call if begun and not piece.arguments.lstrip().startswith("{") else None
         if piece.id and piece.id == last_call.id:
@@ -113,7 +113,7 @@ class CallAssembly:
         return None if self._begins_by_name(last_call, piece) else last_call
 
     def _begins_by_name(self, call: _Call, piece: CallPiece) -> bool:
-        """A name in a piece without an id of its own."""
+        """Whether the name in a piece without a new id starts a new call."""
         if not piece.name or call.name + piece.name in self._tools:
             return False
         is_other_tool = (
@@ -124,9 +124,9 @@ class CallAssembly:
         )
 
     def _find_call_by_id(self, piece: CallPiece, position: int, together: int) -> _Call | None:
-        """Find the call of a piece without an index: a known id is its call's, a new one begins a
-        call. A piece without an id continues the last call or, among several in one chunk, the call
-        at its place."""
+        """Find the call of a piece without an index: a known id is that call's, an unknown one
+        starts a call. A piece without an id continues the last call or, among several in one chunk,
+        the call at the same position."""
         if piece.id:
             return next((c for c in self._calls if c.id == piece.id), None)
         if together > 1:
@@ -141,14 +141,14 @@ class CallAssembly:
             again = piece.name in self._tools and call.name + piece.name not in self._tools
             call.name = piece.name if again else call.name + piece.name
         if piece.arguments.startswith("{") and call.is_whole and piece.arguments == call.arguments:
-            return  # said again at the call's end
+            return  # repeated at the end of the call
         if piece.arguments:
             call.arguments += piece.arguments
             call.last = piece.arguments
 
 
 def _plain_name(name: str, tools: Collection[str]) -> str:
-    """The name on offer that a name stands for which its server left in the model's markup: Kimi's
+    """The offered tool that a name refers to, if the server left model markup in it: Kimi's
     `functions.NAME:0`, gpt-oss's `NAME<|channel|>commentary`."""
     if name in tools:
         return name
@@ -166,8 +166,8 @@ def _is_object(text: str) -> bool:
 
 
 def _unwrap_arguments(raw: str) -> str:
-    """Arguments as the JSON of an object: nothing and null are none, and an object that was written
-    into a string of JSON is taken out of it."""
+    """Arguments as the JSON of an object: an empty text and null become `{}`, and an object inside
+    a JSON string is unwrapped."""
     if raw.strip() in ("", "null"):
         return "{}"
     if raw.lstrip().startswith('"'):

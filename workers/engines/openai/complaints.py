@@ -1,8 +1,8 @@
-"""What an endpoint's error says, whatever shape its server gives it.
+"""Reads an endpoint's error, in any format.
 
-Seen: `{"error": {"message", "type", "param", "code"}}`, `{"error": "…"}`, a list of these,
+Known formats: `{"error": {"message", "type", "param", "code"}}`, `{"error": "…"}`, a list of these,
 `{"detail": "…"}` and `{"detail": [{"loc", "msg"}]}` of FastAPI, `{"object": "error", "message"}`,
-`{"msg", "code"}`, plain text, a web page. So nothing is looked for at one place: every text of the
+`{"msg", "code"}`, plain text, a web page. Therefore no single place is searched: every text of the
 body is kept, its message first.
 """
 
@@ -16,10 +16,10 @@ from itertools import islice
 from typing import cast
 
 MAX_BODY_BYTES = 64 * 1024
-"""Bytes that are read of an error's body: more than that is a web page or an attack."""
+"""Most bytes that are read of an error's body: a longer body is a web page or an attack."""
 MAX_QUOTED_CHARS = 1200
-"""Characters that are quoted of an endpoint's error: enough for any server's errors, not for a web
-page."""
+"""Most characters that are quoted from an endpoint's error: enough for any server's errors, not for
+a web page."""
 _MAX_FACTS = 64
 _MAX_DEPTH = 8
 
@@ -32,21 +32,21 @@ _CODES = frozenset({"code", "type", "status", "error_code", "error_type", "reaso
 
 @dataclass(frozen=True)
 class Complaint:
-    """An error's body, read."""
+    """A parsed error body."""
 
     message: str
-    """The sentences alone."""
+    """Only the sentences."""
     rest: str
-    """Everything else that it says, as `name: value`."""
+    """All other values, as `name: value`."""
     codes: frozenset[str]
     """Codes and types, in lower case."""
     fields: frozenset[str]
-    """Fields of the request that the error names (`param`, `loc`)."""
+    """Fields of the request that the error refers to (`param`, `loc`)."""
     status: int | None
-    """An HTTP status within the body."""
+    """An HTTP status inside the body."""
 
     def quoted(self, secrets: Sequence[str]) -> str:
-        """Text for people: on one line, bounded, secrets masked, because some endpoints repeat a
+        """Text for display: on one line, bounded, secrets masked because some endpoints repeat a
         key."""
         words = f"{self.message} ({self.rest})" if self.message and self.rest else self.rest
         return quote(words if self.rest else self.message, secrets) or "an empty body"
@@ -62,7 +62,7 @@ def quote(text: str, secrets: Sequence[str]) -> str:
 
 
 def complaint_in(body: bytes) -> Complaint:
-    """Parse the complaint in an error's body as it arrived."""
+    """Parse the raw body of an error."""
     text = body[:MAX_BODY_BYTES].decode("utf-8-sig", "replace")
     try:
         value: object = json.loads(text, strict=False)
@@ -72,7 +72,7 @@ def complaint_in(body: bytes) -> Complaint:
 
 
 def complaint_of(value: object) -> Complaint:
-    """Return the complaint in a parsed error, or in its bare text."""
+    """Return the complaint in a parsed error, or in its plain text."""
     messages: list[str] = []
     rest: list[str] = []
     codes: set[str] = set()
@@ -101,9 +101,9 @@ def complaint_of(value: object) -> Complaint:
 
 
 def error_in(payload: object, *, marked: bool = False, alone: bool = True) -> object | None:
-    """The error that a payload sent with status 200 holds, None where it holds none. `marked`: the
-    server itself calls it an error. `alone`: it is the whole answer, so that a bare `message` or
-    `detail` is not side remark."""
+    """The error in a payload that was sent with status 200; None if there is none. `marked`: the
+    server itself labels it as an error. `alone`: the payload is the whole answer, so that a bare
+    `message` or `detail` is the error."""
     if isinstance(payload, list):
         holding = [item for item in cast(list[object], payload) if error_in(item) is not None]
         return holding or (payload if marked else None)
@@ -111,10 +111,10 @@ def error_in(payload: object, *, marked: bool = False, alone: bool = True) -> ob
         return payload if marked else None
     body = cast(dict[str, object], payload)
     if body.get("error"):
-        # A chunk may bring its error along: what else it says is of no use then.
+        # A chunk may include the error: the rest of the chunk is then useless.
         return body["error"] if "choices" in body else body
     choices = body.get("choices")
-    if isinstance(choices, list):  # OpenRouter's, of the provider behind it
+    if isinstance(choices, list):  # OpenRouter's, from the provider behind it
         for choice in cast(list[object], choices):
             if isinstance(choice, dict) and cast(dict[str, object], choice).get("error"):
                 return cast(dict[str, object], choice)["error"]
@@ -132,7 +132,7 @@ def _is_failure(body: dict[str, object]) -> bool:
 
 
 def _walk(value: object, name: str, depth: int) -> Iterator[tuple[str, object]]:
-    """(name, value) of whatever is neither an object nor a list, in the order of the body."""
+    """Yield (name, value) of every scalar, in the order of the body."""
     if depth > _MAX_DEPTH or value is None or value == "":
         return
     if isinstance(value, dict):

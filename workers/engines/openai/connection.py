@@ -1,8 +1,8 @@
-"""The HTTP side of an endpoint: one request out, its answer's bytes back, its failures typed.
+"""The HTTP side of an endpoint: sends a request, returns the answer's bytes, raises typed errors.
 
-Without the `openai` package: that one takes an address, an organization, a project,
-headers and a log level from the environment, which would reach whatever server `base_url` names,
-and follows redirects wherever they lead.
+It does not use the `openai` package, which reads an address, an organization, a project, headers
+and a log level from the environment, sends them to any server that `base_url` specifies, and
+follows every redirect.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
-"""Header with a key for each attempt, the same from any worker that makes it: an endpoint that
-knows such keys bills it once."""
+"""Header with a key for each attempt; every worker that makes the attempt sends the same key. An
+endpoint that supports such keys bills it once."""
 REQUEST_ID_HEADER = "X-Client-Request-Id"
-"""OpenAI's documented header for a client's own id: lets a provider's log, and the scripted
-server's books, be matched with ours."""
+"""OpenAI's documented header for a client's own id. It connects a provider's log, and the scripted
+server's books, to ours."""
 
 MAX_ANSWER_BYTES = 128 * 1024 * 1024
 """Limit of one answer, enough for a stream with a separate event for each token."""
@@ -39,8 +39,8 @@ _OPENAI_HEADERS = {
     "OpenAI-Organization": "OPENAI_ORG_ID",
     "OpenAI-Project": "OPENAI_PROJECT_ID",
 }
-"""Headers that say who pays, with the environment variables of their values; sent to OpenAI itself
-alone."""
+"""Headers that identify the payer, with the environment variables of their values; sent only to
+OpenAI itself."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Letter:
     body: bytes
     headers: Callable[[], Mapping[str, str]]
     ready: Ready | None = None
-    """The request, made ready to leave."""
+    """The prepared request, ready to be sent."""
 
 
 class Connection:
     """Connection to one endpoint; opens nothing before the first request.
 
-    Raises EngineError of kind `bad_request` for a proxy of the environment that cannot be used.
+    Raises EngineError of kind `bad_request` if the environment sets an unusable proxy.
     """
 
     def __init__(self, settings: ModelSettings, address: Address, endpoint: str, key: str) -> None:
@@ -88,9 +88,10 @@ class Connection:
     async def post(
         self, body: bytes, request_id: str, idempotency_key: str = "", traceparent: str = ""
     ) -> Answer:
-        """The answer, whose head alone has arrived; the caller closes it.
+        """Send a request and return the answer once its head has arrived; the caller closes it.
 
-        Raises `Refused` for an error status, EngineError for no answer or a redirect elsewhere.
+        Raises `Refused` for an error status, EngineError for no answer or a redirect to another
+        origin.
         """
         headers = _headers(request_id, idempotency_key, traceparent)
         return await self.send(Letter(body, lambda: headers))
@@ -99,8 +100,8 @@ class Connection:
     def preparing(
         self, body: bytes, request_id: str, idempotency_key: Callable[[], str], traceparent: str
     ) -> Generator[Letter]:
-        """A request that is made ready to leave meanwhile, with its key. Unless it is sent within
-        the block, it is given up."""
+        """Prepare a request, with its key, while the block runs. If the block does not send it, it
+        is dropped."""
 
         @cache
         def headers() -> Mapping[str, str]:
@@ -113,7 +114,7 @@ class Connection:
             ready.drop()
 
     async def send(self, letter: Letter) -> Answer:
-        """Send a letter, once, and return what `post` returns, or raise what it raises."""
+        """Send a letter once. Returns and raises the same as `post`."""
         url, ready = self._url, letter.ready
         for _ in range(MAX_REDIRECTS + 1):
             with self._typed_errors("no connection"):
@@ -131,14 +132,14 @@ class Connection:
             finally:
                 await answer.aclose()
         raise EngineError(
-            f"{self._endpoint} redirects from one address to the next; set base_url to the one "
-            "that answers",
+            f"{self._endpoint} redirects more than {MAX_REDIRECTS} times; set base_url to the "
+            "address that answers",
             kind="bad_request",
         )
 
     async def parts(self, answer: Answer) -> AsyncGenerator[bytes]:
-        """The body's bytes as they arrive. Raises EngineError where they come to more than any
-        answer should, or the connection breaks."""
+        """The body's bytes as they arrive. Raises EngineError if the body is too large or the
+        connection breaks."""
         with self._typed_errors("the connection broke"):
             remaining = MAX_ANSWER_BYTES
             async for part in answer.parts():
@@ -151,8 +152,8 @@ class Connection:
                 yield part
 
     async def whole(self, answer: Answer) -> bytes | None:
-        """The body in one piece, where it is short JSON: without the generators that a stream comes
-        through. None for any other. Raises EngineError where the connection breaks."""
+        """The whole body if it is short JSON, which avoids a stream's generators; otherwise None.
+        Raises EngineError if the connection breaks."""
         with self._typed_errors("the connection broke"):
             return await answer.whole(min(MAX_WHOLE_BYTES, MAX_ANSWER_BYTES))
 
@@ -174,7 +175,7 @@ class Connection:
         return error
 
     def _target(self, answer: Answer, url: str) -> str:
-        """Return the address that a redirect leads to. Only 307 and 308 keep the request as it is,
+        """Return the address that a redirect leads to. Only 307 and 308 keep the request unchanged,
         and credentials never leave the origin of the base_url. Raises EngineError for any other
         redirect."""
         status = answer.status
@@ -187,14 +188,14 @@ class Connection:
             where = quote(f"{scheme}://{Address.of(target).name}", self.secrets)
         raise EngineError(
             f"{self._endpoint} answered {status}, which leads to {where}: a request and its key "
-            "are sent to the base_url alone; if the endpoint has moved, set base_url to its new "
+            "are sent only to the base_url; if the endpoint has moved, set base_url to its new "
             "address",
             kind="bad_request",
         )
 
     @contextmanager
     def _typed_errors(self, what: str) -> Generator[None]:
-        """What the network raises, as typed errors."""
+        """Raise network failures as typed errors."""
         try:
             yield
         except NetworkError as error:

@@ -25,7 +25,7 @@ def assembly_of(
     unknown_finish: Callable[[str], object],
     secrets: Sequence[str] = (),
 ) -> Assembly:
-    """What reads the answers of a model of this kind."""
+    """The assembly for the answers of a model of this kind."""
     kind = EmbeddingAssembly if settings.embeddings else Assembly
     return kind(request, settings, endpoint, habits, unknown_finish, secrets)
 
@@ -45,7 +45,7 @@ class EmbeddingAssembly(Assembly):
             self._usage = {"completion_tokens": 0, **self._usage}  # nothing is generated
 
     def add(self, payload: object, *, streamed: bool) -> list[Delta]:
-        """Raises EngineError of kind `garbage` for anything but one vector per input."""
+        """Raises EngineError of kind `garbage` unless there is exactly one vector per input."""
         wanted = EmbeddingInput.model_validate_json(self._request.messages[-1].content)
         data = cast(dict[str, object], payload).get("data") if isinstance(payload, dict) else None
         if not isinstance(data, list):
@@ -55,10 +55,10 @@ class EmbeddingAssembly(Assembly):
             entry = cast(dict[str, object], item) if isinstance(item, dict) else {}
             index = entry.get("index", position)
             if not isinstance(index, int) or index in places:
-                raise self._malformed_error(f"the index {str(index)[:20]!r} of an embedding")
+                raise self._malformed_error(f"an embedding has the index {str(index)[:20]!r}")
             places[index] = self._vector(entry.get("embedding"))
         if sorted(places) != [*range(len(wanted.input))]:
-            raise self._malformed_error(f"{len(places)} embeddings of {len(wanted.input)} inputs")
+            raise self._malformed_error(f"{len(places)} embeddings for {len(wanted.input)} inputs")
         lengths = {len(vector) for vector in places.values()}
         if len(lengths) > 1 or (wanted.dimensions is not None and lengths != {wanted.dimensions}):
             raise self._malformed_error(f"embeddings of {sorted(lengths)} dimensions")
@@ -69,10 +69,11 @@ class EmbeddingAssembly(Assembly):
         return []
 
     def completions(self, sending: int = 0) -> list[Completion]:
-        """One. Raises EngineError of kind `garbage` where the endpoint counted no tokens."""
+        """Return one completion. Raises EngineError of kind `garbage` if the endpoint counted no
+        tokens."""
         usage = self._count_usage()
         if self._vectors is None:
-            raise self._malformed_error("nothing came")
+            raise self._malformed_error("it is empty")
         return [
             Completion(
                 text=self._vectors.model_dump_json(),
@@ -91,9 +92,9 @@ class EmbeddingAssembly(Assembly):
             else:
                 numbers = [float(number) for number in cast(list[float], value)]
         except (TypeError, ValueError, binascii.Error) as error:
-            raise self._malformed_error(f"an embedding that is no vector: {error}") from error
-        # Neither is true of NaN.
+            raise self._malformed_error(f"an embedding that is not a vector: {error}") from error
+        # NaN fails both comparisons.
         finite = all(-MAX_FLOAT <= number <= MAX_FLOAT for number in numbers)
         if not 0 < len(numbers) <= MAX_DIMENSIONS or not finite:
-            raise self._malformed_error("an embedding that is no vector of finite numbers")
+            raise self._malformed_error("an embedding that is not a vector of finite numbers")
         return numbers

@@ -1,8 +1,8 @@
 """Any OpenAI-compatible endpoint: OpenAI itself, vLLM, SGLang, llama-server.
 
-Retries, deadlines and the reading of answers are here. Tokens are counted by the provider alone: an
-answer without usage is an error. What the provider doesn't give (ids, true logprobs) stays empty,
-and such calls are not trainable.
+This module handles retries, deadlines and the reading of answers. Only the provider counts tokens:
+an answer without usage is an error. Fields that the provider doesn't return (ids, true logprobs)
+stay empty, and such calls are not trainable.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ MOST_TOKENS = 131_072
 
 
 class OpenAIEngine:
-    """See the module."""
+    """See the module docstring."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
@@ -109,8 +109,8 @@ class OpenAIEngine:
         )
 
     async def start(self) -> None:
-        """Opens no connection yet. Raises EngineError: of kind `auth` if the key is missing, of
-        kind `bad_request` for a proxy of the environment that cannot be used."""
+        """Opens no connection yet. Raises EngineError of kind `auth` if the key is missing, or of
+        kind `bad_request` if the environment sets an unusable proxy."""
         self._connection = Connection(
             self._settings, self._address, self._endpoint, self._read_key()
         )
@@ -125,13 +125,13 @@ class OpenAIEngine:
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent, None]:
         """See `Engine.submit`.
 
-        Attempts that fail before anything was yielded are repeated (429, 5xx, refused
-        connections, time-outs) until the attempts or the deadline run out. A stream that breaks
-        after its first text is not repeated here: the second answer could be another one. An
-        endpoint that does not know `n` is asked again for what is missing.
+        Attempts that fail before any output are repeated (429, 5xx, refused connections, time-outs)
+        until the attempts or the deadline run out. A stream that breaks after its first text is not
+        repeated here, because the second answer could differ. An endpoint that does not support `n`
+        is asked again for the missing completions.
         """
         refuse_unsupported(request, self.capabilities, self.name)
-        if self._slots.locked():  # what no endpoint takes is refused at once
+        if self._slots.locked():  # refuse at once what no endpoint accepts
             request_body(request, self._settings, self._habits)
         with self._in_flight.enter(request) as ticket:
             await ticket.take(self._slots)
@@ -173,8 +173,8 @@ class OpenAIEngine:
         wrong = invalid_key_reason(key) if key else "is not set"
         if wrong:
             raise EngineError(
-                f"{self._endpoint}: the environment variable {variable} {wrong}; put the "
-                "endpoint's API key into it",
+                f"{self._endpoint}: the environment variable {variable} {wrong}; set it to the "
+                "endpoint's API key",
                 kind="auth",
             )
         return key
@@ -201,9 +201,9 @@ class OpenAIEngine:
                             yield moved
                 if len(completions) - first < part.sampling.n:
                     self._habits.answers_n = False
-                    self._log_once("gives one completion per request; it is asked for each")
+                    self._log_once("returns only one completion per request; n requests are sent")
         except EngineError:
-            for completion in completions:  # paid for, and of no use without the others
+            for completion in completions:  # paid for, but useless without the others
                 yield Discarded(usage=completion.usage, sending=completion.sending)
             raise
         self._useless.forget(request.id)
@@ -211,8 +211,8 @@ class OpenAIEngine:
             yield completion
 
     def _remaining_request(self, request: GenerateRequest, first: int) -> GenerateRequest:
-        """The request for the completions from `first` on, with a seed of their own: the same one
-        would bring the same text."""
+        """The request for the completions from index `first` on, with another seed: the same seed
+        would produce the same text."""
         sampling = request.sampling
         several = self._habits.answers_n and "n" not in self._habits.left_out
         update: dict[str, object] = {"n": sampling.n - first if several else 1}
@@ -254,7 +254,7 @@ class OpenAIEngine:
                         self._attempt(request, letter, assembly, ticket, number)
                     ) as events:
                         async for event in events:
-                            # Nobody has seen anything of these paid answers.
+                            # A discarded answer was paid for, but the caller saw none of it.
                             yielded = yielded or isinstance(event, Delta | Completion)
                             if isinstance(event, Completion):
                                 completions.append(event)
@@ -275,7 +275,7 @@ class OpenAIEngine:
             if isinstance(failure, Refused) and not yielded:
                 learnt = self._habits.learn(failure, body)
                 if learnt is not None:
-                    self._log_once(f"refuses what it was sent: {learnt}. {failure}")
+                    self._log_once(f"refused a request; {learnt}. {failure}")
                     await ticket.pause(0)
                     continue
                 if setting := advice(failure, body):
@@ -298,13 +298,13 @@ class OpenAIEngine:
     ) -> Sending:
         sampling = request.sampling
         limit = sampling.max_tokens
-        if self._habits.limit_field not in body:  # the endpoint refused to be told one
+        if self._habits.limit_field not in body:  # the endpoint refuses a token limit
             limit = 0 if self._settings.embeddings else self._settings.max_context or MOST_TOKENS
         prompt = most_prompt_tokens(request, content, self._settings.image_tokens)
         return Sending(number=number, prompt=prompt, completion=sampling.n * limit)
 
     async def _wait(self, failures: int, failure: EngineError, ticket: Ticket) -> None:
-        """Wait until the next attempt. Raises EngineError if there is none."""
+        """Wait for the next attempt. Raises EngineError if there is none."""
         retry_after = failure.retry_after if isinstance(failure, Refused) else None
         wait = self._policy.wait_seconds(failures, retry_after, self._rng)
         if wait is None or self._useless.exhausted(ticket.request_id):
@@ -330,10 +330,10 @@ class OpenAIEngine:
         ticket: Ticket,
         number: int,
     ) -> AsyncGenerator[EngineEvent, None]:
-        """The request's `number`-th call."""
+        """Make call number `number` of the request."""
         try:
             until = asyncio.get_running_loop().time() + self._settings.timeout_seconds
-            # One wait for both, head and beginning: nearly all answers are in one piece.
+            # One wait for both head and first part: nearly all answers arrive in one piece.
             beginning = await ticket.guard(
                 self._begin(request, letter, assembly), timeout=self._settings.timeout_seconds
             )
@@ -362,7 +362,7 @@ class OpenAIEngine:
     async def _begin(
         self, request: GenerateRequest, letter: Letter, assembly: Assembly
     ) -> bytes | tuple[Answer, AsyncGenerator[bytes | Event], bytes | Event | None]:
-        """Sends the request; returns a short answer whole, else head, payloads and the first."""
+        """Send the request; return a short answer whole, else head, payloads and first payload."""
         connection = self._open_connection
         assembly.sent = True
         response = await connection.send(letter)
@@ -387,8 +387,8 @@ class OpenAIEngine:
         ticket: Ticket,
         until: float,
     ) -> AsyncGenerator[Delta, None]:
-        """Feeds the assembly, whether a stream comes or a whole answer: servers give the one where
-        the other was asked for. `until`: its end, by the loop's clock."""
+        """Feed the assembly from a stream or from a whole answer: some servers send the other form
+        than requested. `until`: the deadline on the loop's clock."""
 
         def left() -> float:
             return max(0.0, until - asyncio.get_running_loop().time())
@@ -401,7 +401,7 @@ class OpenAIEngine:
                 if isinstance(payload, bytes):
                     for delta in self._read_whole(payload, assembly):
                         yield delta
-                    await anext(payloads, None)  # its end, for which nothing is read any more
+                    await anext(payloads, None)  # read to its end; nothing else follows
                     break
                 elif payload.data.strip() == DONE:
                     assembly.end()
@@ -416,7 +416,7 @@ class OpenAIEngine:
             if strays and not assembly.answered:
                 excerpt = quote(" ".join(strays), self._open_connection.secrets)
                 raise EngineError(
-                    f"{self._endpoint} sent no answer, but: {excerpt}",
+                    f"{self._endpoint} sent text instead of an answer: {excerpt}",
                     kind="unavailable",
                     retryable=True,
                 )
@@ -424,11 +424,11 @@ class OpenAIEngine:
             await response.aclose()
 
     def _read_whole(self, raw: bytes, assembly: Assembly) -> list[Delta]:
-        """An answer in one piece."""
+        """Read an answer that is in one piece."""
         try:
             payload = decode(raw)
         except Unreadable as error:
-            # A part of an answer was paid for, a gateway's page was not.
+            # A part of an answer is billed; a gateway's error page is not.
             assembly.answered = assembly.mark in raw
             page = complaint_in(raw).quoted(self._open_connection.secrets)
             raise EngineError(
@@ -442,7 +442,7 @@ class OpenAIEngine:
         return assembly.add(payload, streamed=False)
 
     def _read_chunk(self, event: Event, assembly: Assembly, strays: list[str]) -> list[Delta]:
-        """An event of a stream. What is neither a chunk nor an error goes to `strays`."""
+        """Read an event of a stream. An event that is neither chunk nor error goes to `strays`."""
         marked = event.name == "error"
         try:
             payload = decode(event.data)

@@ -9,9 +9,9 @@ from loopline.workers.engines.openai.complaints import Complaint
 from loopline.workers.engines.openai.transport import NetworkError
 from loopline.workers.engines.protocol import EngineError, ErrorKind
 
-# LiteLLM has such lists, and one of finish reasons. As a library they cost 2 s and 200 MB at each
-# start, look up prices on the network, know half of these texts, and take the reason "error" for a
-# good end: too much for two tables.
+# LiteLLM has such lists, and one of finish reasons. As a library it costs 2 s and 200 MB at each
+# start, looks up prices on the network, knows half of these texts, and takes the reason "error" for
+# a good end: too much for two tables.
 _OVERFLOW = re.compile(
     r"context[ _]?(length|window|size)[ _]?exceeded|exceed_context_size"
     r"|max(imum)?[ _](allowed )?(context|prompt|input|sequence|model|seq)[ _]?"
@@ -53,7 +53,7 @@ _REFUSALS: frozenset[ErrorKind] = frozenset({"bad_request", "auth", "rate_limite
 
 
 class Refused(EngineError):
-    """The endpoint answered with an error of its own."""
+    """The endpoint answered with an error."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class Refused(EngineError):
 def refusal_of(
     complaint: Complaint, status: int | None, endpoint: str, secrets: Sequence[str], key_sent: bool
 ) -> Refused:
-    """The typed error. `status` is the answer's; None for an error that came with status 200, alone
-    or in the middle of a stream.
+    """Build the typed error. `status` is the answer's; None for an error that came with status 200,
+    alone or in the middle of a stream.
 
     Retryable: 408, 409, 425, 429 (unless the account is empty), 5xx, and an error in a stream that
-    does not say what it is. Not retryable: everything that the same request will meet again.
+    does not state its type. Not retryable: all errors that the same request would get again.
     """
     place = f"{endpoint} answered {status}" if status else f"{endpoint} sent an error"
     kind, retryable, advice = _classify(complaint, status or complaint.status, key_sent)
@@ -88,10 +88,10 @@ def refusal_of(
 
 
 def may_be_billed(error: EngineError | TimeoutError, *, has_answer: bool) -> bool:
-    """Whether an endpoint may bill a call that ended like this; `has_answer`: a part of an answer
-    had come. Not if nothing reached it, or if it refused: no endpoint is known to bill its own
-    errors. A gateway that lost patience, and a connection that broke, say nothing of what the
-    model behind them did."""
+    """Whether an endpoint may bill a call that failed with this error; `has_answer`: a part of an
+    answer had arrived. It does not if nothing reached it or if it refused: no known endpoint bills
+    its own errors. A gateway's time-out or a broken connection does not tell what the model behind
+    it did."""
     if has_answer:
         return True
     match error:
@@ -106,7 +106,7 @@ def may_be_billed(error: EngineError | TimeoutError, *, has_answer: bool) -> boo
 
 
 def is_overflow(complaint: Complaint) -> bool:
-    """Whether the prompt, or prompt and answer together, are too long for the model."""
+    """Whether the prompt, or prompt plus answer, is too long for the model."""
     words = _search_text(complaint)
     if _RATE.search(words) or not _OVERFLOW.search(words):
         return False
@@ -116,7 +116,7 @@ def is_overflow(complaint: Complaint) -> bool:
 def _classify(
     complaint: Complaint, status: int | None, key_sent: bool
 ) -> tuple[ErrorKind, bool, str]:
-    """Kind, whether to ask again, and what to do."""
+    """Return the kind, whether to retry, and advice."""
     codes, words = complaint.codes, _search_text(complaint)
     if codes & _FILTER_CODES:
         return "content_filter", False, ""
@@ -124,10 +124,10 @@ def _classify(
         return "context_overflow", False, ""
     if "insufficient_quota" in codes or (status not in (401, 403) and _MONEY.search(words)):
         kind: ErrorKind = "bad_request" if status == 402 else "rate_limited"
-        return kind, False, "the account's quota is used up: fill it up, or use another key"
+        return kind, False, "the account's quota is used up: add credit, or use another key"
     match status:
         case 401 | 403:
-            advice = "check the key" if key_sent else "no key was sent: name its variable"
+            advice = "check the key" if key_sent else "none was sent: set its variable"
             return "auth", False, f"the key was refused; {advice} in api_key_env"
         case 404 | 405:
             return "bad_request", False, "check the model's name and the base_url"
@@ -147,7 +147,7 @@ def _classify(
 
 
 def _classify_codes(codes: frozenset[str]) -> tuple[ErrorKind, bool, str]:
-    """Classify an error without a status: its kind, whether to try again, and advice."""
+    """Classify an error without a status: its kind, whether to retry, and advice."""
     code_text = " ".join(codes)
     if "rate_limit" in code_text:
         return "rate_limited", True, ""

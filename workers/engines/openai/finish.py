@@ -1,4 +1,4 @@
-"""Why a completion ended, in whatever words its server has for it."""
+"""Why a completion ended, in any server's words."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from loopline.agents.records import FinishReason
 from loopline.workers.engines.protocol import EngineError
 
 _WORDS: tuple[tuple[re.Pattern[str], FinishReason | None], ...] = (
-    # The order matters: "content_filter_error" is a filter's, "tool_call_error" an error.
+    # The order matters: "content_filter_error" belongs to a filter, "tool_call_error" is an error.
     (re.compile(
         r"filter|safety|recitation|blocklist|prohibited|spii|refus|guardrail|sensitive|toxic"
         r"|moderat|policy|violation|blocked|^language$"), "content_filter"),
     (re.compile(r"error_limit|length|max_?(output_|new_|completion_)?tokens|token_?limit|truncat"
                 r"|context_window|incomplete|continuation|compaction"), "length"),
-    # Not the end of an answer, but of the server's ability to give one.
+    # The answer is not finished: the server failed.
     (re.compile(
         r"error|abort|fail|cancel|time_?out|timed_out|resource|network|overload|unavailable"
         r"|interrupt|malformed|unexpected|disconnect|preempt|killed"), None),
@@ -32,15 +32,18 @@ def read_finish(
     has_text: bool,
     unknown: Callable[[str], object],
 ) -> FinishReason:
-    """Map a finish reason to one of ours. An unknown word after a non-empty answer ends it well,
-    and is reported to `unknown`. A missing word at the end of a complete answer ends it well, too.
-    Raises EngineError: retryable `unavailable` for the reasons that are the server's failures,
-    `garbage` for an unknown word after nothing."""
+    """Map a finish reason to one of ours.
+
+    An unknown word after a non-empty answer is a good end, and is reported to `unknown`. A missing
+    word at the end of a complete answer is a good end, too. Raises EngineError: retryable
+    `unavailable` for reasons that are server failures, `garbage` for an unknown word after an empty
+    answer.
+    """
     ended = _known_reason(reason.lower())
     if ended is None and reason:
         if any(pattern.search(reason.lower()) for pattern, ends in _WORDS if ends is None):
             raise EngineError(
-                f"{endpoint} broke a completion off with finish_reason {reason!r}",
+                f"{endpoint} aborted a completion with finish_reason {reason!r}",
                 kind="unavailable",
                 retryable=True,
             )

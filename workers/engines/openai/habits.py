@@ -1,9 +1,9 @@
-"""What one endpoint takes: as its settings say, and as its refusals teach.
+"""What one endpoint accepts, learnt from its settings and its refusals.
 
-A field that an endpoint refuses is left out from then on, for as long as this process lives, and
-said once in the log. What it samples with is then the endpoint's default. Only fields whose
-absence leaves the answer an answer are left out so: never the tools, the schema, the limit of
-tokens, or what the ledger relies on (`stream_options`: it asks for the usage).
+A field that an endpoint refuses is left out for the rest of this process, and logged once. The
+endpoint then samples with its default. Only fields that an answer can do without are left out:
+never the tools, the schema, the token limit, or fields that the ledger relies on (`stream_options`:
+it requests the usage).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from loopline.workers.engines.settings import ModelSettings
 
 _STATUSES = frozenset({400, 422, 500, 501})
 _LEFT_OUT_IN_ORDER = ("top_logprobs", "seed", "n", "top_p", "stop", "temperature", "stream")
-"""The least loss first: where an endpoint takes only one of two, the first is left out."""
+"""Least important first: where an endpoint accepts only one of two fields, the first is left
+out."""
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _REFUSES = re.compile(
     r"unsupported|not (\w+ )?(support|permit|allow|accept|recogni|available|applicable|implemented)"
@@ -38,8 +39,8 @@ _SETTINGS = {
     "return_token_ids": "token_ids = false",
     "logprobs": 'logprobs = "none"',
     "chat_template_kwargs": "template_options = {}",
-    "stream_options": 'leave_out = ["stream_options"] (where streams report their usage all the '
-    'same) or leave_out = ["stream"]',
+    "stream_options": 'leave_out = ["stream_options"] (if streams report their usage '
+    'anyway) or leave_out = ["stream"]',
     "max_tokens": "max_tokens_field",
     "max_completion_tokens": "max_tokens_field",
 }
@@ -52,25 +53,25 @@ class Habits:
         self.left_out: set[str] = set(settings.leave_out)
         self.limit_field = _limit_field(settings)
         self.no_content: str | None = ""
-        """Content of an assistant's turn that has calls alone. Most servers take the empty text;
+        """Content of an assistant's turn with only tool calls. Most servers accept the empty text;
         some refuse null, some the empty text."""
         self.long_ids = True
-        """Whether a call may have any id; Mistral takes nine letters and digits alone."""
+        """Whether a call may have any id; Mistral accepts only nine letters and digits."""
         self.late_system = True
-        """Whether a system turn may stand behind others; the template of Qwen3.5 refuses it."""
+        """Whether a system turn may follow other turns; the template of Qwen3.5 refuses that."""
         self.answers_n = True
         """Whether the endpoint returns more than one completion per request when asked."""
         self.counts_streams = False
         """Whether a stream has reported its usage."""
         self._can_leave_out = _LEFT_OUT_IN_ORDER
         if settings.logprobs == "none":
-            # They are asked for their tokens' texts alone, without which an answer is whole.
+            # They are requested only for their token texts, and an answer is complete without them.
             self._can_leave_out += ("logprobs",)
         self._other_limit_tried = settings.max_tokens_field != "auto"
 
     def learn(self, refusal: Refused, body: Mapping[str, object]) -> str | None:
-        """Learn from a refusal what to send from now on. Returns what that is, None if nothing can
-        be learnt."""
+        """Learn from a refusal how to send requests from now on. Returns the change in words; None
+        if nothing can be learnt."""
         if refusal.kind not in ("bad_request", "unavailable") or refusal.status not in _STATUSES:
             return None
         complaint, words = refusal.complaint, _words(refusal.complaint)
@@ -96,26 +97,26 @@ class Habits:
     def _learn_form(self, words: str) -> str | None:
         if self.long_ids and _SHORT_IDS.search(words):
             self.long_ids = False
-            return "ids of calls have nine letters and digits from now on"
+            return "call ids have nine letters and digits from now on"
         if self.late_system and _SYSTEM_FIRST.search(words):
             self.late_system = False
-            return "the texts of all system turns are sent as the first one from now on"
+            return "all system texts are sent in one first turn from now on"
         return None
 
     def learn_missing_usage(self) -> str | None:
-        """Take from a stream that came to its end without a usage, as those of llama-cpp-python's
-        server do, to ask for whole answers; not where an earlier one had it."""
+        """After a complete stream without usage (llama-cpp-python's server sends such streams),
+        switch to whole answers, unless an earlier stream reported its usage."""
         if self.counts_streams or "stream" in self.left_out:
             return None
         self.left_out.add("stream")
-        return 'whole answers are asked for from now on (always: leave_out = ["stream"])'
+        return 'whole answers are requested from now on (always: leave_out = ["stream"])'
 
     def _learn_limit(self, name: str) -> str | None:
         if self._other_limit_tried:
             return None
         self._other_limit_tried = True
         self.limit_field = _LIMITS[1 - _LIMITS.index(name)]
-        return f"{self.limit_field} is sent in its place (always: max_tokens_field)"
+        return f"{self.limit_field} is sent instead from now on (always: max_tokens_field)"
 
     def _learn_content(self, words: str, body: Mapping[str, object]) -> str | None:
         if self.no_content is None or "content" not in words or not _sends_no_content(body):
@@ -123,17 +124,17 @@ class Habits:
         if not re.search(r"\b(non-?)?empty\b|\bblank\b|\bnull\b|\bat least\b", words):
             return None
         self.no_content = None
-        return "the content of turns with tool calls alone is sent as null"
+        return "turns with only tool calls have the content null from now on"
 
 
 def advice(refusal: Refused, body: Mapping[str, object]) -> str | None:
-    """The setting that keeps an endpoint from being asked for what it refuses."""
+    """The setting that stops requests for the field that an endpoint refuses."""
     words = _words(refusal.complaint)
     if refusal.kind != "bad_request" or not _REFUSES.search(words):
         return None
     for name, setting in _SETTINGS.items():
         if name in body and _mentions(name, refusal.complaint, words):
-            return f"if the endpoint has no {name}, set {setting} in its [models] table"
+            return f"if the endpoint does not support {name}, set {setting} in its [models] table"
     return None
 
 
@@ -150,7 +151,7 @@ def _words(complaint: Complaint) -> str:
 def _mentions(name: str, complaint: Complaint, words: str) -> bool:
     if name in complaint.fields:
         return True
-    if name in ("n", "stop", "stream"):  # words of their own: only as a field's name
+    if name in ("n", "stop", "stream"):  # also ordinary words: match them only as a field's name
         return (
             re.search(rf"['\"`]{name}['\"`]|\b{name} ?(>|=|must|parameter|is not)", words)
             is not None
@@ -164,14 +165,14 @@ def _sends_no_content(body: Mapping[str, object]) -> bool:
 
 
 MAX_NOTICES = 256
-"""An endpoint that has more peculiarities is told of the oldest again."""
+"""If an endpoint has more peculiarities than this, the oldest may be logged again."""
 
 
 class Notices:
-    """Peculiarities of one endpoint, as warnings."""
+    """Logs the peculiarities of one endpoint as warnings, each once."""
 
     def __init__(self, endpoint: str, log: logging.Logger) -> None:
-        """`endpoint` names it in each warning."""
+        """`endpoint` is its name in each warning."""
         self._endpoint = endpoint
         self._log = log
         self._said: Remembered[str, None] = Remembered(MAX_NOTICES)

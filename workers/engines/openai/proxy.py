@@ -1,8 +1,8 @@
 """Proxy, if any, between this process and one address.
 
-httpx2 builds a transport for every proxy that the environment names, whether or not the address
-needs it: a SOCKS proxy without its package would then stop requests that go past it. So this module
-looks up the one proxy that an address needs, and httpx2 gets that one alone.
+httpx2 builds a transport for every proxy in the environment, whether or not the address needs it: a
+SOCKS proxy without its package would then stop requests that bypass it. So this module looks up the
+one proxy that an address needs and passes only that one to httpx2.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from loopline.workers.installation import install_hint
 
 @dataclass(frozen=True)
 class Proxy:
-    """`url` may hold a password: only `name` is for people."""
+    """`url` may contain a password: only `name` is for display."""
 
     url: str
     variable: str
-    """Environment variable that names the proxy."""
+    """Environment variable that sets the proxy."""
 
     @property
     def name(self) -> str:
@@ -33,15 +33,15 @@ class Proxy:
 
 
 class ProxyUnusable(Exception):
-    """The environment names a proxy that cannot be used; the text says what to do."""
+    """The environment sets a proxy that cannot be used; the text says what to do."""
 
 
 def proxy_for(url: str) -> Proxy | None:
-    """The proxy that the environment names for `url`, None where it is reached directly.
+    """The proxy that the environment sets for `url`; None for a direct connection.
 
-    `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY` in either case; `NO_PROXY` holds hosts (and their
-    subdomains), addresses, networks, each with or without a port, or `*`. Entries that are none of
-    these are passed over, as curl does. Raises ProxyUnusable.
+    `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY` in either case; `NO_PROXY` lists hosts (and their
+    subdomains), addresses and networks, each with or without a port, or `*`. Other entries are
+    ignored, as curl does. Raises ProxyUnusable.
     """
     named = getproxies_environment()
     parts = urlsplit(url)

@@ -1,5 +1,5 @@
-"""Whether an endpoint is asked again, and when: how many answers that were paid for and cannot be
-used one request may cost, and how long to wait."""
+"""Whether and when to ask an endpoint again: how many useless answers that are paid for one request
+may cost, and how long to wait."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from loopline.agents.records import Usage
 from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars
 
 _REMEMBERED = 10_000
-"""Requests: a step that is tried again asks under the same id."""
+"""Number of requests to remember: a step that is retried asks with the same id."""
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
     """Exponential backoff with full jitter: a uniform draw from [0, min(cap, base * 2**k)).
 
-    Full jitter spreads the clients that failed together over the whole window, so that they do
-    not come back together.
+    Full jitter spreads clients that failed together over the whole window, so that they do not
+    return together.
     """
 
     attempts: int
@@ -33,9 +33,9 @@ class RetryPolicy:
     def wait_seconds(
         self, failures: int, retry_after: float | None, rng: random.Random
     ) -> float | None:
-        """Wait after the `failures`-th failure (from 1), or `None` when it was the last attempt.
+        """Wait after failure number `failures` (from 1), or `None` after the last attempt.
 
-        The endpoint's own `retry_after` is a floor: the jitter comes on top of it.
+        The endpoint's own `retry_after` is a minimum: the jitter is added to it.
         """
         if failures >= self.attempts:
             return None
@@ -45,8 +45,8 @@ class RetryPolicy:
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """What `Retry-After-Ms` or `Retry-After` (seconds or an HTTP date) asks for; `None` if
-    neither is there or makes sense."""
+    """The wait in `Retry-After-Ms` or `Retry-After` (seconds or an HTTP date); `None` if neither is
+    present and valid."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -95,8 +95,8 @@ class UselessAnswers:
         self._entry(request_id).unreadable += 1
 
     def add(self, request_id: str, usage: Usage | None, why: str) -> None:
-        """Count one more answer that was paid for, and why it is useless; `usage` is None where the
-        endpoint did not report one."""
+        """Count one more answer that was paid for, and why it is useless; `usage` is None if the
+        endpoint did not report any."""
         spent = self._entry(request_id)
         spent.answers += 1
         spent.why = why
@@ -111,12 +111,12 @@ class UselessAnswers:
         return spent
 
     def forget(self, request_id: str) -> None:
-        """Forget a request that was answered in the end."""
+        """Forget a request that has got a usable answer."""
         self._spent.pop(request_id, None)
 
     def exhausted(self, request_id: str) -> str | None:
-        """Why the request may not be sent again; None while it may. The next answer is taken to
-        cost what the last one did."""
+        """Why the request may not be sent again; None if it may. The next answer is assumed to cost
+        as much as the last one."""
         spent = self._spent.get(request_id)
         if spent is None:
             return None

@@ -1,8 +1,8 @@
-"""Server-sent events, as the standard has them and as servers send them.
+"""Server-sent events, as the standard defines them and as servers send them.
 
-httpx2's `EventSource` reads the standard alone. Here also: events that only a line's end keeps
-apart, the field `error:` that llama-server writes, a byte order mark, an answer's last event
-without an empty line after it.
+httpx2's `EventSource` reads only standard events. This module also reads events that are separated
+by a single line end, the field `error:` that llama-server writes, a byte order mark, and a last
+event without an empty line after it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from loopline.workers.engines.protocol import EngineError
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
-"""Far above any completion, far below what would fill the memory."""
+"""Far larger than any completion, far smaller than the memory."""
 
 END_SECONDS = 0.1
-"""Time to wait for the end mark of a stream after its last event: servers send both at once."""
+"""Wait for a stream's end mark after its last event: servers send both at once."""
 
 DONE = "[DONE]"
 BOM = "\ufeff"
@@ -31,14 +31,14 @@ _STREAM = re.compile(rb"(data|event|id|retry|error)? ?:")
 
 @dataclass(frozen=True)
 class Event:
-    """`name` is empty where the server gave none; `error` also for the field of that name."""
+    """`name` is empty if the server sent none; it is `error` also for the field of that name."""
 
     name: str
     data: str
 
 
 async def sse_events(parts: AsyncIterator[bytes]) -> AsyncGenerator[Event]:
-    """The events of a stream. Raises EngineError for an event without an end."""
+    """The events of a stream. Raises EngineError for an event that never ends."""
     name = ""
     data: list[str] = []
     size = 0
@@ -48,14 +48,14 @@ async def sse_events(parts: AsyncIterator[bytes]) -> AsyncGenerator[Event]:
                 yield Event(name, "\n".join(data))
             name, data, size = "", [], 0
             continue
-        if line.startswith("{"):  # no event at all, but an answer of another kind
+        if line.startswith("{"):  # not an event, but an answer in another format
             yield Event("error", line)
             continue
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
         match field:
             case "data":
-                # Some servers leave out the empty line after an event.
+                # Some servers omit the empty line after an event.
                 if len(data) == 1 and _is_whole(data[0]):
                     yield Event(name, data[0])
                     data, size = [], 0
@@ -65,12 +65,12 @@ async def sse_events(parts: AsyncIterator[bytes]) -> AsyncGenerator[Event]:
                 data.append(value)
                 size += len(value) + 1
                 if size > MAX_EVENT_BYTES:
-                    raise _too_long("an event's end")
+                    raise _too_long("the end of an event")
             case "event":
                 name = value.strip()
             case "error":
                 yield Event("error", value)
-            case _:  # a comment, or a field that says nothing of the content
+            case _:  # a comment, or a field that is not content
                 pass
     if data:
         yield Event(name, "\n".join(data))
@@ -85,14 +85,14 @@ def _is_whole(text: str) -> bool:
 
 
 async def sse_lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[str]:
-    """Lines, which end at LF, CRLF or CR alone: `str.splitlines` would also cut at U+2028, which
-    JSON allows within a string. Raises EngineError for a line without an end."""
+    """Lines, which end only at LF, CRLF or CR: `str.splitlines` would also split at U+2028, which
+    JSON allows within a string. Raises EngineError for a line that never ends."""
     fragments: list[bytes] = []
     size = 0
     first = True
     after_return = False
     async for part in parts:
-        # A line is given away at its CR already: the LF that belongs to it may never come.
+        # A line is complete at its CR: the LF that belongs to it may never come.
         if after_return and part.startswith(b"\n"):
             part = part[1:]
         if part:
@@ -107,7 +107,7 @@ async def sse_lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[str]:
             fragments.append(rest)
             size += len(rest)
         if size > MAX_EVENT_BYTES:
-            raise _too_long("a line's end")
+            raise _too_long("the end of a line")
     if fragments:
         text = b"".join(fragments).decode("utf-8", "replace")
         yield text.removeprefix(BOM) if first else text
@@ -120,13 +120,13 @@ def _too_long(what: str) -> EngineError:
 
 
 def is_stream(beginning: bytes) -> bool:
-    """Whether an answer that begins so is a stream of events."""
+    """Whether an answer with this beginning is a stream of events."""
     return _STREAM.match(beginning.lstrip(_BLANKS)) is not None
 
 
 async def payloads_of(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes | Event]:
-    """The events of a stream, or the bytes of an answer that is none: by how it begins, since
-    servers name either as the other."""
+    """The events of a stream, or the bytes of any other answer. The first bytes decide, since
+    servers label either one as the other."""
     head = b""
     async for part in parts:
         head += part
@@ -152,9 +152,9 @@ async def _prepend(head: bytes, parts: AsyncIterator[bytes]) -> AsyncGenerator[b
 
 
 async def drain_payloads(payloads: AsyncIterator[bytes | Event]) -> None:
-    """Read what comes after the last event, which is the mark of the answer's end: a connection
-    whose answer was not read to its end cannot serve another request. Whatever happens here, the
-    answer is whole."""
+    """Read the rest after the last event, up to the end mark of the answer: a connection can serve
+    another request only if the answer was read to its end. A failure here does not matter, since
+    the answer is complete."""
     with contextlib.suppress(TimeoutError, EngineError):
         async with asyncio.timeout(END_SECONDS):
             async for _ in payloads:

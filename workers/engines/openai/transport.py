@@ -1,8 +1,8 @@
-"""Requests on their way to an endpoint: bytes out, an answer's head and then its bytes in.
+"""Sends requests to an endpoint and receives the head and the bytes of answers.
 
-Endpoints that are reached directly are asked by aiohttp, whose parser is in C: a call costs it a
-third of the processor time that httpx2 needs. Behind a proxy it is httpx2, which knows SOCKS, and
-TLS within TLS on every event loop.
+Direct connections use aiohttp, whose parser is in C: a call takes a third of the processor time
+that httpx2 needs. Connections through a proxy use httpx2, which supports SOCKS, and TLS within TLS
+on every event loop.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from aiohttp.payload import BytesPayload
 from yarl import URL
 
 IDLE_SECONDS = 5.0
-"""A connection that nobody has used for longer is closed: servers close theirs, too."""
+"""A connection that is idle for longer is closed, because servers close theirs, too."""
 MAX_HEADER_BYTES = 65_536
 """Limit of one line of an answer's head."""
 Headers = Callable[[], Mapping[str, str]]
-"""Headers of a request, made when it is made ready."""
+"""Builds a request's headers when the request is prepared."""
 _LARGE = 2**20
-"""aiohttp warns of a longer body in one piece, and sends that of a file part by part."""
+"""aiohttp warns about a larger body in one piece, but sends a file's part by part."""
 
 
 class NetworkError(Exception):
-    """The endpoint gave no answer, or only a part of one."""
+    """The endpoint sent no answer, or only a part of one."""
 
     def __init__(self, message: str, *, timed_out: bool = False, never_sent: bool = False) -> None:
         super().__init__(message)
         self.timed_out = timed_out
         self.never_sent = never_sent
-        """Whether nothing of the request can have reached the endpoint."""
+        """Whether no part of the request can have reached the endpoint."""
 
 
 class Answer(Protocol):
-    """The head of an answer; its body comes by `parts`. To be closed."""
+    """The head of an answer; `parts` returns its body. The caller closes it."""
 
     @property
     def status(self) -> int: ...
@@ -50,40 +50,40 @@ class Answer(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
     def parts(self) -> AsyncIterator[bytes]:
-        """The body as it arrives, unpacked. Raises `NetworkError`."""
+        """The body as it arrives, decompressed. Raises `NetworkError`."""
         ...
 
     async def whole(self, limit: int) -> bytes | None:
-        """The body of an answer that says it is JSON of up to `limit` bytes; None for any other,
-        which comes by `parts`. Raises `NetworkError`."""
+        """The body of an answer that is labelled as JSON and has at most `limit` bytes; None for
+        any other, to be read through `parts`. Raises `NetworkError`."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class Ready(Protocol):
-    """A request that is made ready while its sender waits for the permission to send it. Nothing of
-    it leaves before `leave`."""
+    """A request that is prepared while its sender waits for permission to send it. Nothing is sent
+    before `leave`."""
 
     async def leave(self) -> Answer:
         """Send it, once, and return the answer. Raises `NetworkError`."""
         ...
 
     def drop(self) -> None:
-        """Give it up, unless it has left."""
+        """Drop it, unless it was sent."""
         ...
 
 
 class Transport(Protocol):
-    """Connections to one endpoint. Follows no redirect, keeps no cookie, and reads nothing of the
-    environment but the certificates that it names."""
+    """Connections to one endpoint. Follows no redirect, keeps no cookie, and reads nothing from the
+    environment except the certificates that it specifies."""
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Send a body and return the answer. Raises `NetworkError`."""
         ...
 
     def prepare(self, url: str, body: bytes, headers: Headers) -> Ready:
-        """Begin to make a request ready, in the background."""
+        """Start to prepare a request, in the background."""
         ...
 
     async def aclose(self) -> None: ...
@@ -92,10 +92,11 @@ class Transport(Protocol):
 def transport_to(
     url: str, proxy: str | None, headers: Mapping[str, str], connect_seconds: float
 ) -> Transport:
-    """Return a transport to an endpoint, through the proxy if there is one; `headers` go with each
-    request."""
+    """Return a transport to an endpoint, through the proxy if there is one; `headers` are added to
+    each request."""
     encrypted = "https" in (urlsplit(url).scheme, urlsplit(proxy or "").scheme)
-    # Certificates take a while to load, and an address without TLS leads to none.
+    # Loading certificates takes a while, and an address without TLS needs none: redirects to
+    # another origin are not followed.
     verify = httpx2.create_ssl_context() if encrypted else False
     if proxy is not None:
         return _Proxied(
@@ -135,7 +136,7 @@ class _Direct:
     async def send(
         self, url: str, body: bytes | io.BytesIO | BytesPayload, headers: Mapping[str, str]
     ) -> aiohttp.ClientResponse:
-        """Send a body as aiohttp does. Raises its errors."""
+        """Send a body with aiohttp. Raises aiohttp's errors."""
         return await self._session.post(
             URL(url, encoded=url.isascii()), data=body, headers=headers, allow_redirects=False
         )
@@ -148,7 +149,8 @@ class _Direct:
 
 
 class _Body(BytesPayload):
-    """A body that waits for `may_leave`, and its head with it: aiohttp writes both at once."""
+    """A body that waits for `may_leave`. Its head waits with it, because aiohttp writes both at
+    once."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__(body)
@@ -162,7 +164,7 @@ class _Body(BytesPayload):
 
 
 class _WaitingRequest:
-    """A request of aiohttp that has its connection, and waits."""
+    """An aiohttp request that has its connection and waits."""
 
     def __init__(self, transport: _Direct, url: str, body: bytes, headers: Headers) -> None:
         self._transport = transport
@@ -171,13 +173,13 @@ class _WaitingRequest:
         self._task = asyncio.create_task(self._send(), name="request held back")
 
     async def _send(self) -> aiohttp.ClientResponse:
-        await asyncio.sleep(0)  # the sender, who asks for the permission, goes first
+        await asyncio.sleep(0)  # the sender runs first, and asks for permission
         url, _, headers = self._whole
         return await self._transport.send(url, self._body, headers())
 
     async def leave(self) -> Answer:
         if self._task.done():
-            # Its connection was closed while it waited, so that nothing has left.
+            # Its connection was closed while it waited, so nothing was sent.
             self.drop()
             url, body, headers = self._whole
             return await self._transport.post(url, body, headers())
@@ -193,11 +195,11 @@ class _WaitingRequest:
         if not self._task.done():
             self._task.cancel()
         elif not self._task.cancelled() and self._task.exception() is None:
-            self._task.result().close()  # an answer to nothing, such as 408
+            self._task.result().close()  # an unsolicited answer, such as 408
 
 
 class _LateRequest:
-    """A request that is made when it leaves."""
+    """A request that is built only when it is sent."""
 
     def __init__(self, transport: Transport, url: str, body: bytes, headers: Headers) -> None:
         self._transport = transport
@@ -233,14 +235,14 @@ class _DirectAnswer:
         if length is None or length > limit or "json" not in self._response.content_type:
             return None
         if "Content-Encoding" in self._response.headers:
-            return None  # its length says nothing of what it unpacks to
+            return None  # its length is not that of the decompressed body
         try:
             return await self._response.read()
         except _AIOHTTP_ERRORS as error:
             raise _aiohttp_error(error) from error
 
     async def aclose(self) -> None:
-        """The connection serves another request if all of the answer was read."""
+        """The connection can serve another request only if the whole answer was read."""
         self._response.close()
 
 
@@ -323,7 +325,7 @@ def _httpx_errors() -> Generator[None]:
 
 
 def _closed(error: Exception) -> Exception:
-    """uvloop's word for a connection that the other side has reset is a RuntimeError."""
+    """uvloop raises RuntimeError for a connection that the other side has reset."""
     return NetworkError(_text(error)) if "closed" in str(error) else error
 
 

@@ -1,4 +1,4 @@
-"""The turns of one endpoint's calls: what its settings and its headers say of rate limits."""
+"""Waits for permission to call an endpoint, by the rate limits in its settings and headers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
 class Bucket(Protocol):
-    """What all workers share: see `loopline.bus.rate_limits.RateBucket`."""
+    """The bucket that all workers share: see `loopline.bus.rate_limits.RateBucket`."""
 
     @property
     def limited(self) -> bool: ...
@@ -34,15 +34,14 @@ class Bucket(Protocol):
 
 
 class Turns:
-    """Rate limit of an endpoint; without a bucket every call goes at once."""
+    """Rate limit of an endpoint; without a bucket, no call waits."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
         self.bucket: Bucket | None = None
 
     async def wait(self, prompt_bytes: int, completion: int, ticket: Ticket) -> int:
-        """Wait until a call may be sent; returns the tokens that it is estimated at. Raises
-        `EngineError`."""
+        """Wait until a call may be sent; returns its estimated tokens. Raises `EngineError`."""
         tokens = prompt_bytes // BYTES_PER_TOKEN + completion
         if self.bucket is not None and self.bucket.limited:
             try:
@@ -56,7 +55,7 @@ class Turns:
         return tokens
 
     async def heard(self, headers: Mapping[str, str]) -> None:
-        """Read the rate limits in an answer's head."""
+        """Learn the rate limits in an answer's head."""
         if self.bucket is not None:
             requests, tokens = _whole(headers, "limit-requests"), _whole(headers, "limit-tokens")
             await self.bucket.learn(requests, tokens, _exhausted_for(headers))
@@ -68,7 +67,7 @@ class Turns:
             await self.bucket.learn(None, None, failure.retry_after)
 
     async def answered(self, reserved: int, completions: Sequence[Completion]) -> None:
-        """The answer to a call that was taken for `reserved` tokens."""
+        """Settle a call that reserved `reserved` tokens, once it is answered."""
         if self.bucket is not None:
             usages = [completion.usage for completion in completions]
             used = sum(usage.prompt + usage.completion for usage in usages)
@@ -76,7 +75,7 @@ class Turns:
 
 
 def _exhausted_for(headers: Mapping[str, str]) -> float | None:
-    """Seconds for which nothing is left."""
+    """Seconds until the exhausted limit has room again."""
     waits = [
         seconds
         for kind in ("requests", "tokens")
@@ -93,7 +92,7 @@ def _whole(headers: Mapping[str, str], name: str) -> int | None:
 
 
 def duration(text: str) -> float | None:
-    """Seconds of `1s`, `6m0s`, `20ms`, `1.5`; None for anything else."""
+    """Seconds in `1s`, `6m0s`, `20ms`, `1.5`; None for anything else."""
     stripped = text.strip()
     if re.fullmatch(r"\d+(\.\d+)?", stripped):
         return float(stripped)

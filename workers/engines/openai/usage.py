@@ -1,7 +1,7 @@
-"""What an endpoint says that an answer costs, whatever shape its server gives it.
+"""The usage that an endpoint reports for an answer, in any server's format.
 
-Nothing is estimated: each number is one that the endpoint wrote, or the difference of two. Where
-servers disagree about what a number holds, `total_tokens` tells.
+Nothing is estimated: each number was written by the endpoint, or is the difference of two. Where
+servers disagree about what a number includes, `total_tokens` decides.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import cast
 from loopline.agents.records import Usage
 
 MAX_TOKENS = 2**40
-"""Limit of a call's tokens: a larger report is nonsense, and sums stay in 64 bits."""
+"""Limit of a call's tokens: a larger report is nonsense, and sums stay within 64 bits."""
 
 RawUsage = dict[str, object]
 
 
 class UnreadableUsage(Exception):
-    """The numbers contradict each other or are none."""
+    """The numbers contradict each other or are not numbers."""
 
 
 def usage_in(payload: Mapping[str, object]) -> RawUsage | None:
-    """Return the usage in an answer; None if there is none. Servers put it alongside the choices,
+    """Return the usage in an answer; None if there is none. Servers put it next to the choices,
     within one of them (Moonshot) or in a separate field (Groq's streams)."""
     places: list[object] = [payload.get("usage")]
     extension = payload.get("x_groq")
@@ -41,8 +41,8 @@ def usage_in(payload: Mapping[str, object]) -> RawUsage | None:
 
 
 def merge_usage(previous: RawUsage | None, new: RawUsage) -> RawUsage:
-    """What a stream has said so far. A later number stands in place of an earlier one; a zero or a
-    null that comes after a number means nothing."""
+    """The usage that a stream has reported so far. A later number replaces an earlier one; a zero
+    or null after a number is ignored."""
     result = dict(previous or {})
     for name, value in new.items():
         if value or name not in result:
@@ -51,13 +51,13 @@ def merge_usage(previous: RawUsage | None, new: RawUsage) -> RawUsage:
 
 
 def read_usage(raw: RawUsage) -> Usage | None:
-    """The count; None where the endpoint counted nothing (no field, or zeros alone).
+    """The token counts; None if the endpoint counted nothing (no field, or only zeros).
 
-    Servers count reasoning as a part of the completion (OpenAI, vLLM) or alongside it (xAI,
-    Gemini), cached tokens as a part of the prompt or alongside it (Anthropic's count). Of the
-    readings that `total_tokens` fits, the first is taken; without one, whatever is more than its
-    whole stands alongside it. What the total has over all of them was generated unseen, as
-    Gemini's thoughts are. Raises UnreadableUsage.
+    Servers count reasoning as a part of the completion (OpenAI, vLLM) or in addition to it (xAI,
+    Gemini), and cached tokens as a part of the prompt or in addition to it (Anthropic's count). The
+    first reading that fits `total_tokens` is used; if none fits, a part that exceeds its whole is
+    counted in addition. Any rest of the total was generated unseen, like Gemini's thoughts. Raises
+    UnreadableUsage.
     """
     prompt = _number(raw, "prompt_tokens", "input_tokens")
     completion = _number(raw, "completion_tokens", "output_tokens")
@@ -80,7 +80,7 @@ def read_usage(raw: RawUsage) -> Usage | None:
         if not any((prompt, completion, total)):
             return None
         missing = "prompt_tokens" if prompt is None else "completion_tokens"
-        raise UnreadableUsage(f"it has no {missing}, and no total_tokens to tell them from")
+        raise UnreadableUsage(f"it has neither {missing} nor total_tokens")
     if not (prompt or completion or total):
         return None
     whole_prompt, whole_completion = _normalize_counts(prompt, completion, cached, reasoning, total)
@@ -97,7 +97,7 @@ def read_usage(raw: RawUsage) -> Usage | None:
 def _normalize_counts(
     prompt: int, completion: int, cached: int, reasoning: int, total: int | None
 ) -> tuple[int, int]:
-    """(prompt with what was cached of it, completion with its reasoning)."""
+    """Return (prompt with its cached tokens, completion with its reasoning)."""
     possible = [
         (prompt + cached * beside_prompt, completion + reasoning * beside_completion)
         for beside_prompt, beside_completion in product((False, True), repeat=2)
@@ -120,7 +120,7 @@ def _first_number(*numbers: int | None) -> int:
 
 
 def _number(raw: RawUsage, *names: str) -> int | None:
-    """The first that is there. Some servers write 8.0 or "8"."""
+    """The first number that is present. Some servers write 8.0 or "8"."""
     for name in names:
         value = raw.get(name)
         if value is None:

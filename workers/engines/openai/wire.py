@@ -1,4 +1,4 @@
-"""What goes to an OpenAI-compatible endpoint."""
+"""Builds the requests to an OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from loopline.workers.engines.text.tool_markup import strip_tool_calls, tool_cal
 from loopline.workers.json_bytes import json_bytes
 
 MAX_SEED = 2**31 - 1
-"""Some servers refuse a seed that is not a signed number of 32 bits."""
+"""Some servers refuse a seed that is not a signed 32-bit number."""
 
 
 def request_body(
@@ -29,8 +29,8 @@ def request_body(
 ) -> dict[str, Any]:
     """The JSON of `POST /chat/completions`, or of `POST /embeddings`.
 
-    Raises EngineError of kind `bad_request` for what this endpoint was not configured to
-    understand, or a conversation that no endpoint would take.
+    Raises EngineError of kind `bad_request` for anything that this endpoint is not configured to
+    support, or a conversation that no endpoint accepts.
     """
     if settings.embeddings:
         return embeddings_body(request, settings)
@@ -51,7 +51,7 @@ def request_body(
         if not settings.top_k:
             raise EngineError(
                 f"request {request.id} asks for top_k = {sampling.top_k}, which the endpoint of "
-                f"{settings.model!r} is not known to understand; set top_k = true in its "
+                f"{settings.model!r} is not known to support; set top_k = true in its "
                 "[models] table if it does",
                 kind="bad_request",
             )
@@ -68,7 +68,7 @@ def request_body(
         body["n"] = sampling.n
     if keeps_logprobs(settings, sampling, habits) or request.token_texts or request.top_logprobs:
         body["logprobs"] = True
-        # llama-cpp-python's server takes None for none at all.
+        # llama-cpp-python's server returns no logprobs without this.
         body["top_logprobs"] = request.top_logprobs
     if switches := {**settings.template_options, **request.template_options}:
         body["chat_template_kwargs"] = switches
@@ -91,13 +91,14 @@ def request_body(
 
 
 def embeddings_body(request: GenerateRequest, settings: ModelSettings) -> dict[str, Any]:
-    """Numbers are asked for in plain JSON, which every server knows. Raises as `request_body`."""
+    """Request vectors as plain JSON numbers, which every server supports. Raises like
+    `request_body`."""
     try:
         wanted = EmbeddingInput.model_validate_json(request.messages[-1].content)
     except ValidationError as error:
         raise EngineError(
-            f"the model {settings.model!r} makes vectors of texts, and answers nobody: ask it by"
-            " POST /v1/embeddings, or leave embeddings out of its [models] table",
+            f"the model {settings.model!r} only computes embeddings: send the request to POST "
+            "/v1/embeddings, or leave embeddings out of its [models] table",
             kind="bad_request",
         ) from error
     return {"model": settings.model, **wanted.model_dump(mode="json", exclude_defaults=True)}
@@ -108,9 +109,9 @@ def keeps_logprobs(
 ) -> bool:
     """Whether the endpoint's logprobs are those of the distribution that was sampled from.
 
-    Raw ones are, where temperature and filters change nothing; greedy decoding reports the
-    softmax of the raw logits by convention, in every engine. Where temperature or top_p are left
-    out, nobody knows what it sampled with.
+    Raw logprobs are, if temperature and filters change nothing; greedy decoding reports the softmax
+    of the raw logits by convention, in every engine. If temperature or top_p are left out, the
+    distribution is unknown.
     """
     if settings.logprobs == "raw":
         if habits is not None and habits.left_out & {"temperature", "top_p", "top_k"}:
@@ -121,8 +122,8 @@ def keeps_logprobs(
 
 
 def _choice(request: GenerateRequest) -> dict[str, Any]:
-    """Fields for which tools may be called, and how often, where that differs from the endpoints'
-    default."""
+    """Fields that state which tools may be called, and how often, if that differs from the
+    endpoints' default."""
     fields: dict[str, Any] = {}
     choice = request.tool_choice
     if choice.name is not None:
@@ -135,8 +136,8 @@ def _choice(request: GenerateRequest) -> dict[str, Any]:
 
 
 def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any]]:
-    """The conversation, each call with an id of its own: some servers give every call the same id
-    or none, and refuse or confuse their answers when they get them back."""
+    """The conversation, with a unique id for each call: some servers give every call the same id or
+    none, and refuse or confuse the answers to such calls."""
     result: list[dict[str, Any]] = []
     call_ids: set[str] = set()
     waiting: list[tuple[str, str]] = []
@@ -176,7 +177,8 @@ def _message(message: Message, no_content: str | None) -> dict[str, Any]:
         case "assistant":
             content = text_without_thoughts(message.content or message.raw_text or "")
             if message.tool_calls:
-                # A local model's text holds its calls as markup; here they have a field.
+                # A local model's text contains its calls as markup; here they have a separate
+                # field.
                 content = strip_tool_calls(content)
             entry: dict[str, Any] = {"role": "assistant", "content": content}
             if message.tool_calls:
@@ -200,7 +202,7 @@ def _message(message: Message, no_content: str | None) -> dict[str, Any]:
 
 
 def _parts(message: Message) -> list[dict[str, Any]]:
-    """Content parts of a message with images; empty for a message of text alone."""
+    """Content parts of a message with images; empty for a message with only text."""
     return [
         {"type": "text", "text": part.text}
         if part.type == "text"
@@ -213,8 +215,8 @@ def _parts(message: Message) -> list[dict[str, Any]]:
 
 
 def most_prompt_tokens(request: GenerateRequest, content: bytes, of_image: int) -> int:
-    """Bound of the tokens of a request that is sent as `content`: whatever the tokenizer is, no
-    token stands for less than a byte; an image has at most `of_image`, whatever its bytes."""
+    """Upper bound of the tokens of a request that is sent as `content`: with any tokenizer, a token
+    takes at least one byte; an image has at most `of_image` tokens, however many bytes it has."""
     images = [
         part for message in request.messages for part in message.parts if part.type == "image"
     ]
@@ -222,8 +224,8 @@ def most_prompt_tokens(request: GenerateRequest, content: bytes, of_image: int) 
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    # Servers parse the history's arguments again; a broken call of an earlier turn must not make
-    # every later request of the conversation fail, so it goes back wrapped in an object.
+    # Servers parse the arguments in the history again. A malformed call of an earlier turn must not
+    # make every later request of the conversation fail, so its text is sent wrapped in an object.
     arguments: JsonObject = (
         {"malformed": call.raw_arguments} if call.arguments is None else call.arguments
     )
@@ -242,13 +244,13 @@ ANSWERS_PER_KEY = 2
 
 
 def idempotency_key(request: GenerateRequest, body: dict[str, Any], useless: int) -> str:
-    """What an endpoint that knows `Idempotency-Key` answers, and bills, once.
+    """The key that lets an endpoint that supports `Idempotency-Key` answer, and bill, only once.
 
-    A repetition has the key of the try before, also that of another worker and that of a step which
-    is taken again: who was cut off gets the answer that was paid for. `useless` answers could not
-    be read. The way may have spoilt one of them, while the endpoint has it whole and another worker
-    is given it by this key; behind two the key is another. So it is for another body, which such an
-    endpoint refuses.
+    A repetition has the key of the previous try, also from another worker or for a step that is
+    retried: a caller that was cut off gets the answer that was paid for. `useless` answers could
+    not be read. One of them may have been damaged on the way, while the endpoint has it intact and
+    returns it to another worker for this key; after two, the key changes. It also changes with the
+    body, since such an endpoint refuses another body under the same key.
     """
     if not request.idempotency_key:
         return ""

@@ -1,1 +1,1 @@
-"""A deterministic engine, for tests and load benches."""
+"""A deterministic engine for tests and load benches."""

@@ -1,8 +1,8 @@
-"""The scripted engine: deterministic, without a model, for tests and for load.
+"""The scripted engine: deterministic, without a model, for tests and load benches.
 
 It behaves like a local model with Qwen's tool-call markup: prompts are ChatML, ids decode to the
-exact text, streams come token by token, `score` agrees with the logprobs of `submit`. What it
-says comes from `script`; the ids and logprobs are made up (see `PackedText`) but consistent.
+exact text, streams arrive token by token, `score` agrees with the logprobs of `submit`. Its text
+comes from `script`; the ids and logprobs are made up (see `PackedText`) but consistent.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ from loopline.workers.engines.text.text_stream import TextStream, token_texts
 from loopline.workers.engines.text.tool_markup import calls_of, write_tool_call
 
 STREAM_TICK_SECONDS = 0.01
-"""Deltas of a slow stream are bundled to at most a hundred a second, as a real engine's are."""
+"""Deltas of a rate-limited stream are bundled to at most a hundred per second, as a real engine
+does."""
 
 
 class ScriptedEngine:
-    """See the module. `settings.scripted` says how slow, how wrong and how faulty it is."""
+    """See the module docstring. `settings.scripted` sets how slow, wrong and faulty it is."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
@@ -85,7 +86,7 @@ class ScriptedEngine:
         )
 
     async def start(self) -> None:
-        """Nothing to load but the worlds of the script. Raises `EngineError` for unknown ones."""
+        """Loads only the worlds of the script. Raises `EngineError` for unknown ones."""
         try:
             self._worlds.learn()
         except ValueError as error:
@@ -96,7 +97,7 @@ class ScriptedEngine:
         self._in_flight.cancel_all()
 
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[AnswerEvent]:
-        """See `Engine.submit`. Injected faults: 429 `rate_limited`, 500 and a cut-off answer
+        """See `Engine.submit`. Injected faults: 429 `rate_limited`, 500 and a truncated answer
         `unavailable`, a hang `timeout`, broken JSON and missing usage `garbage`."""
         refuse_unsupported(request, self.capabilities, self.name)
         refuse_call_under_schema(request)
@@ -130,7 +131,7 @@ class ScriptedEngine:
     async def score(self, ids: Sequence[int], adapter: str | None = None) -> list[float]:
         """See `Engine.score`: the same made-up numbers that `submit` reports."""
         if adapter is not None:
-            raise EngineError(f"no adapter {adapter!r} here", kind="unknown_adapter")
+            raise EngineError(f"no adapter {adapter!r} is loaded", kind="unknown_adapter")
         return [_logprob(before, token) for before, token in itertools.pairwise(ids)]
 
     async def load_adapter(self, name: str, path: str, version: int) -> None:
@@ -202,7 +203,7 @@ class ScriptedEngine:
     async def _play(
         self, performance: _Performance, fault: FaultKind | None, ticket: Ticket, *, stream: bool
     ) -> AsyncGenerator[Delta]:
-        """Deltas at the speed of the options; at full speed one per token."""
+        """Deltas at the configured speed; at full speed one per token."""
         rate = self._options.tokens_per_second
         remaining = performance.remaining
         if not stream:
@@ -236,7 +237,7 @@ class ScriptedEngine:
     def _output_ids(
         self, request: GenerateRequest, index: int, prompt_tokens: int, fault: FaultKind | None
     ) -> tuple[list[int], bool]:
-        """What the script says before stop strings, and whether a limit cuts it."""
+        """The ids of the script's reply before stop strings, and whether a limit truncates them."""
         reply = self._reply(request, index)
         if request.json_schema is None:
             reply = reply.held_to(
@@ -250,7 +251,7 @@ class ScriptedEngine:
         if list(request.resume_ids) != ids[: len(request.resume_ids)]:
             raise CannotContinue(
                 f"request {request.id}: the ids to continue from are not what this engine would "
-                "have said; ask again from the start"
+                "have generated; ask again from the start"
             )
         room = request.sampling.max_tokens
         if self._settings.max_context is not None:
@@ -323,7 +324,7 @@ class ScriptedEngine:
 
 
 class _Performance:
-    """One completion while it is being given."""
+    """One completion while it is being generated."""
 
     def __init__(
         self, ids: list[int], cut: bool, request: GenerateRequest, codec: PackedText
@@ -345,7 +346,7 @@ class _Performance:
         return self._stream.stopped
 
     def take(self, chunk: Sequence[int]) -> Delta:
-        """Say the next tokens, up to a stop string."""
+        """Generate the next tokens, up to a stop string."""
         texts: list[str] = []
         token_ids: list[int] = []
         for token in chunk:
@@ -362,20 +363,20 @@ class _Performance:
 
 
 def reply_seed(sampling: SamplingParams, index: int) -> int:
-    """Greedy ignores seed and index, as a model would; sampling depends on both."""
+    """Greedy decoding ignores seed and index, as a model would; sampling depends on both."""
     if sampling.temperature == 0:
         return 0
     return int(unit_interval("reply", sampling.seed or 0, index) * 2**32)
 
 
 def break_json(text: str) -> str:
-    """Take the last closing brace away: what a model that miscounts braces writes."""
+    """Remove the last closing brace, like a model that miscounts braces."""
     head, _, tail = text.rpartition("}")
     return head + tail
 
 
 def render_chatml(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
-    """The conversation as ChatML, a text prefix of itself with later turns appended."""
+    """The conversation as ChatML. Appending turns only extends the text."""
     parts: list[str] = []
     if tools:
         parts.append(f"<|im_start|>tools\n{' '.join(tool.name for tool in tools)}<|im_end|>\n")
@@ -405,9 +406,9 @@ BYTES_PER_TOKEN = 3
 class PackedText:
     """A `TextCodec` without a vocabulary file: each id holds up to three bytes of UTF-8 text.
 
-    They are not a real tokenizer's ids, but they behave like them where it matters: they decode to
-    the exact text, a character can lie across two of them, and ids of a text followed by ids of
-    another are ids of both. The id is `length * 2**24 + bytes`, big-endian.
+    They are not a real tokenizer's ids, but they behave like them in important respects: they
+    decode to the exact text, a character can span two ids, and the ids of two texts can be
+    concatenated. The id is `length * 2**24 + bytes`, big-endian.
     """
 
     def encode(self, text: str, after: int | None = None) -> list[int]:
@@ -421,11 +422,11 @@ class PackedText:
         ]
 
     def decode(self, ids: Sequence[int], after: int | None = None) -> str:
-        """Raises ValueError for a number that is none of this codec's ids."""
+        """Raises ValueError for a number that is not an id of this codec."""
         return b"".join(map(_bytes_of, ids)).decode(errors="replace")
 
     def can_decode(self, ids: Sequence[int]) -> bool:
-        """Whether all of them are ids of this codec."""
+        """Whether all numbers are ids of this codec."""
         return all(map(_is_id, ids))
 
 

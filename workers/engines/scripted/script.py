@@ -1,13 +1,13 @@
-"""What the scripted engine and the scripted server say: a competent, deterministic team member.
+"""The text of the scripted engine and the scripted server: a competent, deterministic team member.
 
 The reply is a pure function of (messages, offered tools, seed, mistake rate). A conversation is
-replayed on every call: the script is a generator that yields tool calls and is sent the answers
-found in the messages, until an answer is missing (then that call is the reply) or the script
-ends (then its text is). So the reply uses what tools and other agents really answered.
+replayed on every call: the script is a generator that yields tool calls and receives the answers in
+the messages. If an answer is missing, that call is the reply; if the script ends, its text is. So
+the reply uses the real answers of tools and other agents.
 
-Arithmetic such as "What is 12 * 7 + 5?" is answered right. For any other text an expression is
-made up from the numbers in it: a deterministic pseudo-answer whose equations all hold, which says
-nothing about the text.
+Arithmetic such as "What is 12 * 7 + 5?" is answered correctly. For any other text, an expression is
+made up from its numbers: a deterministic pseudo-answer whose equations are all true but do not
+concern the text.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ScriptedCall:
 
 @dataclass(frozen=True)
 class ScriptedReply:
-    """One turn: words, and tool calls if it is not the last."""
+    """One turn: text, and tool calls if it is not the last."""
 
     text: str
     calls: tuple[ScriptedCall, ...] = ()
@@ -60,8 +60,8 @@ class ScriptedReply:
     def held_to(
         self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool
     ) -> ScriptedReply:
-        """The same turn with no call, one or several of `tools`, as its caller has chosen. A call
-        that must come and that the script does not make has arguments by the tool's schema."""
+        """The same turn with no call, one or several calls of `tools`, as `choice` requires. If a
+        call is required but not part of the script, its arguments follow the tool's schema."""
         if choice.mode == "none":
             return ScriptedReply(self.text)
         calls = self.calls
@@ -74,14 +74,14 @@ class ScriptedReply:
 
 
 def offered(tools: Sequence[ToolSpec], choice: ToolChoice) -> tuple[ToolSpec, ...]:
-    """The tools that may be called by this choice."""
+    """The tools that this choice allows."""
     if choice.mode == "none":
         return ()
     return tuple(tool for tool in tools if choice.name in (None, tool.name))
 
 
 Script = Generator[tuple[str, ScriptedCall], str, str]
-"""Yields (words, call), is sent the tool's answer, returns the final text."""
+"""Yields (words, call), receives the tool's answer, returns the final text."""
 
 
 def scripted_reply(
@@ -92,8 +92,8 @@ def scripted_reply(
     mistake_rate: float = 0.0,
     json_schema: JsonObject | None = None,
 ) -> ScriptedReply:
-    """The next turn of the conversation. With a schema it is an instance of that schema, with
-    the answer wherever a string or a number may stand."""
+    """The next turn of the conversation. With a schema it is an instance of that schema, with the
+    answer wherever a string or a number is allowed."""
     question_index = max((i for i, m in enumerate(messages) if m.role == "user"), default=-1)
     question = messages[question_index].content if question_index >= 0 else ""
     answers = [m.content for m in messages[question_index + 1 :] if m.role == "tool"]
@@ -120,7 +120,7 @@ def scripted_reply(
 def conversation_key(
     messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *extra: object
 ) -> str:
-    """A text that is equal for equal requests, whatever ids their tool calls have."""
+    """A text that is the same for equal requests, regardless of their tool-call ids."""
     return json.dumps(
         [
             [
@@ -153,7 +153,7 @@ def _expression(question: str, rng: random.Random) -> Operation:
 
 
 def _plan(expression: Operation, tools: set[str], rng: random.Random) -> Script:
-    """The planner: hands parts (or all) of the expression over and puts the answers together."""
+    """The planner: delegates parts (or all) of the expression and combines the answers."""
     opening, style = rng.choice(_OPENINGS), rng.random()
     left, right = expression.left, expression.right
     both = isinstance(left, Operation) and isinstance(right, Operation)
@@ -183,7 +183,7 @@ def _plan(expression: Operation, tools: set[str], rng: random.Random) -> Script:
 
 
 def _solve(expression: Operation, calculator: bool, wrong: bool, rng: random.Random) -> Script:
-    """A small model, or a model alone: equations, then the boxed answer."""
+    """A small model, or a single model: equations, then the boxed answer."""
     opening, style = rng.choice(_OPENINGS), rng.random()
     if calculator and style < 0.4:
         call = ScriptedCall("calculate", {"expression": write(expression)})
@@ -207,7 +207,7 @@ def _sub_problem(node: Node) -> JsonObject:
 
 
 def _leaf_of_answer(node: Node, answer: str) -> Leaf:
-    """The value that came back, or the true one if what came back is not a number."""
+    """The returned value, or the true one if the answer is not a number."""
     value = read_number(answer)
     return Leaf(node.value if value is None else value)
 
@@ -218,7 +218,8 @@ def _line(lines: list[str], number: int) -> str:
 
 
 def _rebuild(expression: Operation, left: Node, right: Node) -> Operation:
-    """The operation over the answers; the original one if a wrong answer makes it impossible."""
+    """The operation over the answers; the original operation if a wrong answer makes it
+    impossible."""
     try:
         return combine(expression.symbol, left, right)
     except ZeroDivisionError:
@@ -226,7 +227,7 @@ def _rebuild(expression: Operation, left: Node, right: Node) -> Operation:
 
 
 def _invent_expression(text: str, rng: random.Random) -> Operation:
-    """An expression over up to four numbers of the text, with a positive value."""
+    """A positive-valued expression over up to four numbers of the text."""
     numbers = [n for n in numbers_in(text) if 0 < n < 10**6][:4]
     while len(numbers) < 2:
         numbers.append(Fraction(rng.randint(2, 20)))

@@ -1,6 +1,6 @@
 """Arithmetic for the scripted engine: find an expression in a text, reduce it step by step.
 
-Exact (fractions), on a parsed tree, never by evaluating code.
+It computes exactly (with fractions) on a parsed tree and never evaluates code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 MAX_EXPRESSION_CHARS = 200
-"""Longer runs of digits and operators are not taken for an expression."""
+"""Longer runs of digits and operators are not treated as an expression."""
 
 _EXPRESSION = re.compile(r"[\d(][\d\s.+\-*/×÷()]*[\d)]")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
@@ -68,12 +68,12 @@ def parse(expression: str) -> Node | None:
 
 
 def numbers_in(text: str) -> list[Fraction]:
-    """Every number written in `text`, in order, commas as thousands."""
+    """Every number in `text`, in order; commas separate thousands."""
     return [Fraction(numeral.replace(",", "")) for numeral in _NUMBER.findall(text)]
 
 
 def read_number(text: str) -> Fraction | None:
-    """The last number of a tool's answer; `None` for an error or a text without one."""
+    """The last number in a tool's answer; `None` for an error or a text without a number."""
     if "error" in text.lower():
         return None
     numerals = _RESULT.findall(text)
@@ -84,7 +84,7 @@ def read_number(text: str) -> Fraction | None:
 
 
 def combine(symbol: str, left: Node, right: Node) -> Operation:
-    """A new operation. Raises ZeroDivisionError."""
+    """Build an operation. Raises ZeroDivisionError."""
     compute = next(function for name, function in _OPERATORS.values() if name == symbol)
     return Operation(symbol, left, right, compute(left.value, right.value))
 
@@ -97,23 +97,23 @@ def equations(node: Node) -> list[str]:
 
 
 def equation(node: Operation) -> str:
-    """The operation with its operands reduced to numbers."""
+    """The equation of an operation, with its operands reduced to numbers."""
     left, right = show(node.left.value), show(node.right.value)
     return f"{left} {node.symbol} {right} = {show(node.value)}"
 
 
 def write(node: Node) -> str:
-    """The expression as text, with no more parentheses than it needs."""
+    """The expression as text, with minimal parentheses."""
     if isinstance(node, Leaf):
         return show(node.value)
     strength = _STRENGTH[node.symbol]
-    # The right side of an equally strong operator keeps its parentheses: 7 - (2 - 1).
+    # On the right, an operator of equal precedence needs parentheses: 7 - (2 - 1).
     left, right = _operand(node.left, strength), _operand(node.right, strength + 1)
     return f"{left} {node.symbol} {right}"
 
 
 def show(value: Fraction) -> str:
-    """An integer, a finite decimal of at most 6 places, or a fraction."""
+    """An integer, a finite decimal with at most 6 places, or a fraction."""
     if value.denominator == 1:
         return str(value.numerator)
     scaled = value * 10**6

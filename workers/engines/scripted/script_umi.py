@@ -1,7 +1,7 @@
-"""What the scripted engine says as planner, caller and summarizer of `umi`.
+"""The scripted engine's text as planner, caller and summarizer of `umi`.
 
-A competent team on arithmetic: one call of `calculate` for each operation, with what the earlier
-calls really answered. It knows nothing but its input, as a model would.
+It acts as a competent team on arithmetic: one call of `calculate` for each operation, with the real
+answers of the earlier calls. It knows only its input, like a model.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _THOUGHT = re.compile(r"\nThought:\nI need (.+)\.\n")
 def umi_reply(
     text: str, expression_of: Callable[[str], Operation], *, as_json: bool = False
 ) -> str | None:
-    """The next turn of a team's member; None for an input of another workflow."""
+    """The next turn of a team member; None for an input of another workflow."""
     role_match = _ROLE.search("\n" + text)
     if role_match is None:
         return None

@@ -1,8 +1,8 @@
-"""What the scripted engine says in the simulated worlds: the way of each instruction's oracle.
+"""The scripted engine's text in the simulated worlds: it follows the oracle of each instruction.
 
-The engine is told which instances there are (a split, a seed, a number), as a model would have
-learnt them by heart. Everything else it reads from its input: whose turn it is, which instruction,
-how many calls were made. So a run goes wrong wherever a role, a tool or the bus does.
+The engine knows the instances (a split, a seed, a number) as a model would from training. It reads
+everything else from its input: whose turn it is, which instruction, how many calls were made. So a
+run fails if a role, a tool or the bus fails.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ _UNSURE = "I do not know how."
 
 
 class WorldsScript:
-    """The oracle's ways, by instruction."""
+    """The oracles' solutions, by instruction."""
 
     def __init__(self, worlds: Sequence[ScriptedWorlds]) -> None:
         self._worlds = tuple(worlds)
 
     def learn(self) -> None:
-        """Work the ways out now, not at the first reply. Raises ValueError for an unknown split."""
+        """Compute the solutions now, not at the first reply. Raises ValueError for an unknown
+        split."""
         _ = self._instances_by_instruction
 
     def reply(
         self, messages: Sequence[Message], *, mistake_rate: float = 0.0, as_json: bool = False
     ) -> str | None:
-        """The next turn; None for a text that is about no instruction of these worlds.
+        """The next turn; None for a text without an instruction of these worlds.
 
-        A mistake is to give up at once: of a team it is its planner's. The team and the single
-        model make theirs on different instructions, as two models do; a higher rate makes those of
-        a lower one, and more.
+        A mistake is to give up at once; in a team the planner makes it. The team and the single
+        model make mistakes on different instructions, as two models do; a higher rate includes the
+        mistakes of a lower one.
         """
         if not self._worlds or not messages:
             return None
@@ -76,8 +77,8 @@ class WorldsScript:
         return _team_reply(instance, call_count, history_match["role"], as_json=as_json)
 
     def _instance(self, instruction: str, text: str) -> Instance | None:
-        """Several worlds may have one instruction; the tools tell them apart, where they stand in
-        the text, and what was observed does elsewhere."""
+        """Several worlds may share an instruction. The tools tell them apart if the text lists
+        them; otherwise the observations do."""
         instances = self._instances_by_instruction.get(instruction, [])
         if len(instances) < 2:
             return instances[0] if instances else None

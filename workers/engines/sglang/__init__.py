@@ -1,1 +1,1 @@
-"""Models in SGLang servers: as those in vLLM servers, by SGLang's own interface."""
+"""Models in SGLang servers: like those in vLLM servers, but through SGLang's own interface."""

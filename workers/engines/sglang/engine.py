@@ -1,9 +1,10 @@
-"""Models in SGLang servers, running ones or one that the gpu worker starts itself.
+"""Models in SGLang servers: running servers, or one that the gpu worker starts itself.
 
-As `loopline.workers.engines.vllm.engine` does it, with these differences. Seeds hold, and streams
-go on at another server, only where servers run with `--enable-deterministic-inference`; else a
-stream that breaks off begins again. Log-probabilities are of the distribution before `top_p` and
-`top_k`: calls with these have none. Whole models are exchanged where they lie.
+It works like `loopline.workers.engines.vllm.engine`, with these differences. Seeds are
+reproducible, and interrupted streams continue at another server, only if servers run with
+`--enable-deterministic-inference`; otherwise an interrupted stream starts again. Log-probabilities
+refer to the distribution before `top_p` and `top_k`: calls with these have none. Whole models are
+exchanged in place.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from loopline.workers.engines.vllm.server import Server
 
 
 class SglangEngine(VllmEngine):
-    """See the module."""
+    """See the module docstring."""
 
     engine_name: ClassVar[str] = "sglang"
     server_class: ClassVar[type[Server]] = SglangServer

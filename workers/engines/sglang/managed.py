@@ -11,14 +11,14 @@ from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.vllm.managed import ManagedServer, Options
 
 PYTHON_VARIABLE = "LOOPLINE_SGLANG_PYTHON"
-"""An environment variable: the interpreter of the environment that SGLang is installed in."""
+"""Environment variable with the interpreter of the environment in which SGLang is installed."""
 
 
 OWN_PYTHON = Path(sys.prefix) / "sglang" / "bin" / "python"
 
 
 class ManagedSglang(ManagedServer):
-    """`python -m sglang.launch_server …`."""
+    """An SGLang server: `python -m sglang.launch_server …`."""
 
     kind: ClassVar[str] = "SGLang"
     program: ClassVar[str] = "sglang.launch_server"
@@ -29,7 +29,7 @@ class ManagedSglang(ManagedServer):
         return find_python(settings)
 
     def command(self) -> list[str]:
-        """What `sglang.args` says comes last and wins."""
+        """Build the command line; `sglang.args` comes last and wins."""
         settings, options = self._settings, self._settings.sglang
         values: Options = {
             "model-path": self.model,
@@ -68,7 +68,7 @@ class ManagedSglang(ManagedServer):
 
 
 def find_python(settings: ModelSettings) -> Path:
-    """The interpreter that SGLang is run by, whether it is there or not; `.venv/sglang` of this
-    environment where nobody names one."""
+    """The interpreter that runs SGLang, whether or not it exists; by default `sglang/bin/python`
+    below this environment."""
     named = settings.sglang.python or os.environ.get(PYTHON_VARIABLE)
     return Path(named).expanduser() if named else OWN_PYTHON

@@ -1,8 +1,8 @@
-"""One SGLang server: what it says in other words than vLLM does.
+"""One SGLang server: the parts of its interface that differ from vLLM's.
 
-Requests go to `/generate`, and what operators ask in addition: `/load_lora_adapter`,
-`/update_weights_from_disk`, `/release_memory_occupation`. A request whose connection ends is
-aborted here by its id: SGLang looks for closed connections now and then only.
+Requests go to `/generate`, and administration to `/load_lora_adapter`, `/update_weights_from_disk`,
+`/release_memory_occupation`. A request whose connection closes is also aborted by its id, because
+SGLang checks for closed connections only now and then.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from loopline.workers.engines.vllm.wire import Part
 log = structlog.get_logger("loopline.workers.engines.sglang")
 
 BASE_VERSION = "default"
-"""What SGLang calls the weights that it was started with."""
+"""SGLang's name for the weights that it was started with."""
 _OURS = "@"
-"""Mark in the version name of weights that were published here."""
+"""Marks the version names of weights that were published from here."""
 _INFO_SECONDS = 10.0
 
 
@@ -58,18 +58,18 @@ class _Routes(Routes):
     route: ClassVar[str] = "generate"
 
     def url(self, route: str = "") -> str:
-        """Next to `/v1`, where OpenAI's interface is."""
+        """URL of a route next to `/v1`, OpenAI's interface."""
         query = f"?{self.query}" if self.query else ""
         return f"{self.root}/{route or self.route}{query}"
 
 
 class SglangServer(Server):
-    """See the module."""
+    """See the module docstring."""
 
     kind: ClassVar[str] = "SGLang"
     routes: ClassVar[type[Routes]] = _Routes
     reserve: ClassVar[int] = 8
-    """Tokens of the context that its scheduler does not use."""
+    """Context tokens that SGLang's scheduler does not use."""
     counts_filters: ClassVar[bool] = False
     processed_hint: ClassVar[str] = "start the server without SGLANG_RETURN_ORIGINAL_LOGPROB"
     guidance_hint: ClassVar[str] = (
@@ -86,7 +86,7 @@ class SglangServer(Server):
         self._base_path = ""
         """Path of the weights that the server was started with."""
         self._weights: str | None = None
-        """Version of the weights that the server has now."""
+        """Version of the weights that the server currently has."""
         self._exchanging = asyncio.Lock()
         self._aborting: set[asyncio.Task[None]] = set()
 
@@ -94,7 +94,7 @@ class SglangServer(Server):
         await end(self._aborting)
         await super().close()
 
-    # Whether it is there.
+    # Availability.
 
     async def _read_card(self) -> Card | None:
         card = await self._card_at("v1/models")
@@ -109,14 +109,14 @@ class SglangServer(Server):
         return card
 
     async def _info(self, *routes: str) -> bytes:
-        """What the first of these routes says that the server has (names differ by release). Raises
-        httpx2.HTTPError."""
+        """The answer of the first of these routes that the server has (names differ by release).
+        Raises httpx2.HTTPError."""
         answer = httpx2.Response(404)
         for route in routes:
             answer = await self._admin.get(self._address.url(route), timeout=_INFO_SECONDS)
             if answer.status_code == 200:
                 return answer.content
-        raise httpx2.HTTPError(f"{routes[-1]} answers {answer.status_code}")
+        raise httpx2.HTTPError(f"{routes[-1]} answered {answer.status_code}")
 
     # Completions.
 
@@ -147,7 +147,7 @@ class SglangServer(Server):
             try:
                 return read(raw)
             except Refused as error:
-                # A stream has its status 200 before the server looks at the request.
+                # A stream gets status 200 before the server checks the request.
                 if model and self._lacks(error, model):
                     self._adapters.discard(model)
                     raise AdapterForgotten(str(error)) from error
@@ -188,7 +188,7 @@ class SglangServer(Server):
         task.add_done_callback(self._aborting.discard)
 
     async def _abort(self, rid: str | list[str]) -> None:
-        """Abort requests. The server ignores those that have ended already, and says nothing."""
+        """Abort requests. The server silently ignores those that have already finished."""
         try:
             for name in [rid] if isinstance(rid, str) else rid:
                 await self.ask(self._address.url("abort_request"), {"rid": name})
@@ -214,21 +214,21 @@ class SglangServer(Server):
     def _takes_none(self, answer: httpx2.Response) -> bool:
         return b"LoRA is not enabled" in answer.content
 
-    # Its weights, and its memory.
+    # Weights and memory.
 
     @property
     def has_base(self) -> bool:
         return _OURS not in (self._weights or BASE_VERSION)
 
     async def ensure_model(self, whole: ServedModel | None) -> None:
-        """Exchange its weights where they lie, unless it has these. Requests in progress end first.
-        Raises EngineError: `bad_request` for weights that it refuses."""
+        """Exchange the weights in place, unless the server already has these. Requests in progress
+        finish first. Raises EngineError: `bad_request` for weights that the server refuses."""
         async with self._exchanging:
             if self.has_base if whole is None else self._weights == whole.name:
                 return
             if whole is not None and self._weights is None:
                 raise EngineError(
-                    f"{self.name} does not say which weights it has (weight_version): whole models "
+                    f"{self.name} does not report its weights (weight_version): whole models "
                     "can't be published to this release of SGLang",
                     kind="bad_request",
                 )
@@ -236,8 +236,8 @@ class SglangServer(Server):
             path = self._base_path if whole is None else whole.path
             if not path:
                 raise EngineError(
-                    f"{self.name} has the weights {self._weights!r}, and nobody here knows where "
-                    "those are that it was started with: start it again",
+                    f"{self.name} has the weights {self._weights!r}, and the path of its "
+                    "original weights is unknown: restart it",
                     kind="bad_request",
                 )
             answer = await self.ask(
@@ -247,7 +247,7 @@ class SglangServer(Server):
             )
             if answer.status_code != 200:
                 raise EngineError(
-                    f"{self.name} does not take the weights {version!r}: {self.quoted(answer)}",
+                    f"{self.name} refused the weights {version!r}: {self.quoted(answer)}",
                     kind="bad_request",
                 )
             self._weights = version

@@ -1,4 +1,4 @@
-"""What is sent to `/generate` of an SGLang server, and what comes back, checked.
+"""Requests to `/generate` of an SGLang server, and its answers, validated.
 
     {"output_ids": [7, …], "index": 0,
      "meta_info": {"id", "finish_reason": {"type": "stop" | "length" | "abort", …},
@@ -7,11 +7,11 @@
                    "output_top_logprobs": [[[-0.1, 7, null], …], …],
                    "input_token_logprobs": [[null, 1, null], [-2.3, 5, null], …]}}
 
-An answer with several completions is a list of these. A stream repeats what it sent before in each
-event, but for a server with `--incremental-streaming-output`; an error is an event, too. `index` is
-missing where there is one completion alone. The log-probabilities are of the softmax of logits
-divided by the temperature, with grammar and penalties, and before top_p and top_k; those of the
-input are the model's own.
+An answer with several completions is a list of these objects. Each event of a stream repeats the
+earlier output, unless the server runs with `--incremental-streaming-output`; an error is an event,
+too. `index` is missing if there is only one completion. The log-probabilities are those of the
+softmax of logits divided by the temperature, with grammar and penalties, before top_p and top_k;
+those of the input are the model's own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from loopline.workers.engines.vllm.wire import Part, Piece, garbage_error
 
 KIND = "SGLang"
 _SEEDS = 2**31
-"""A seed has 31 bits: how many more a kernel takes differs."""
+"""Seeds have 31 bits: kernels differ in how many more they accept."""
 _REFUSED = 400
 
 _Scored = tuple[float | None, int, Any]
@@ -49,7 +49,7 @@ class _Meta(BaseModel):
     weight_version: str | None = None
     output_token_logprobs: list[_Scored] | None = None
     output_token_logprobs_length: int | None = None
-    """Number of tokens over all events so far, where the server reports it."""
+    """Number of tokens over all events so far, if the server reports it."""
     output_top_logprobs: list[list[_Scored] | None] | None = None
     input_token_logprobs: list[_Scored] | None = None
 
@@ -76,8 +76,8 @@ def generate_body(
     structured: JsonObject | None,
     end_ids: Collection[int],
 ) -> JsonObject:
-    """One prompt, as often as completions are wanted: each has a seed of its own, which SGLang
-    would not give them by itself."""
+    """The body for one prompt, repeated for each completion: every completion gets its own seed,
+    which SGLang would not do by itself."""
     sampling = request.sampling
     params: dict[str, Any] = {
         "max_new_tokens": limit,
@@ -117,7 +117,7 @@ def rids(request_id: str, count: int) -> list[str]:
 
 
 def _grammar(structured: JsonObject) -> JsonObject:
-    """See `loopline.workers.engines.vllm.constraint`; llguidance takes Lark for `ebnf`."""
+    """See `loopline.workers.engines.vllm.constraint`; llguidance accepts Lark as `ebnf`."""
     if "json" in structured:
         return {"json_schema": json.dumps(structured["json"])}
     return {"ebnf": structured["grammar"]}
@@ -133,21 +133,21 @@ def score_body(ids: Sequence[int], request_id: str, adapter: str | None) -> Json
 
 
 class AnswerReader:
-    """Reads the events of one answer: of each only what is new."""
+    """Reads the events of one answer, and returns only the new part of each."""
 
     def __init__(
         self, server: str, rows: int, *, weights: str | None = None, secrets: Sequence[str] = ()
     ) -> None:
-        """`weights`: the version that they must be of; None for any."""
+        """`weights`: the version that must answer; None for any."""
         self._server = server
         self._seen = [0] * rows
         self._weights = weights
         self._secrets = secrets
 
     def __call__(self, raw: bytes | str) -> Part:
-        """Raises EngineError: `garbage` (retryable) for what is not an answer of an SGLang server,
-        `Refused` for what it cannot honour, `unavailable` (retryable) for a completion that it gave
-        up, `OtherWeights` for one of others."""
+        """Raises EngineError: `garbage` (retryable) for an invalid answer, `Refused` for a request
+        that the server cannot honour, `unavailable` (retryable) for a completion that it aborted,
+        `OtherWeights` for an answer of other weights."""
         outputs = read_outputs(raw, self._server)
         for place, output in enumerate(outputs):
             if len(outputs) > 1 and not output.index:
@@ -169,14 +169,14 @@ class AnswerReader:
             if reason.get("status_code") == _REFUSED:
                 raise self._refusal(reason.get("message", ""))
             raise EngineError(
-                f"{self._server} gave the completion up ({str(reason.get('message', ''))[:200]!r})",
+                f"{self._server} aborted the completion ({str(reason.get('message', ''))[:200]!r})",
                 kind="unavailable",
                 retryable=True,
             )
         version = output.meta_info.weight_version
         if self._weights is not None and version is not None and version != self._weights:
             raise OtherWeights(
-                f"{self._server} answers with the weights {version!r}, not {self._weights!r}"
+                f"{self._server} answered with the weights {version!r}, not {self._weights!r}"
             )
 
     def _refusal(self, words: object) -> EngineError:
@@ -194,7 +194,7 @@ class AnswerReader:
         total = meta.output_token_logprobs_length
         total = max(len(scored), meta.completion_tokens) if total is None else total
         before = self._seen[output.index]
-        # Where its list begins: at the first token, or after what it sent before.
+        # Offset of the new tokens: the list starts at the first token or after earlier output.
         start = before - (total - len(scored))
         if not 0 <= start <= len(scored):
             raise garbage_error(server, f"{len(scored)} tokens of {total} after {before}", KIND)
@@ -202,7 +202,7 @@ class AnswerReader:
         new = scored[start:]
         values = [value for value, _, _ in new if value is not None and math.isfinite(value)]
         if len(values) != len(new):
-            raise garbage_error(server, "a log-probability that is no number", KIND)
+            raise garbage_error(server, "a log-probability that is not a number", KIND)
         tops = meta.output_top_logprobs or [None] * len(scored)
         if len(tops) != len(scored):
             raise garbage_error(server, f"{len(tops)} places of {len(scored)} tokens", KIND)
@@ -227,21 +227,22 @@ class AnswerReader:
 
 
 class OtherWeights(EngineError):
-    """An answer of other weights than were asked for: the server was started again, or somebody
-    else has changed them."""
+    """Other weights than requested have answered: the server was restarted, or another client has
+    changed them."""
 
     kind = "unavailable"
     retryable = True
 
 
 def read_outputs(raw: bytes | str, server: str) -> list[_Output]:
-    """Raises EngineError `garbage` (retryable) for what is not an answer of `/generate`."""
+    """Raises EngineError `garbage` (retryable) for anything that is not an answer of
+    `/generate`."""
     try:
         value = orjson.loads(raw)
         return _OUTPUTS.validate_python(value if isinstance(value, list) else [value])
     except (orjson.JSONDecodeError, ValidationError) as error:
         first = " ".join(str(error).split())[:200]
-        raise garbage_error(server, f"something that is no answer ({first})", KIND) from error
+        raise garbage_error(server, f"something that is not an answer ({first})", KIND) from error
 
 
 def read_scores(raw: bytes, ids: Sequence[int], server: str) -> list[float]:
@@ -249,7 +250,7 @@ def read_scores(raw: bytes, ids: Sequence[int], server: str) -> list[float]:
     outputs = read_outputs(raw, server)
     scored = (outputs[0].meta_info.input_token_logprobs or []) if outputs else []
     if [token for _, token, _ in scored] != list(ids):
-        raise garbage_error(server, "no input_token_logprobs for each token that was sent", KIND)
+        raise garbage_error(server, "input_token_logprobs of other tokens than requested", KIND)
     values = [value for value, _, _ in scored[1:] if value is not None and math.isfinite(value)]
     if len(values) != len(ids) - 1:
         raise garbage_error(server, "a token without a log-probability", KIND)

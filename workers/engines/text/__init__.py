@@ -1,1 +1,1 @@
-"""Text around tokens: prompts, streams, markup, what tokenizers do at their edges."""
+"""Text around tokens: prompts, streams, markup, and how tokenizers treat text boundaries."""

@@ -1,9 +1,9 @@
-"""Prompt ids of a conversation, made without tokenizing the same text twice.
+"""Builds the prompt ids of a conversation without tokenizing the same text twice.
 
-A later turn of a conversation brings the ids of the earlier one. If the newly rendered text
-begins with the text of those ids, the prompt is those very ids plus the tokens of the rest, and
-the call extends the earlier sample. If it does not (another history, a template that rewrites
-earlier turns, ids of another model), the prompt is tokenized afresh and a new sample starts.
+A later turn of a conversation includes the ids of the earlier one. If the newly rendered text
+starts with the text of those ids, the prompt is those ids plus the tokens of the rest, and the call
+extends the earlier sample. Otherwise (another history, a template that rewrites earlier turns, ids
+of another model), the whole prompt is tokenized and a new sample starts.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from loopline.agents.thinking import opens_thought
 class TextCodec(Protocol):
     """A tokenizer, reduced to what a prompt needs.
 
-    `after` is the id that stands before, None at the beginning of a text: some tokenizers write a
-    piece differently there. `decode(a + b)` must be `decode(a) + decode(b, after=a[-1])` wherever
-    the cut lies between two characters.
+    `after` is the preceding id, None at the beginning of a text: with some tokenizers, a piece
+    depends on it. `decode(a + b)` must equal `decode(a) + decode(b, after=a[-1])` for every split
+    between two characters.
     """
 
     def encode(self, text: str, after: int | None = None) -> list[int]: ...
@@ -33,18 +33,18 @@ class TextCodec(Protocol):
 
 @dataclass(frozen=True)
 class Prompt:
-    """Ids to feed the model, and whether they begin with an earlier call's ids."""
+    """Ids to feed the model, and whether they start with an earlier call's ids."""
 
     ids: list[int]
     extends_previous: bool
     reused: int = 0
-    """How many of the ids came from the earlier call."""
+    """Number of ids that come from the earlier call."""
     opens_thought: bool = False
-    """The template opened a thought at the prompt's end, which the completion begins in."""
+    """The template opened a thought at the prompt's end, and the completion starts inside it."""
 
 
 def build_prompt(rendered: str, previous_ids: Sequence[int], codec: TextCodec) -> Prompt:
-    """Ids of `rendered`, extending `previous_ids` where their text is a prefix of it."""
+    """Ids of `rendered`, extending `previous_ids` if their text is a prefix of it."""
     thinks = opens_thought(rendered)
     if previous_ids:
         before = codec.decode(previous_ids)
@@ -58,12 +58,12 @@ def build_prompt(rendered: str, previous_ids: Sequence[int], codec: TextCodec) -
 def template_messages(
     messages: Sequence[Message], control: Collection[str] = ()
 ) -> list[dict[str, object]]:
-    """The conversation in the shape that chat templates read.
+    """The conversation in the format of chat templates.
 
-    An assistant turn with `raw_text` goes in as that text alone: it already has the tool-call
+    For an assistant turn with `raw_text`, only that text is used: it already has the tool-call
     markup that the template would otherwise write again. `control` are the tokenizer's control
-    tokens: in what a user, a tool or another model says they are broken up by a space, or a
-    question could end its own turn and speak as the system.
+    tokens: in texts of users, tools and other models a space breaks them up. Otherwise a question
+    could end its own turn and speak as the system.
     """
     shaped: list[dict[str, object]] = []
     for message in messages:
@@ -94,20 +94,20 @@ def template_messages(
 
 
 def looks_like_control(token: str) -> bool:
-    """Whether an added token is a mark of a turn though its tokenizer does not call it special, as
-    DeepSeek's `<｜User｜>`. llama.cpp's converter has this rule."""
+    """Whether an added token marks a turn although its tokenizer does not label it as special, such
+    as DeepSeek's `<｜User｜>`. llama.cpp's converter has this rule."""
     return any(token.startswith(f"<{bar}") and token.endswith(f"{bar}>") for bar in "|｜")
 
 
 def as_plain_text(text: str, control: Collection[str]) -> str:
-    """The text without a control token: a space breaks each up."""
+    """The text without control tokens: a space breaks each of them up."""
     for token in control:
         text = text.replace(token, f"{token[0]} {token[1:]}")
     return text
 
 
 def _plain_value(value: JsonValue, control: Collection[str]) -> JsonValue:
-    """`as_plain_text` of every text in a JSON value, names of members included."""
+    """Apply `as_plain_text` to every text in a JSON value, including member names."""
     if isinstance(value, str):
         return as_plain_text(value, control)
     if isinstance(value, dict):
@@ -121,8 +121,8 @@ def _plain_value(value: JsonValue, control: Collection[str]) -> JsonValue:
 def template_tools(
     tools: Sequence[ToolSpec], control: Collection[str] = ()
 ) -> list[JsonObject] | None:
-    """The offered tools in the shape that chat templates and endpoints read; `None` if none. What
-    they say comes from anyone who wrote them: `control` as in `template_messages`."""
+    """The offered tools in the format of chat templates and endpoints; `None` if there are none.
+    Their texts are not trusted: for `control`, see `template_messages`."""
     if not tools:
         return None
     return [

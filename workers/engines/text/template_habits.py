@@ -1,19 +1,19 @@
-"""What a chat template refuses, tried when its model is loaded, and conversations that suit it.
+"""Finds out what a chat template refuses when its model is loaded, and adapts conversations to it.
 
-Some templates know no system turn (Gemma's), some want user and assistant to take turns and so no
-turn of a tool, some take one call at once (Llama 3's), some ids of calls of nine letters and digits
-alone (Mistral's), some a system turn as the first one alone (Qwen3.5's). What is refused is said in
-another way:
+Some templates have no system turn (Gemma's). Some require user and assistant to alternate, and so
+have no tool turns. Some accept only one call per turn (Llama 3's), only call ids of nine letters
+and digits (Mistral's), or a system turn only as the first turn (Qwen3.5's). Refused parts are
+written differently:
 
-- the system's text stands in front of the first user's turn;
-- a later system's turn stands behind the first one's text;
-- an id is a shorter one;
-- a tool's answer is a user's turn;
+- the system's text is put before the text of the first user turn;
+- the text of a later system turn is appended to that of the first one;
+- ids are shortened;
+- a tool's answer becomes a user turn;
 - a call is written into the assistant's text;
-- of several calls at once each has a turn of its own, with its answer behind it.
+- several calls at once are split into one turn each, followed by its answer.
 
-A template that leaves a call or a tool's answer out counts as one that refuses it. One that leaves
-the system's text out does so on purpose: its model was trained without.
+A template that omits a call or a tool's answer is treated as if it refused it. A template that
+omits the system's text does so on purpose: its model was trained without one.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Render = Callable[[Sequence[Message], Sequence[ToolSpec]], str]
 
 @dataclass(frozen=True)
 class TemplateHabits:
-    """What a template takes."""
+    """What a template accepts."""
 
     system: bool = True
     tool_turns: bool = True
     calls: bool = True
-    """Whether calls go in a separate field. A local model's turns have theirs in their text
+    """Whether calls are in a separate field. A local model's turns have them in their text
     (`raw_text`)."""
     calls_at_once: bool = True
     long_ids: bool = True
@@ -46,7 +46,7 @@ EVERYTHING = TemplateHabits()
 
 
 class TemplateRefuses(Exception):
-    """A template takes not even a question, or no form of a conversation that roles hold."""
+    """A template refuses even a question, or every form of the conversations that roles need."""
 
 
 _SYSTEM = Message(role="system", content="Rules xq1.")
@@ -56,7 +56,7 @@ _TOOL = ToolSpec(
     description="Looks a word up.",
     parameters={"type": "object", "properties": {"word": {"type": "string"}}},
 )
-# As servers and this project write ids.
+# The format in which servers and this project write ids.
 _CALLS = tuple(
     ToolCall(id=f"call_{n:024x}", name=_TOOL.name, arguments={"word": f"xq{n}"}) for n in (3, 4)
 )
@@ -69,10 +69,10 @@ _LATER = Message(role="system", content="More rules.")
 
 
 def habits_of(render: Render) -> TemplateHabits:
-    """Try the template. Raises `TemplateRefuses`."""
+    """Render test conversations with the template. Raises `TemplateRefuses`."""
     habits = _habits_of(render)
     if not (habits.tool_turns and habits.calls):
-        # It may be the ids that it refuses.
+        # It may refuse only the ids.
         shortened = _habits_of(lambda messages, tools: render(_shorten_ids(messages), tools))
         if (shortened.tool_turns, shortened.calls) != (habits.tool_turns, habits.calls):
             habits = replace(shortened, long_ids=False)
@@ -83,7 +83,7 @@ def habits_of(render: Render) -> TemplateHabits:
     refusal = _refusal(render, whole, "xq2", "yq3", "yq4")
     if refusal is not None:
         raise TemplateRefuses(
-            f"its chat template takes no conversation with a tool's answer in any form: {refusal}"
+            f"its chat template refuses every conversation with a tool's answer: {refusal}"
         )
     return habits
 
@@ -91,7 +91,7 @@ def habits_of(render: Render) -> TemplateHabits:
 def _habits_of(render: Render) -> TemplateHabits:
     refusal = _refusal(render, [_ASKED], "xq2")
     if refusal is not None:
-        raise TemplateRefuses(f"its chat template refuses a question alone: {refusal}")
+        raise TemplateRefuses(f"its chat template refuses a single question: {refusal}")
     single_call, both = (
         Message(role="assistant", tool_calls=calls) for calls in (_CALLS[:1], _CALLS)
     )
@@ -106,24 +106,24 @@ def _habits_of(render: Render) -> TemplateHabits:
         system=_refusal(render, [_SYSTEM, _ASKED], "xq2") is None,
         tool_turns=takes_turns,
         calls=calls,
-        # Written into the text, or told by a user in one turn, there is nothing to count.
+        # Calls in the text, or answers in one user turn, are not limited in number.
         calls_at_once=at_once or not calls,
     )
 
 
 def _refusal(render: Render, messages: Sequence[Message], *words: str) -> str | None:
-    """Why a template does not say these words of a conversation; None if it does."""
+    """Why a template's rendering of a conversation lacks these words; None if it has them all."""
     tools = [_TOOL] if any(message.tool_calls for message in messages) else []
     try:
         rendered = render(messages, tools)
     except Exception as error:  # noqa: BLE001 - a template from outside raises what it likes
         return str(error) or type(error).__name__
     left_out = next((word for word in words if word not in rendered), None)
-    return None if left_out is None else "it leaves out a part of what it is given"
+    return None if left_out is None else "it leaves out a part of the conversation"
 
 
 def adapt_messages(messages: Sequence[Message], habits: TemplateHabits) -> list[Message]:
-    """The conversation in a form that such a template takes."""
+    """The conversation in a form that a template with these habits accepts."""
     shaped = list(messages)
     if not habits.long_ids:
         shaped = _shorten_ids(shaped)
@@ -153,12 +153,12 @@ def _shorten_ids(messages: Sequence[Message]) -> list[Message]:
 
 
 def short_id(identifier: str) -> str:
-    """Nine letters and digits that are the same for the same id."""
+    """Nine letters and digits, always the same for the same id."""
     return hashlib.blake2b(identifier.encode(), digest_size=5).hexdigest()[:9]
 
 
 def move_system_first(messages: Sequence[Message]) -> list[Message]:
-    """One system turn, the first one, with the text of all."""
+    """Merge the texts of all system turns into one first turn."""
     texts = [message.content for message in messages if message.role == "system"]
     others = [message for message in messages if message.role != "system"]
     return [Message(role="system", content="\n\n".join(texts)), *others] if texts else others
@@ -169,7 +169,7 @@ def _split_calls(messages: Sequence[Message]) -> list[Message]:
     answers = {m.tool_call_id: m for m in messages if m.role == "tool" and m.tool_call_id}
     placed: set[str] = set()
     for message in messages:
-        # With its text as it was written there are no calls for the template to count.
+        # A turn with its raw text has no separate calls that the template could refuse.
         if len(message.tool_calls) > 1 and message.raw_text is None:
             for place, call in enumerate(message.tool_calls):
                 content = message.content if place == 0 else ""
@@ -191,14 +191,14 @@ def _write_calls_as_text(message: Message) -> Message:
 
 
 def _tool_answer_as_user(message: Message) -> Message:
-    """A tool's answer as a user tells it."""
+    """A tool's answer as a user turn."""
     if message.role != "tool":
         return message
     return Message(role="user", content=f"Tool result: {message.content}")
 
 
 def _merge_user_turns(messages: Sequence[Message]) -> list[Message]:
-    """Merge consecutive turns of users into one turn."""
+    """Merge consecutive user turns."""
     shaped: list[Message] = []
     for message in messages:
         if shaped and shaped[-1].role == message.role == "user":

@@ -1,4 +1,4 @@
-"""Whether a model's chat template reads the switches that it is given."""
+"""Whether a model's chat template reads the switches that are set for it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def combined_options(
     of_request: Mapping[str, TemplateValue],
     templates: Iterable[str],
 ) -> dict[str, TemplateValue]:
-    """A request's own over those of its pool, which were checked when the model was loaded. Raises
-    ValueError for one of the request's that no template reads."""
+    """Merge a request's options over those of its pool, which were checked when the model was
+    loaded. Raises ValueError for an option of the request that no template reads."""
     wrong = unread_option(of_request, templates) if of_request else None
     if wrong is not None:
         raise ValueError(wrong)
@@ -23,18 +23,18 @@ def combined_options(
 
 
 def unread_option(options: Mapping[str, TemplateValue], templates: Iterable[str]) -> str | None:
-    """What is wrong with the first option that no template reads; None if all are read."""
+    """The error for the first option that no template reads; None if all are read."""
     import jinja2
 
     try:
         names = frozenset[str]().union(*map(_names_in, templates))
     except jinja2.TemplateSyntaxError as error:
-        return f"its chat template is none: {error}"
+        return f"its chat template has a syntax error: {error}"
     for name in options:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)
             hint = f"; did you mean {near[0]}?" if near else "; leave it out"
-            return f"its chat template reads no template_options.{name}{hint}"
+            return f"its chat template does not use template_options.{name}{hint}"
     return None
 
 
@@ -43,6 +43,6 @@ def _names_in(template: str) -> frozenset[str]:
     """Raises `jinja2.TemplateSyntaxError`."""
     import jinja2
 
-    # Not parsed: templates have tags of packages that render them.
+    # Not parsed: templates have tags that only the rendering packages know.
     lexed = jinja2.Environment().lex(template)
     return frozenset(value for _, kind, value in lexed if kind == "name")

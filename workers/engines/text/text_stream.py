@@ -1,8 +1,8 @@
 """Stream of text made from tokens or pieces: whole characters, and nothing past a stop string.
 
-Two things must not reach a reader: half a character (a token may end in the middle of one), and
-the beginning of a stop string that the next token completes. Both are held back until it is
-clear what they are. What has been released never changes, and the released pieces joined are the
+Two things must not reach a reader: an incomplete character (a token may end in the middle of one),
+and the beginning of a stop string that a later token completes. Both are held back until they are
+complete or ruled out. Released text never changes, and the released pieces joined are the
 completion's text.
 """
 
@@ -13,28 +13,27 @@ from collections.abc import Collection, Sequence
 from loopline.workers.engines.text.chat_prompt import TextCodec
 
 REPLACEMENT = "�"
-"""What a decoder writes for bytes that are not a character, or not yet one."""
+"""What a decoder writes for bytes that are not (yet) a character."""
 
 MAX_HELD_TOKENS = 64
-"""A real character is whole after at most 4 tokens. Only a model that writes garbage holds back
-more; past this many they are released as they decode, so that the cost stays linear."""
+"""A real character is complete after at most 4 tokens. Only a model that writes garbage holds back
+more; beyond this number they are released as decoded, so that the cost stays linear."""
 
 
 def join_surrogates(text: str) -> str:
-    """Halves of a surrogate pair that stand together become their character, a half alone
-    becomes U+FFFD."""
+    """Join the adjacent halves of surrogate pairs into characters; a single half becomes U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 class ArrivingText:
-    """Pieces in, what may be shown out."""
+    """Takes pieces of text and releases those that may be shown."""
 
     def __init__(self, stop: Sequence[str] = ()) -> None:
         self._stop = tuple(filter(None, stop))
         self.raw = ""
-        """Everything that arrived, cut before the stop string."""
+        """All text that has arrived, truncated before the stop string."""
         self._released = 0
         self.stopped = False
         """True once a stop string was found; the text ends before it."""
@@ -44,10 +43,10 @@ class ArrivingText:
         return join_surrogates(self.raw)
 
     def push(self, piece: str) -> str:
-        """Take a piece; returns what may be shown now (possibly nothing)."""
+        """Add a piece; returns the text that may now be shown (possibly empty)."""
         if self.stopped:
             return ""
-        # A match may begin in text that arrived before, but never in text already released.
+        # A match may start in text that arrived earlier, but never in released text.
         self.raw += piece
         cut = min(
             (at for s in self._stop if (at := self.raw.find(s, self._released)) >= 0), default=-1
@@ -57,7 +56,7 @@ class ArrivingText:
         return self._release(len(self.raw) - (0 if self.stopped else self._held_back_length()))
 
     def finish(self) -> str:
-        """The end: whatever was held back."""
+        """Finish the text: returns any text that was held back."""
         return self._release(len(self.raw))
 
     def _release(self, end: int) -> str:
@@ -67,7 +66,7 @@ class ArrivingText:
 
     def _held_back_length(self) -> int:
         """Length of the longest end of the text that the next piece may complete: the first half of
-        a pair, or the beginning of a stop string."""
+        a surrogate pair, or the beginning of a stop string."""
         longest = int("\ud800" <= self.raw[-1:] <= "\udbff")
         for s in self._stop:
             for length in range(min(len(s) - 1, len(self.raw) - self._released), longest, -1):
@@ -96,11 +95,11 @@ class TextStream:
 
     @property
     def text(self) -> str:
-        """Everything decoded so far, cut before the stop string."""
+        """All text decoded so far, truncated before the stop string."""
         return self._arriving.raw
 
     def push(self, token: int) -> str:
-        """Take one token; returns what may be shown now (possibly nothing)."""
+        """Add a token; returns the text that may now be shown (possibly empty)."""
         self._pending.append(token)
         piece = self._codec.decode(self._pending, self._after)
         if piece.endswith(REPLACEMENT) and len(self._pending) < MAX_HELD_TOKENS:
@@ -110,7 +109,7 @@ class TextStream:
         return self._arriving.push(piece)
 
     def finish(self) -> str:
-        """The end: whatever was held back and is not part of a stop string's match."""
+        """Finish the text: returns any held-back text that is not part of a stop string."""
         text = ""
         if self._pending:
             text = self._arriving.push(self._codec.decode(self._pending, self._after))
@@ -121,8 +120,8 @@ class TextStream:
 def token_texts(
     codec: TextCodec, ids: Sequence[int], after: int | None = None, ends: Collection[int] = ()
 ) -> tuple[str, ...]:
-    """The text of each of these tokens, of which the first comes after `after`; one of `ends` is
-    not text. A token whose bytes are not characters by themselves is U+FFFD."""
+    """The text of each token; the token before the first one is `after`. A token in `ends` has an
+    empty text. A token whose bytes are not complete characters is U+FFFD."""
     texts: list[str] = []
     for token in ids:
         text = "" if token in ends else codec.decode([token], after)

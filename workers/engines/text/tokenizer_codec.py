@@ -1,8 +1,8 @@
-"""Text and ids of a `tokenizer.json`, by the package tokenizers; no model is needed for it. And
-text in Unicode's composed form (NFC), for tokenizers that read it so.
+"""Text and ids of a `tokenizer.json`, through the package tokenizers, without a model. Also text in
+Unicode's composed form (NFC), for tokenizers that use it.
 
-Qwen's tokenizers compose what they read: `e` and an accent after it become `é`. llama.cpp does not,
-and would give other ids. A GGUF file of ours says which kind its tokenizer is of.
+Qwen's tokenizers compose their input: `e` followed by an accent becomes `é`. llama.cpp does not,
+and would return other ids. The GGUF files of this project state whether their tokenizer composes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loopline.workers.engines.text.chat_prompt import TextCodec
 from loopline.workers.engines.text.sentencepiece import BLANK, SentencePieceCodec
 
 _BYTE = re.compile(r"^<0x([0-9A-F]{2})>$")
-"""The token of one byte."""
+"""A token for a single byte."""
 
 COMPOSED_KEY = "loopline.tokenizer.nfc"
 """Metadata key of a GGUF file: the tokenizer composes text before it splits it."""
@@ -30,11 +30,12 @@ class TokenizerCodec:
     def __init__(self, backend: Any) -> None:
         self._backend = backend
         self._texts: dict[int, str] = {}
-        """Texts of tokens that were decoded alone, as streams decode every token."""
+        """Texts of tokens that were decoded alone, as streams decode each token."""
 
     @property
     def joins(self) -> bool:
-        """Whether the texts of single tokens, joined, are the text of all: streams rely on it."""
+        """Whether the joined texts of single tokens equal the text of all tokens: streams rely on
+        it."""
         ids = self.encode("The answer is 7.")
         return "".join(self.decode([token_id]) for token_id in ids) == self.decode(ids)
 
@@ -54,8 +55,9 @@ class TokenizerCodec:
 
 
 def make_codec(backend: Any, width: int, model: str) -> TextCodec:
-    """Text of the tokens of `model`, whose logits have this width. `backend` is a Tokenizer of the
-    tokenizers package. Raises EngineError `bad_request` for one whose text would not be exact."""
+    """Build the codec for `model`, whose logits have this width. `backend` is a Tokenizer of the
+    tokenizers package. Raises EngineError `bad_request` for a tokenizer whose text would not be
+    exact."""
     if getattr(backend.model, "byte_fallback", False):
         codec: TextCodec = _sentencepiece_codec(backend, width, model)
     else:
@@ -63,8 +65,8 @@ def make_codec(backend: Any, width: int, model: str) -> TextCodec:
         if not codec.joins:
             raise unusable_error(
                 model,
-                "its tokenizer writes a token differently alone and behind another, and has no "
-                "byte fallback (SentencePiece style without it); this engine needs one with byte "
+                "its tokenizer decodes a token differently alone and after another one, and has no "
+                "byte fallback (SentencePiece without it); this engine needs one with byte "
                 "fallback, such as Llama 2's, or a byte-level one, such as Qwen's or Llama 3's",
             )
     return codec
@@ -103,8 +105,8 @@ def _sentencepiece_codec(backend: Any, width: int, model: str) -> SentencePieceC
 
 @dataclass(frozen=True)
 class ComposedCodec:
-    """A `TextCodec` that composes what stands between added tokens. These are looked for first, the
-    longest where several begin: an accent after a token is not part of it."""
+    """A `TextCodec` that composes the text between added tokens. Added tokens are matched first,
+    the longest where several start: an accent after a token is not part of it."""
 
     codec: TextCodec
     added: re.Pattern[str]
@@ -112,7 +114,7 @@ class ComposedCodec:
     def encode(self, text: str, after: int | None = None) -> list[int]:
         if not unicodedata.is_normalized("NFC", text):
             parts = self.added.split(text)
-            # Added tokens stand at the odd places.
+            # Added tokens are at the odd positions.
             parts[::2] = [unicodedata.normalize("NFC", part) for part in parts[::2]]
             text = "".join(parts)
         return self.codec.encode(text, after)
@@ -122,7 +124,7 @@ class ComposedCodec:
 
 
 def compose_codec(codec: TextCodec, added: Collection[str]) -> ComposedCodec:
-    """`added` are the texts of the tokens that are looked for in a text before it is cut."""
+    """`added` are the texts of the tokens that are matched before a text is split."""
     longest_first = sorted(filter(None, added), key=len, reverse=True)
     pattern = "|".join(map(re.escape, longest_first)) or r"(?!)"
     return ComposedCodec(codec, re.compile(f"({pattern})"))

@@ -1,12 +1,12 @@
-"""Tool calls written in text: those of every markup that `loopline.agents.call_markup` reads, and
-what this project writes itself, the markup of Qwen and Hermes models:
+"""Tool calls in text. It reads every markup that `loopline.agents.call_markup` supports, and writes
+the markup of Qwen and Hermes models:
 
     <tool_call>
     {"name": "calculate", "arguments": {"expression": "3*4"}}
     </tool_call>
 
-Whatever stands in a markup is hostile until it has been parsed: a call that is not valid becomes a
-`ToolCall` with `arguments=None` and an `error` that the model can be told.
+Markup is untrusted until it has been parsed: an invalid call becomes a `ToolCall` with
+`arguments=None` and an `error` that can be shown to the model.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ __all__ = [
 def parse_tool_calls(
     text: str, *, id_seed: str, tools: Sequence[ToolSpec] = (), opened: bool = False
 ) -> tuple[ToolCall, ...]:
-    """Every call that a model's text makes, in order; those that it only thought of are none
-    (`opened`: see `loopline.agents.thinking.split_thoughts`). Ids are a function of `id_seed` and
-    the position, so that a replay gives the same ids. An opening tag without its closing one is a
-    call with an error, unless what stands behind it is a whole call. `tools`, those on offer, are
-    needed for calls that have no markup.
-    """
+    """Every call in a model's text, in order; calls inside its thoughts don't count (`opened`: see
+    `loopline.agents.thinking.split_thoughts`). Ids are a function of `id_seed` and the position, so
+    that a replay gets the same ids. An opening tag without a closing one is a call with an error,
+    unless a complete call follows it. `tools`, those on offer, are needed for calls without
+    markup."""
     offered = {tool.name: tool.parameters for tool in tools}
     return tuple(
         ToolCall(
@@ -55,9 +54,9 @@ def parse_tool_calls(
 def calls_of(
     request: GenerateRequest, index: int, text: str, *, opened: bool = False
 ) -> tuple[ToolCall, ...]:
-    """Calls that the text of completion `index` makes of the tools that were offered. Under a
-    schema there is no markup: what looks like one stands within a JSON string. Of several calls in
-    a markup that no grammar holds, where one is allowed, the first one counts."""
+    """Calls of the offered tools in the text of completion `index`. Under a schema there is no
+    markup: anything that looks like it is inside a JSON string. If only one call is allowed but no
+    grammar enforces it, the first call counts."""
     if not request.callable_tools or request.json_schema is not None:
         return ()
     calls = parse_tool_calls(
@@ -67,7 +66,7 @@ def calls_of(
 
 
 def strip_tool_calls(text: str) -> str:
-    """The words around the calls; an unclosed call is dropped to the end of the text."""
+    """The text around the calls; an unclosed call is dropped to the end of the text."""
     return strip_calls(text).strip()
 
 
@@ -78,5 +77,5 @@ def write_tool_call(name: str, arguments: Mapping[str, object]) -> str:
 
 
 def tool_call_id(id_seed: str, position: int) -> str:
-    """A stable id: within the 40 characters that OpenAI allows when it is fed back."""
+    """A stable id, within the 40 characters that OpenAI allows when it is sent back."""
     return "call_" + hashlib.blake2b(f"{id_seed}#{position}".encode(), digest_size=12).hexdigest()

@@ -1,1 +1,1 @@
-"""Models in this process, by transformers."""
+"""Models in this process, run by transformers."""

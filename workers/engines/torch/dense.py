@@ -1,12 +1,12 @@
-"""A forward pass of transformers' dense decoders that is written for many short steps on a CPU.
+"""A forward pass for transformers' dense decoders that is fast for many short steps on a CPU.
 
-transformers' own pass of a micro model takes most of its time between the kernels: decorators,
-masks, a dozen small operations around each layer's projections. This one calls the same modules
-with the same weights, so adapters and other whole models (hooks on those modules) have their part,
-and does what lies between them in fewer operations. It writes to a `KVCache`, and it reads what
-several rows have in common of it once (see `shared_beginnings`).
+transformers' own pass over a micro model spends most of its time between the kernels: decorators,
+masks, a dozen small operations around each layer's projections. This pass calls the same modules
+with the same weights, so adapters and other whole models (hooks on those modules) still apply, and
+it needs fewer operations between them. It writes to a `KVCache`, and reads a beginning that several
+rows share only once (see `shared_beginnings`).
 
-What it computes is what transformers computes, but for the order of a few sums: the last bits.
+Its results equal those of transformers except for the order of a few sums, that is, the last bits.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from loopline.workers.engines.torch.shared_beginnings import Shared
 
 _KINDS = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 _FIXED_ROTATIONS = frozenset({"default", "linear", "llama3", "yarn"})
-"""Kinds of rotary positions whose angles depend on the position alone."""
+"""Kinds of rotary positions whose angles depend only on the position."""
 _BLOCK = 256
-"""Positions whose angles are computed at once."""
+"""Number of positions whose angles are computed at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class _Layer:
     key: Any
     value: Any
     query_norm: Any
-    """None where heads are not normalized."""
+    """None if heads are not normalized."""
     key_norm: Any
     out: Any
     mlp_norm: Any
@@ -64,8 +64,8 @@ def _layer(layer: Any) -> _Layer:
 
 
 class DenseForward:
-    """Takes the place of one model's `forward`, for passes over a `KVCache`. All others, and those
-    of a model whose inner modules somebody watches by hooks, stay transformers' own. Owned by one
+    """Replaces one model's `forward` for passes over a `KVCache`. transformers' own forward still
+    runs all other passes, and every pass while hooks watch the model's inner modules. Owned by one
     thread."""
 
     def __init__(self, model: Any) -> None:
@@ -77,7 +77,7 @@ class DenseForward:
         self._head_size = int(body.layers[0].self_attn.head_dim)
         self._scale = float(body.layers[0].self_attn.scaling)
         self._watched: list[Any] = [body]
-        """Modules that it does not call."""
+        """Modules that it bypasses."""
         for layer in body.layers:
             self._watched += [layer, layer.self_attn, layer.mlp]
         self._angles: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -85,11 +85,12 @@ class DenseForward:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the next pass over a `KVCache` is made here."""
+        """Whether it can make the next pass over a `KVCache`."""
         return not any(m._forward_pre_hooks or m._forward_hooks for m in self._watched)
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
-        """Forward pass with the signature of the model's own, which handles what this one can't."""
+        """Forward pass with the signature of the model's own, which handles the unsupported
+        cases."""
         cache = named.get("past_key_values")
         if arguments or not isinstance(cache, KVCache) or not self.is_usable:
             return self._original(*arguments, **named)
@@ -110,7 +111,7 @@ class DenseForward:
         cache: KVCache,
         keep: int,
     ) -> torch.Tensor:
-        """ids, positions: [rows, tokens]; logits [rows, keep, vocabulary] back."""
+        """ids, positions: [rows, tokens]; returns logits [rows, keep, vocabulary]."""
         hidden = self._embed(ids)  # [rows, tokens, width]
         rotation = self._rotation(positions, cache.visible, hidden)
         for index, layer in enumerate(self._layers):
@@ -132,7 +133,7 @@ class DenseForward:
         mask: torch.Tensor | None,
         cache: KVCache,
     ) -> torch.Tensor:
-        """states: [rows, tokens, width]; same shape back."""
+        """states: [rows, tokens, width]; same shape returned."""
         rows, tokens, _ = states.shape
         shape = (rows, tokens, -1, self._head_size)
         query, key = layer.query(states).view(shape), layer.key(states).view(shape)
@@ -164,9 +165,9 @@ class DenseForward:
 
 
 def install(model: Any, device: torch.device) -> DenseForward | None:
-    """Let `model` make its passes over a `KVCache` by a `DenseForward`; None where it is of a kind
-    that this one does not compute, on a GPU (which waits for its memory, not for Python), or in
-    another type than float32."""
+    """Let `model` make its passes over a `KVCache` with a `DenseForward`. Returns None if the
+    architecture is not supported, on a GPU (where memory, not Python, is the bottleneck), or in a
+    type other than float32."""
     config = model.config
     rope: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
     fits = (
@@ -193,8 +194,8 @@ def _normed(module: Any, states: torch.Tensor) -> torch.Tensor:
 
 
 def _rotated(states: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """Rotary positions (Su et al. 2021, arXiv:2104.09864) in transformers' order of places: halves,
-    not pairs. states: [rows, tokens, heads, head size]; same shape back."""
+    """Rotary positions (Su et al. 2021, arXiv:2104.09864) in transformers' layout: halves, not
+    pairs. states: [rows, tokens, heads, head size]; same shape returned."""
     cosines, sines = rotation
     half = states.shape[-1] // 2
     swapped = torch.cat((states[..., half:], states[..., :half]), dim=-1)
@@ -209,8 +210,8 @@ def _attend_packed(
     cache: KVCache,
     scale: float,
 ) -> torch.Tensor:
-    """query: [tokens, heads, 1, head size]; same shape back. keys, values: of all rows; mask: of
-    those that run."""
+    """query: [tokens, heads, 1, head size]; same shape returned. keys, values: of all rows; mask:
+    of the running rows."""
     packed = cache.packed
     assert packed is not None
     mixed = torch.empty_like(query)
@@ -251,12 +252,12 @@ def _attend(
     mask: torch.Tensor | None,
     scale: float,
 ) -> torch.Tensor:
-    """query: [rows, heads, tokens, head size]; same shape back. mask: None if the tokens are all
-    that is seen, or only one."""
+    """query: [rows, heads, tokens, head size]; same shape returned. mask: None if only these tokens
+    are visible, or if there is only one token."""
     rows, heads, tokens, size = query.shape
     groups = heads // keys.shape[1]
     if tokens == 1:
-        # Heads that share keys are tokens of one head.
+        # Treat heads that share keys as tokens of one head.
         packed = query.reshape(rows, keys.shape[1], groups, size)
         mixed = functional.scaled_dot_product_attention(
             packed, keys, values, attn_mask=mask, scale=scale
@@ -278,10 +279,10 @@ def _attend_shared(
     shared: Shared,
     scale: float,
 ) -> torch.Tensor:
-    """`_attend` for one token a row, in two parts: over what groups of rows begin with, which is
-    read once for all rows of a group, and over what comes behind it in each row. Parts of a
-    softmax are put together by the logarithms of their sums (Juravsky et al. 2024,
-    arXiv:2402.05099). mask: of the columns from `shared.length` on."""
+    """`_attend` for one token per row, in two parts: over the beginnings of groups, each read once
+    for all rows of its group, and over the rest of each row. The parts of a softmax are combined by
+    the logarithms of their sums (Juravsky et al. 2024, arXiv:2402.05099). mask: of the columns from
+    `shared.length` on."""
     rows, heads, _, size = query.shape
     groups = heads // keys.shape[1]
     packed = query.reshape(rows, keys.shape[1], groups, size)
@@ -319,8 +320,8 @@ def _with_sums(
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention [rows, heads, tokens, head size] with the logarithm of the sum of each softmax
-    [rows, heads, tokens]. Written out: what PyTorch documents does not tell the sums, and its own
-    kernel is not faster here, where memory decides."""
+    [rows, heads, tokens]. Written out because PyTorch's documented function does not return the
+    sums, and its kernel is not faster here, where memory is the bottleneck."""
     scores = torch.matmul(query * scale, keys.transpose(2, 3))  # [rows, heads, tokens, seen]
     if mask is not None:
         scores += mask

@@ -1,8 +1,8 @@
-"""Models in this process, by transformers: full precision, any Qwen, Llama and the like.
+"""Models in this process, run by transformers: full precision, any Qwen, Llama or similar model.
 
-All rows are decoded together, one token a pass. A prompt that begins like one in memory is read
-from the end of that beginning on, and prompts of which similarly much is left to read are read
-together, before the other rows go on.
+All rows are decoded together, one token per pass. A prompt that shares its beginning with a
+sequence in memory is read from the end of that beginning on. Prompts with a similar number of
+tokens left to read are read together, before the other rows continue.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from loopline.workers.engines.torch.prefix_cache import PrefixCache
 from loopline.workers.engines.torch.whole_models import WholeModel, WholeModels, read_whole_model
 
 SCORE_CHUNK = 256
-"""Tokens scored, or taken over from another worker, per forward pass: bounds the logits in memory
+"""Tokens scored, or taken over from another worker, per forward pass: limits the logits in memory
 to 256 x vocabulary floats."""
 
 PLAIN_TOKENS = 2048
-"""Tokens in a pass of several finished rows for `plain_logprobs`, padding included."""
+"""Most tokens in a pass of several finished rows for `plain_logprobs`, padding included."""
 
 PREFILL_TOKENS = 4096
-"""Most tokens, padding included, in one prefill: enough to fill the cores, and short enough that
+"""Most tokens, padding included, in one prefill: enough to keep the cores busy, and few enough that
 running rows do not wait long for their next token."""
 
 PADDING = 1.25
-"""Prefilling together pays (2.5 times on short prompts) until padding is a fifth of the work."""
+"""Joint prefilling pays off (2.5 times on short prompts) until padding is a fifth of the work."""
 
 KEPT_TOKENS = 8192
-"""Tokens of finished sequences that are kept for prompts that begin like them: those of some twenty
-requests, so that the roles' prompts stay. Never more than a quarter of max_tokens_in_flight."""
+"""Tokens of finished sequences that are cached for prompts with the same beginning: those of about
+twenty requests, so that the roles' prompts stay. At most a quarter of max_tokens_in_flight."""
 
 
 class TorchBackend:
-    """See the module, and `Backend`."""
+    """See the module docstring and `Backend`."""
 
     kind = "torch"
     reads_apart = True
@@ -76,9 +76,10 @@ class TorchBackend:
         self._used: list[AdapterVersion | None] = []
         """Adapter version of each row of the last pass."""
         self._unread: dict[Row, States] = {}
-        """Rows that are not in the batch yet, with the keys and values of their beginning."""
+        """Rows that are not in the batch yet, with the keys and values of their cached
+        beginning."""
         self._mixed = False
-        """The next pass reads them, and goes on with the others."""
+        """Whether the next pass reads them and also continues the other rows."""
         return loaded
 
     @property
@@ -86,7 +87,7 @@ class TorchBackend:
         return self._settings.max_tokens_in_flight
 
     def unload(self) -> None:
-        """The memory goes with the last reference to the model."""
+        """Do nothing: the memory is freed with the last reference to the model."""
 
     def context(self) -> AbstractContextManager[object]:
         return torch.inference_mode()
@@ -105,8 +106,8 @@ class TorchBackend:
         return states, length if states else 0
 
     def room_for(self, row: Row, rows: Sequence[Row], passed: Sequence[Row], places: int) -> bool:
-        """Whether the rows fit, counted as rows times the longest that one of them may become,
-        because they share one allocation."""
+        """Whether the rows fit. They share one allocation, so the size is rows times the longest
+        possible row."""
         everyone = [
             member for first in (*rows, *passed, row) for member in (first, *first.siblings)
         ]
@@ -116,8 +117,8 @@ class TorchBackend:
         return fits and len(everyone) <= places
 
     def joins(self, row: Row, reading: Sequence[Row]) -> bool:
-        """Whether the row joins the others that are being read: if padding is worth it. Rows that
-        are continued or read again are read alone."""
+        """Whether the row can be read together with the others, that is, if the padding is worth
+        it. Rows that are continued or read again are read alone."""
         group = [*reading, row]
         if len(group) > 1 and any(member.unchecked or member.output_ids for member in group):
             return False
@@ -136,13 +137,13 @@ class TorchBackend:
             self._mixed = self._can_mix(counts)
             return {**dict.fromkeys(self._batch.rows, 1), **counts} if self._mixed else counts
         for row in rows:
-            if row.left > 1:  # it is continued: the ids that are still to be checked
+            if row.left > 1:  # it is continued: the ids that must still be checked
                 return {row: min(row.left, SCORE_CHUNK)}
         return dict.fromkeys(self._batch.rows, 1)
 
     def _can_mix(self, counts: Mapping[Row, int]) -> bool:
-        """Whether prompts are read in the same pass as the next tokens of the other rows: each
-        token is a row of that pass, so what is done for some rows alone must not be needed."""
+        """Whether prompts can be read in the same pass as the next tokens of the other rows: each
+        token is a row of that pass, so no operation may apply to only some rows."""
         running = self._batch.rows
         return (
             self._batch.packs
@@ -166,7 +167,7 @@ class TorchBackend:
         return self._batch.step()  # [rows, vocabulary]
 
     def fork(self, row: Row, siblings: Sequence[Row], places: int) -> Sequence[Row]:
-        """Return all siblings: they have joined the batch with the reading of their prompt."""
+        """Return all siblings: they joined the batch when their prompt was read."""
         return siblings
 
     def finish(self, rows: Sequence[Row]) -> None:
@@ -203,7 +204,7 @@ class TorchBackend:
         for adapter, of_adapter in by_adapter.items():
             self._use([adapter])
             waiting: list[Row] = []
-            # The shortest first: a row is as long as the pass in which it is the last one.
+            # Shortest first: then the last row of a pass determines the pass's length.
             for row in sorted(of_adapter, key=_length):
                 if waiting and _length(row) * (len(waiting) + 1) > most:
                     self._plain_pass(waiting)
@@ -212,14 +213,14 @@ class TorchBackend:
             self._plain_pass(waiting)
 
     def _plain_pass(self, rows: Sequence[Row]) -> None:
-        """Padded on the right, where causal attention does not look."""
+        """Rows are padded on the right, which causal attention ignores."""
         whole = [[*row.prompt.ids, *row.output_ids] for row in rows]
         longest = max(map(len, whole))
         ids = torch.tensor(
             [[*row_ids, *[0] * (longest - len(row_ids))] for row_ids in whole],
             device=self._loaded.device,
         )
-        # From the place on that the first output token of any row is drawn at.
+        # From the first position at which any row's output starts to be drawn.
         first = min(len(row.prompt.ids) for row in rows) - 1
         logits = self._loaded.model(
             input_ids=ids, use_cache=False, logits_to_keep=longest - first
@@ -253,7 +254,7 @@ class TorchBackend:
             return None
         reason = " ".join(str(error).split())[:200]
         alone = EngineError(
-            f"out of memory: this request does not fit, not even alone ({reason}); lower "
+            f"out of memory: this request does not fit even alone ({reason}); lower "
             "max_context or max_tokens of this pool",
             kind="unavailable",
             retryable=True,
@@ -271,7 +272,7 @@ class TorchBackend:
     # Adapters.
 
     def read_adapter(self, path: str) -> str | WholeModel:
-        """Read a whole model; for a LoRA, check which base it was trained on and return its
+        """Read a whole model; for a LoRA, check the base that it was trained on and return its
         path."""
         if holds_whole_model(path):
             return read_whole_model(path, self._loaded, self._models.original)
@@ -282,13 +283,13 @@ class TorchBackend:
         return read if isinstance(read, WholeModel) else self._loras.read(read)
 
     def forget_adapter(self, adapter: AdapterVersion) -> None:
-        """Release an adapter. Its tensors go with the last reference, and the last pass may have
-        left one."""
+        """Release an adapter. Its tensors are freed with the last reference, and the last pass may
+        have kept one."""
         self._prefixes.forget(adapter)
         self._use([None])
 
     def _use(self, adapters: Sequence[AdapterVersion | None]) -> None:
-        """What each row of the passes that come now is computed with."""
+        """Set the adapter of each row in the following passes."""
         if adapters == self._used:
             return
         weights: list[Lora | WholeModel | None] = [
@@ -306,8 +307,8 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def plain_tokens(device: torch.device) -> int:
-    """Most tokens in a pass of several finished rows. On a CPU each has a pass of its own: which
-    rows end together is chance, and a training that is resumed has the same bits."""
+    """Most tokens in a pass of several finished rows. On a CPU each row has its own pass: which
+    rows finish together is random, and a resumed training must have the same bits."""
     return 0 if device.type == "cpu" else PLAIN_TOKENS
 
 

@@ -1,8 +1,8 @@
-"""The rows that are decoded together, and the passes of the model that read and extend them.
+"""The rows that are decoded together, and the model's passes that read and extend them.
 
-A row joins with the reading of its prompt, after a beginning that was computed before if there is
-one, and leaves without waiting for the others. Positions count a row's own tokens; a mask hides
-from each row what is not its own. Owned by one thread.
+A row joins when its prompt is read (after a cached beginning, if there is one), and leaves without
+waiting for the others. Positions count a row's own tokens; a mask hides all other columns from each
+row. Owned by one thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loopline.workers.engines.torch.kv_cache import KVCache, Packed, Piece, Stat
 from loopline.workers.engines.torch.shared_beginnings import SharedBeginnings
 
 READ_AT_ONCE = 512
-"""Most tokens that are read after a beginning in one pass: bounds the mask to this many times the
+"""Most tokens that one pass reads after a cached beginning: limits the mask to this many times the
 context."""
 
 
@@ -36,12 +36,12 @@ class KVBatch:
         self._beginnings = SharedBeginnings()
 
     def read(self, unread: Mapping[Row, States]) -> torch.Tensor:
-        """Append these rows and their siblings, each after a beginning that was computed before (an
-        empty list is none): at most all but its last token.
+        """Append these rows and their siblings, each after a cached beginning (an empty list is
+        none) of at most all but its last token.
 
         Returns the logits [rows of `unread`, vocabulary] after the last tokens, without the ids
-        that are unchecked. If it fails, the batch has the rows that it had; if memory runs out,
-        perhaps none.
+        that are unchecked. If it fails, the batch keeps its earlier rows; if memory runs out, it
+        may lose them all.
         """
         first, prompts, starts = self._enter(unread)
         if len(prompts) == 1 and starts[0]:
@@ -61,8 +61,8 @@ class KVBatch:
         return bool(self.rows) and self._dense is not None and self._dense.is_usable
 
     def read_and_step(self, unread: Mapping[Row, States]) -> torch.Tensor:
-        """`step` and `read` in one pass, without padding. Returns the logits [rows that were here,
-        then rows of `unread`; vocabulary]. It fails as `read` does."""
+        """`step` and `read` in one pass, without padding. Returns the logits [earlier rows, then
+        rows of `unread`; vocabulary]. It fails like `read`."""
         running = list(self.rows)
         first, prompts, starts = self._enter(unread)
         tokens = [row.ids[row.fed] for row in running]
@@ -91,8 +91,8 @@ class KVBatch:
         return logits
 
     def _enter(self, unread: Mapping[Row, States]) -> tuple[int, list[list[int]], list[int]]:
-        """Make room for these rows behind those that are here, with what was computed of them; the
-        place of the first one, the ids of each that are to be read, and where these start."""
+        """Make room for these rows after the present ones, and write their cached beginnings.
+        Returns the place of the first row, the ids of each row to read, and their start offsets."""
         first = len(self.rows)
         prompts = [row.ids[: len(row.ids) - row.unchecked] for row in unread]
         starts = [row.fed for row in unread]
@@ -105,9 +105,9 @@ class KVBatch:
         return first, prompts, starts
 
     def _append(self, unread: Mapping[Row, States], prompts: Sequence[Sequence[int]]) -> None:
-        """They have been read: they and their siblings are of the batch now."""
+        """Add the rows that were read, and their siblings, to the batch."""
         first, copies = len(self.rows), [1 + len(row.siblings) for row in unread]
-        # From the last one on: no prompt's row is taken by copies before it was copied itself.
+        # From the last one on: no prompt's row is overwritten by copies before it is copied itself.
         end = first + sum(copies)
         for place in reversed(range(len(prompts))):
             for target in range(end - copies[place], end):
@@ -118,7 +118,7 @@ class KVBatch:
 
     def extend(self, row: Row, count: int) -> torch.Tensor:
         """Feed a row its next `count` tokens; returns the logits [count, vocabulary] after each. If
-        memory runs out, perhaps no row is left."""
+        memory runs out, all rows may be lost."""
         end = row.fed + count
         self._fit(len(self.rows), end)
         return self._forward(self.rows.index(row), [row.ids[:end]], [row.fed], count)[0]
@@ -140,12 +140,12 @@ class KVBatch:
         return self._run(fed[0][:, None], columns, mask, 1)[:, -1]
 
     def states(self, row: Row, length: int) -> States:
-        """The keys and values of a row's first tokens, to be read before the batch changes."""
+        """The keys and values of a row's first tokens; read them before the batch changes."""
         return self._cache.read(self.rows.index(row), length)
 
     def remove(self, rows: Collection[Row]) -> None:
-        """Let rows leave, as far as they are here. The last rows take the places that become free:
-        so only they are copied."""
+        """Remove rows, if they are here. The last rows move to the free places, so only they are
+        copied."""
         self._beginnings.forget(rows)
         stays = [row not in rows for row in self.rows]
         count = sum(stays)
@@ -164,15 +164,15 @@ class KVBatch:
         del self.rows[count:]
 
     def clear(self) -> None:
-        """Forget every row, and give the memory back."""
+        """Remove every row, and release the memory."""
         self._cache.free()
         self._beginnings.forget(self.rows)
         self.rows = []
 
     def wipe(self, rows: Collection[Row]) -> None:
-        """Zero these rows, and what a failed pass left after the last row: what is not a number
-        stays one even under a weight of zero, and the next row in its place does not overwrite all
-        of it."""
+        """Zero these rows, and anything that a failed pass wrote after the last row: a NaN stays a
+        NaN even with a weight of zero, and the next row in its place does not overwrite all of
+        it."""
         for place, row in enumerate(self.rows):
             if row in rows:
                 self._cache.wipe(place, place + 1)
@@ -190,9 +190,9 @@ class KVBatch:
     ) -> torch.Tensor:
         """Run the tokens after `starts` in the rows from `first` on; logits [rows, keep, ...].
 
-        Rows with fewer tokens are padded on the left, so that the last tokens of all stand in one
-        column of the logits. What the padding computes is written after the row's end, where
-        nothing reads it and later tokens overwrite it.
+        Rows with fewer tokens are padded on the left, so that the last tokens of all rows are in
+        one column of the logits. The padding's results are written after the row's end, where
+        nothing reads them and later tokens overwrite them.
         """
         fresh = [ids[start:] for ids, start in zip(rows, starts, strict=True)]
         longest = max(map(len, fresh))
@@ -226,9 +226,9 @@ class KVBatch:
         ).logits
 
     def _mask(self, columns: torch.Tensor, width: int, begin: int = 0) -> Any:
-        """What is added to the attention scores [rows, 1, tokens, seen]: nothing where a token
-        sees itself or one before it, minus infinity elsewhere. By kind of layer, if the model has
-        several. Of the columns from `begin` on, up to `width`."""
+        """The summand of the attention scores [rows, 1, tokens, seen]: zero where a token sees
+        itself or an earlier one, minus infinity elsewhere. One per kind of layer, if the model has
+        several. It covers the columns from `begin` up to `width`."""
         positions = torch.arange(begin, width, device=self._device)  # [seen]
         masks: dict[str, torch.Tensor] = {}
         for kind, window in self._windows.items():
@@ -242,7 +242,7 @@ class KVBatch:
 
 
 def _windows(config: Any) -> dict[str, int | None]:
-    """How far back each kind of layer sees; None is to the beginning."""
+    """How far back each kind of layer sees; None is back to the beginning."""
     window: int | None = getattr(config, "sliding_window", None)
     kinds: list[str] = getattr(config, "layer_types", None) or []
     if "sliding_attention" in kinds:

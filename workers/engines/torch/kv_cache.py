@@ -1,9 +1,8 @@
 """Keys and values of all rows in one allocation per layer, written in place.
 
-transformers' own cache allocates each layer again for every token: with many rows, that takes
-several times as long as everything else. Here a row's tokens are in the columns from 0 on, so a
-token's column is its position; whatever is after a row's last token is hidden by the mask. Owned by
-one thread.
+transformers' own cache reallocates each layer for every token: with many rows, that takes several
+times as long as everything else. Here a row's tokens are in the columns from 0 on, so a token's
+column is its position; the mask hides all columns after a row's last token. Owned by one thread.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ COLUMNS = 64
 """Rows and columns are allocated in multiples of these."""
 
 GROWTH = 1.5
-"""Times more rows or columns than before, at least, when the allocation grows: what is allocated on
-the way to a size is then at most four times that size. Were it made new for every block, it would
-be half as many times that size as there are blocks; and a GPU's allocator, which can't put a larger
-tensor where a smaller one was, would reserve all of it."""
+"""Smallest factor by which rows or columns grow when the allocation grows: all allocations on the
+way to a size then sum up to at most four times that size. With a new allocation for every block,
+they would sum up to that size times half the number of blocks; and a GPU's allocator, which can't
+reuse a smaller tensor's memory for a larger one, would reserve all of it."""
 
 FAR_TOO_LARGE = 4
-"""Times more cells than needed: then the allocation shrinks."""
+"""The allocation shrinks when it has this many times the cells that are needed."""
 
 States = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of one sequence's tokens, for each layer: [heads, tokens, head size]."""
@@ -37,18 +36,18 @@ States = list[tuple[torch.Tensor, torch.Tensor]]
 
 @dataclass(frozen=True)
 class Piece:
-    """Tokens of one row, which follow each other in a packed pass."""
+    """Consecutive tokens of one row in a packed pass."""
 
     begin: int
     """Position of the piece's first token in the pass."""
     place: int
     """Place of the piece's row in the allocation."""
     start: int
-    """Tokens of the row that were computed before."""
+    """Number of the row's tokens that were computed before."""
     count: int
     mask: torch.Tensor | None
-    """What is added to its scores [count, start + count]; None where it begins its row, or is one
-    token."""
+    """The summand of its scores [count, start + count]; None if the piece starts its row or is a
+    single token."""
 
     @property
     def end(self) -> int:
@@ -57,8 +56,8 @@ class Piece:
 
 @dataclass(frozen=True)
 class Packed:
-    """A pass over the next token of each row in the places below `running`, and behind these over
-    pieces of other rows. Each token is a row of the pass, with one token."""
+    """A pass over the next token of each row in the places below `running`, followed by pieces of
+    other rows. Each token is a row of the pass, with one token."""
 
     places: torch.Tensor
     """The row of the allocation for each token [tokens, 1]."""
@@ -69,26 +68,26 @@ class Packed:
     """Columns that the running rows see."""
     pieces: tuple[Piece, ...]
     wanted: torch.Tensor
-    """The tokens after which logits are wanted [wanted]."""
+    """The tokens after which logits are needed [wanted]."""
 
 
 @dataclass
 class _Window:
-    """Places that the next forward pass writes to and sees; one window for all layers."""
+    """The places that the next forward pass writes and sees; one window for all layers."""
 
     rows: int = 0
     columns: int = 0
     """Columns of the allocation."""
     first: int = 0
-    """Row of the allocation that is the first one of the pass."""
+    """Row of the allocation for the first row of the pass."""
     places: tuple[torch.Tensor, ...] = ()
     """Rows [rows of the pass, 1] and columns [rows of the pass, tokens] to write to."""
     before: int = 0
-    """Columns that were written before, where they are equally many in every row."""
+    """Number of columns written before, if it is the same in every row."""
     visible: int = 0
     """Columns from 0 on that the pass sees."""
     shared: Shared | None = None
-    """What the pass reads once for several rows."""
+    """Beginnings that the pass reads once for several rows."""
     packed: Packed | None = None
 
 
@@ -99,7 +98,7 @@ class _Layer(CacheLayerMixin):
         super().__init__()
         self._window = window
         self._like: list[torch.Tensor] = []
-        """Keys and values of no row and no column."""
+        """Empty keys and values, without rows and columns, as templates for allocations."""
 
     @property
     def held(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -110,12 +109,12 @@ class _Layer(CacheLayerMixin):
 
     @property
     def whole(self) -> bool:
-        """Whether both are there."""
+        """Whether both are allocated."""
         return self.keys is not None and self.values is not None
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """The first pass tells heads, sizes, type and device."""
-        # New ones: a slice of no element would hold all of the first prompt's for ever.
+        """Learn heads, sizes, type and device from the first pass."""
+        # New tensors: an empty slice would keep the whole first prompt in memory forever.
         self._like = [
             states.new_empty((0, states.shape[1], 0, states.shape[3]))
             for states in (key_states, value_states)
@@ -123,8 +122,8 @@ class _Layer(CacheLayerMixin):
         self.is_initialized = True
 
     def allocate(self) -> None:
-        """Have the window's rows and columns; what both the old and the new allocation have is
-        kept, all else is zero."""
+        """Reallocate to the window's rows and columns; the common part is copied, the rest is
+        zero."""
         if self.is_initialized:
             like_keys, like_values = self._like
             self.keys = self._reallocate(self.keys, like_keys)
@@ -139,13 +138,14 @@ class _Layer(CacheLayerMixin):
         return new
 
     def free(self) -> None:
-        """Give the memory back; the shapes stay known."""
+        """Release the memory; the shapes stay known."""
         self.keys = self.values = None
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write the pass's states [rows, heads, tokens, head size]; returns all that it sees."""
+        """Write the pass's states [rows, heads, tokens, head size]; returns everything that it
+        sees."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             self.allocate()
@@ -157,7 +157,7 @@ class _Layer(CacheLayerMixin):
         values.transpose(1, 2).index_put_(window.places, value_states.transpose(1, 2))
         return keys[rows, :, : window.visible], values[rows, :, : window.visible]
 
-    # What transformers asks when it makes a mask itself.
+    # Called by transformers when it builds a mask itself.
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self._window.visible, 0
@@ -170,10 +170,10 @@ class _Layer(CacheLayerMixin):
 
 
 class KVCache(Cache):
-    """What a model of transformers writes its keys and values to."""
+    """The cache into which a transformers model writes its keys and values."""
 
     def __init__(self, most_rows: int, most_columns: int) -> None:
-        """Make an empty cache, which exceeds these rows and columns only when it must."""
+        """Create an empty cache, which exceeds these rows and columns only if it must."""
         self._most_rows, self._most_columns = most_rows, most_columns
         self._window = _Window()
         self._all_layers: list[_Layer] = []
@@ -184,12 +184,12 @@ class KVCache(Cache):
         return self._all_layers[-1]
 
     def fit(self, rows: int, columns: int) -> None:
-        """Have room for these rows and columns, and not for many times as many. Raises
-        RuntimeError if memory runs out; then some layers have it and others don't."""
+        """Allocate these rows and columns, but not many times as many. Raises RuntimeError if
+        memory runs out; then only some layers are allocated."""
         window = self._window
         if any(layer.is_initialized and not layer.whole for layer in self._all_layers):
-            # The first allocations are within the first pass. If memory ran out there, what some
-            # layers got may be more than is needed now.
+            # The first allocations happen during the first pass. If memory ran out there, some
+            # layers may now have more than is needed.
             self.free()
         rows, columns = _round_up(rows, ROWS), _round_up(columns, COLUMNS)
         enough = rows <= window.rows and columns <= window.columns
@@ -207,7 +207,7 @@ class KVCache(Cache):
     def _try_to_allocate(self, rows: int, columns: int) -> bool:
         try:
             self._allocate(rows, columns)
-        except RuntimeError:  # out of memory: what is needed may still fit
+        except RuntimeError:  # out of memory: the minimum may still fit
             return False
         return True
 
@@ -216,11 +216,11 @@ class KVCache(Cache):
         for layer in self._all_layers:
             layer.allocate()
         if self._all_layers and torch.cuda.is_available():
-            # No later allocation fits into the tensors that these have replaced.
+            # No later allocation fits into the memory of the replaced tensors.
             torch.cuda.empty_cache()
 
     def free(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self._window.rows = self._window.columns = 0
         for layer in self._all_layers:
             layer.free()
@@ -235,8 +235,8 @@ class KVCache(Cache):
         shared: Shared | None = None,
         packed: Packed | None = None,
     ) -> None:
-        """The next pass is for the rows from `first` on and writes to `columns` [rows, tokens].
-        Of each row it sees the first `width` columns, of which `before` were written before."""
+        """The next pass is for the rows from `first` on and writes to `columns` [rows, tokens]. It
+        sees the first `width` columns of each row, of which `before` were already written."""
         window = self._window
         rows = torch.arange(first, first + columns.shape[0], device=columns.device)[:, None]
         window.first, window.packed = first, packed
@@ -251,40 +251,40 @@ class KVCache(Cache):
 
     @property
     def shared(self) -> Shared | None:
-        """What the next pass reads once for several rows."""
+        """Beginnings that the next pass reads once for several rows."""
         return self._window.shared
 
     @property
     def packed(self) -> Packed | None:
-        """How the tokens of the next pass lie, if they are packed."""
+        """The layout of the tokens in the next pass, if they are packed."""
         return self._window.packed
 
     def copy_row(self, source: int, target: int, length: int) -> None:
-        """Let a row begin as another one does."""
+        """Copy the beginning of a row to another row."""
         for layer in self._all_layers:
             for tensor in layer.held:
                 tensor[target, :, :length] = tensor[source, :, :length]
 
     def read(self, row: int, length: int) -> States:
-        """What stands at the beginning of a row: no copy."""
+        """The beginning of a row, as views."""
         return [
             (keys[row, :, :length], values[row, :, :length]) for keys, values in self._allocations()
         ]
 
     def write(self, row: int, states: States) -> None:
-        """Let a row begin with these."""
+        """Write the beginning of a row."""
         for tensors, beginnings in zip(self._allocations(), states, strict=True):
             for tensor, beginning in zip(tensors, beginnings, strict=True):
                 tensor[row, :, : beginning.shape[1]] = beginning
 
     def wipe(self, first: int, end: int | None = None) -> None:
-        """Zero the rows from `first` on, up to `end` (None: all): not even a weight of zero hides
-        what is not a number."""
+        """Zero the rows from `first` on, up to `end` (None: all): even a weight of zero does not
+        hide a NaN."""
         for tensor in itertools.chain.from_iterable(self._allocations()):
             tensor[first:end].zero_()
 
     def _allocations(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Keys and values of each layer that has an allocation of both."""
+        """Keys and values of each layer that has both allocated."""
         return (layer.held for layer in self._all_layers if layer.whole)
 
 
@@ -294,8 +294,9 @@ def _round_up(count: int, block: int) -> int:
 
 
 def _grow(before: int, needed: int, most: int, block: int) -> int:
-    """Rows or columns of a larger allocation, of which `needed` are used: as many as before if that
-    is enough and not `GROWTH` times as many, else up to `GROWTH` times as many as before."""
+    """Rows or columns of a larger allocation, of which `needed` are used: the same number as before
+    if that is enough and at most `GROWTH` times `needed`, otherwise up to `GROWTH` times the
+    previous number."""
     if needed <= before:
         return before if before <= GROWTH * needed else needed
     return max(needed, min(_round_up(int(before * GROWTH), block), _round_up(most, block)))

@@ -1,4 +1,4 @@
-"""Loads a model by transformers. Code that comes with a model is never run."""
+"""Loads a model with transformers. Code that comes with a model is never run."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class LoadedModel(ModelText):
     device: torch.device
 
     def check_base_of(self, adapter: str) -> None:
-        """Raises EngineError `bad_request` for the adapter at this path if it was trained on other
+        """Raises EngineError `bad_request` if the adapter at this path was trained on other
         weights. May read all files of the model."""
         trained_on = base_of_adapter(adapter)
         require_base(adapter, trained_on, lambda: self.weights.sha256, self.base)
 
 
 def load_model(settings: ModelSettings) -> LoadedModel:
-    """Read the model into memory. Takes seconds, blocks.
+    """Read the model into memory. Blocks for seconds.
 
-    Raises EngineError: `bad_request` for a model that is not there, not safe or not whole,
+    Raises EngineError: `bad_request` for a model that is missing, unsafe or incomplete,
     `unavailable` (retryable) if the hub cannot be reached or memory runs out.
     """
     folder = find_folder(settings)
@@ -60,8 +60,8 @@ def load_model(settings: ModelSettings) -> LoadedModel:
             local_files_only=True,
             trust_remote_code=False,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # they are named below
-            # Weights are quantized on their way to the device, and stay there.
+            ignore_mismatched_sizes=True,  # the error below lists them
+            # Weights are quantized while they move to the device, and stay there.
             **({"quantization_config": quantized, "device_map": {"": device}} if quantized else {}),
         )
         model, info = loaded
@@ -102,8 +102,9 @@ def _device(settings: ModelSettings) -> torch.device:
 
 
 def quantization_config(settings: ModelSettings, device: torch.device) -> Any:
-    """How bitsandbytes is to hold the weights; None for as they are. LLM.int8 (Dettmers et al.
-    2022, arXiv:2208.07339) or NF4 with double quantization (QLoRA, 2023, arXiv:2305.14314).
+    """The bitsandbytes configuration for the weights; None leaves them unchanged. LLM.int8
+    (Dettmers et al. 2022, arXiv:2208.07339) or NF4 with double quantization (QLoRA, 2023,
+    arXiv:2305.14314).
 
     Raises EngineError `bad_request` without a GPU or without the packages.
     """
@@ -113,7 +114,7 @@ def quantization_config(settings: ModelSettings, device: torch.device) -> Any:
     if device.type != "cuda":
         raise EngineError(
             f"quantization = {quantization!r} needs a CUDA GPU, but the device is {str(device)!r}; "
-            "leave it out, or serve a quantized GGUF file by engine = 'llama_cpp'",
+            "leave it out, or serve a quantized GGUF file with engine = 'llama_cpp'",
             kind="bad_request",
         )
     absent = [name for name in ("bitsandbytes", "accelerate") if find_spec(name) is None]
@@ -137,6 +138,6 @@ def _dtype(settings: ModelSettings, device: torch.device) -> Any:
     if settings.dtype != "auto":
         return getattr(torch, settings.dtype)
     if settings.quantization != "none":
-        # What bitsandbytes computes in: anything else would be cast at every layer.
+        # The type in which bitsandbytes computes: any other would be cast at every layer.
         return torch.float16 if settings.quantization == "int8" else torch.bfloat16
     return "auto" if device.type == "cuda" else torch.float32

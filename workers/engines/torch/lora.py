@@ -1,8 +1,8 @@
-"""LoRA adapters on a model of transformers, another one for each row of a batch.
+"""LoRA adapters on a transformers model, with a separate choice for each row of a batch.
 
-A linear layer with the weights W computes W x for all rows at once; a row with an adapter gets
-(alpha / rank) B A x on top (Hu et al. 2021, arXiv:2106.09685). So rows with other adapters, and
-with none, are decoded in one forward pass. Adapters are folders in the format of PEFT.
+A linear layer with the weights W computes W x for all rows at once; a row with an adapter gets an
+additional (alpha / rank) B A x (Hu et al. 2021, arXiv:2106.09685). So rows with different adapters,
+or none, are decoded in one forward pass. Adapters are folders in PEFT's format.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LoraLayers:
     def __init__(self, model: Any, device: torch.device) -> None:
         self._device = device
         self._dtype: torch.dtype = model.dtype
-        # The linear layers of bitsandbytes are among them: they inherit from this one.
+        # This includes the linear layers of bitsandbytes: they inherit from this class.
         self._modules: dict[str, torch.nn.Linear] = {
             name: module
             for name, module in model.named_modules()
@@ -48,18 +48,18 @@ class LoraLayers:
         }
         self._hooks: dict[str, RemovableHandle] = {}
         self._rows: list[tuple[Lora, torch.Tensor | None]] = []
-        """Each adapter in the batch with the places of its rows; None is all of them."""
+        """Each adapter in the batch with the places of its rows; None is all rows."""
 
     def read(self, path: str) -> Lora:
-        """An adapter for this model. Raises EngineError `bad_request` for one that is not there,
-        not safe, not whole, of another model, or of a kind that is not known here."""
+        """Read an adapter for this model. Raises EngineError `bad_request` for one that is missing,
+        unsafe, incomplete, made for another model, or of an unknown kind."""
         folder = Path(path).expanduser()
         check_safetensors(folder, "adapter")
         config = read_lora_config(folder, path)
         file = folder / "adapter_model.safetensors"
         if not file.exists():
             raise _bad_adapter_error(
-                path, f"it has no {file.name}; name the folder of a LoRA by PEFT"
+                path, f"it has no {file.name}; give the folder of a LoRA saved by PEFT"
             )
         try:
             tensors = load_file(file)
@@ -73,7 +73,7 @@ class LoraLayers:
             if match is None or match["module"] not in self._modules:
                 raise _bad_adapter_error(
                     path,
-                    f"the model has no linear layer for its tensor {name!r}: it is of another one",
+                    f"the model has no linear layer for its tensor {name!r}: it is for another one",
                 )
             parts.setdefault(match["module"], {})[match["part"]] = tensor
         if not parts:
@@ -82,17 +82,17 @@ class LoraLayers:
         for name, pair in parts.items():
             module = self._modules[name]
             if pair.keys() != {"A", "B"}:
-                raise _bad_adapter_error(path, f"of {name} it has only one of lora_A and lora_B")
+                raise _bad_adapter_error(path, f"it has only one of lora_A and lora_B for {name}")
             a, b = pair["A"], pair["B"]
             _check_weights(path, name, config.r, (a, b))
             if a.shape[1] != module.in_features or b.shape != (module.out_features, a.shape[0]):
                 raise _bad_adapter_error(
                     path,
                     f"its shapes {tuple(a.shape)} and {tuple(b.shape)} do not fit {name} "
-                    f"({module.in_features} to {module.out_features}): it is of another model",
+                    f"({module.in_features} to {module.out_features}): it is for another model",
                 )
             weight = module.weight
-            # A quantized layer's weights are integers; what goes in and comes out is not.
+            # A quantized layer's weights are integers, but its inputs and outputs are not.
             dtype = weight.dtype if weight.is_floating_point() else self._dtype
             layers[name] = (
                 a.to(weight.device, dtype),
@@ -104,7 +104,7 @@ class LoraLayers:
         return Lora(layers)
 
     def use(self, rows: Sequence[Lora | None]) -> None:
-        """The adapter of each row of the batches that come now."""
+        """Set the adapter of each row in the following batches."""
         self._rows = []
         present = {lora for lora in rows if lora is not None}
         for lora in present:
@@ -135,18 +135,18 @@ _TELLS = frozenset({
     "qalora_group_size", "revision", "runtime_config", "target_modules", "target_parameters",
     "task_type",
 })  # fmt: skip
-"""Fields of adapter_config.json that change nothing of what is computed with the weights as they
-are: which layers were trained and how, and details of what another field would switch on."""
+"""Fields of adapter_config.json that do not affect the computation with the stored weights: which
+layers were trained and how, and details of features that other fields turn on."""
 
 _PLAIN_BEGINNINGS = (True, False, "gaussian", "orthogonal", "eva")
-"""Values of `init_lora_weights` that leave the base as it is. PiSSA, OLoRA, CorDA, LoftQ and
-LoRA-GA take a part out of its weights, which the adapter then holds: on the whole base it counts
+"""Values of `init_lora_weights` that leave the base unchanged. PiSSA, OLoRA, CorDA, LoftQ and
+LoRA-GA move a part of the base's weights into the adapter: on the full base, that part counts
 twice."""
 
 
 class LoraConfig(BaseModel):
-    """Fields of PEFT's adapter_config.json that are read here. Any other field that is set makes
-    the adapter something other than a LoRA, or may do so in a future version of PEFT."""
+    """The fields of PEFT's adapter_config.json that are used here. Any other field that is set
+    makes the adapter something other than a LoRA, or may do so in a future version of PEFT."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -163,7 +163,7 @@ class LoraConfig(BaseModel):
         return self.lora_alpha / (math.sqrt(self.r) if self.use_rslora else self.r)
 
     def unknown(self) -> list[str]:
-        """Names of the fields that are set and not understood."""
+        """Names of the fields that are set but not supported."""
         fields = (self.model_extra or {}).items()
         unknown = [name for name, value in fields if value and name not in _TELLS]
         return sorted(unknown) + ["bias"] * (self.bias != "none")
@@ -185,7 +185,7 @@ def read_lora_config(folder: Path, path: str) -> LoraConfig:
             path, f"adapter_config.json is wrong{place}: {first['msg']}"
         ) from error
     if config.peft_type != "LORA":
-        raise _bad_adapter_error(path, f"it is of the kind {config.peft_type[:40]!r}, not LORA")
+        raise _bad_adapter_error(path, f"its peft_type is {config.peft_type[:40]!r}, not LORA")
     if config.init_lora_weights not in (None, *_PLAIN_BEGINNINGS):
         raise _bad_adapter_error(
             path,
@@ -195,7 +195,7 @@ def read_lora_config(folder: Path, path: str) -> LoraConfig:
         )
     if unknown := config.unknown():
         raise _bad_adapter_error(
-            path, f"it uses {', '.join(unknown)[:200]}, which is not known here"
+            path, f"it uses {', '.join(unknown)[:200]}, which is not supported"
         )
     return config
 

@@ -1,9 +1,9 @@
-"""Beginnings of prompts that were computed before, with their keys and values.
+"""A cache of computed beginnings of prompts, with their keys and values.
 
-A role's prompt and the earlier turns of a conversation come again and again. What is kept is
-whole finished sequences, the least recently used of which is given up first. A beginning is
-shared only within one version of an adapter: the same tokens have other keys and values under
-another (llama.cpp#26207). The model is the engine's own.
+A role's prompt and the earlier turns of a conversation occur again and again. The cache keeps whole
+finished sequences and evicts the least recently used one first. A beginning is shared only within
+one version of an adapter: the same tokens have other keys and values under another version
+(llama.cpp#26207). The model is always the engine's own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PrefixCache:
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self._kept: list[Kept] = []
-        """Entries, the least recently used first."""
+        """Entries, least recently used first."""
 
     @property
     def tokens(self) -> int:
@@ -42,7 +42,7 @@ class PrefixCache:
         self, adapter: AdapterVersion | None, ids: Sequence[int], more_than: int
     ) -> tuple[States, int]:
         """Return the states of the longest cached beginning of `ids`, and its length in tokens; an
-        empty list and `more_than` if no beginning is longer than that."""
+        empty list and `more_than` if no beginning is longer than `more_than`."""
         best: Kept | None = None
         most = more_than
         for entry in self._kept:
@@ -57,7 +57,7 @@ class PrefixCache:
     def put(
         self, adapter: AdapterVersion | None, tokens: list[int], states: Callable[[], States]
     ) -> None:
-        """Keep a sequence; `states` is asked for them, if they are not here already."""
+        """Keep a sequence; `states` is called for its states unless they are already here."""
         if len(tokens) > self.budget:
             return
         count = len(tokens)
@@ -77,7 +77,7 @@ class PrefixCache:
         )
 
     def forget(self, adapter: AdapterVersion) -> None:
-        """Give up all that was computed with this version."""
+        """Drop everything that was computed with this version."""
         self._kept = [entry for entry in self._kept if entry.adapter is not adapter]
 
     def clear(self) -> None:

@@ -1,8 +1,8 @@
-"""What rows that are decoded together begin with: where many have a role's prompt in common, a pass
+"""Beginnings that rows of a batch share: if many rows start with the same role's prompt, a pass
 reads its keys and values once for all of them, not once for each.
 
-All groups share the same number of tokens, so that what lies behind it begins in one column. The
-number is the one that leaves fewest columns to be read.
+All groups share the same number of tokens, so that the rest of all rows starts in one column. The
+number is chosen to leave the fewest columns to read.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from loopline.workers.engines.local.backend import common_prefix
 from loopline.workers.engines.local.row import Row
 
 LEAST_SAVED = 1024
-"""Columns, below which two parts cost more than they save."""
+"""Saved columns below which the two parts cost more than they save."""
 LEAST_SHARE = 0.25
 """Smallest share of all columns read that is worth saving."""
 MOST_GROUPS = 8
-"""Each costs some operations in every layer."""
+"""Each group costs some operations in every layer."""
 RENEW = 4
-"""A new length is looked for when as many rows came or went as are a quarter of all."""
+"""A new length is chosen when the rows that came or went are a quarter (one in RENEW) of all
+rows."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that begin alike. `source` is the place of one of them, `places` [rows] are all; None
-    if these are all rows of the batch."""
+    """Rows with the same beginning. `source` is the place of one of them, `places` [rows] are all;
+    None if these are all rows of the batch."""
 
     source: int
     places: torch.Tensor | None
@@ -46,7 +47,7 @@ class Shared:
 
 @dataclass(eq=False)
 class _Beginning:
-    """What a group begins with, and who is of it."""
+    """The beginning of a group, and its rows."""
 
     adapter: AdapterVersion | None
     ids: list[int]
@@ -58,7 +59,7 @@ class SharedBeginnings:
 
     def __init__(self) -> None:
         self._order: list[Row] = []
-        """The rows that `_shared` is of, by their places."""
+        """The rows that `_shared` refers to, ordered by their places."""
         self._shared: Shared | None = None
         self._length = 0
         self._beginnings: list[_Beginning] = []
@@ -66,15 +67,15 @@ class SharedBeginnings:
         """Rows that came or went since the length was chosen."""
 
     def of(self, rows: Sequence[Row]) -> Shared | None:
-        """What these rows share, each of which has the keys and values of its first `fed` tokens in
-        its place; None if it is not worth it."""
+        """The beginnings that these rows share, each with the keys and values of its first `fed`
+        tokens in its place; None if sharing is not worth it."""
         if rows != self._order:
             self._follow(rows)
             self._order = list(rows)
         return self._shared
 
     def forget(self, rows: Collection[Row]) -> None:
-        """These have left the batch: nothing of them is kept."""
+        """Forget rows that have left the batch."""
         self._order, self._shared = [], None
         for beginning in self._beginnings:
             before = len(beginning.rows)
@@ -118,18 +119,18 @@ class SharedBeginnings:
 
 
 def best_length(sequences: Sequence[tuple[AdapterVersion | None, Sequence[int]]], most: int) -> int:
-    """How many tokens, at most `most`, of these beginnings to share: of n sequences with g
-    different beginnings of that length, n - g times the length need not be read."""
+    """The best number of tokens, at most `most`, of these beginnings to share: of n sequences with
+    g different beginnings of that length, n - g times the length need not be read."""
     by_adapter: dict[AdapterVersion | None, list[list[int]]] = {}
     for adapter, ids in sequences:
         by_adapter.setdefault(adapter, []).append(list(ids[:most]))
     alike: list[int] = []
     for beginnings in by_adapter.values():
-        # Sorted, those that share most stand side by side.
+        # After sorting, the sequences that share most are adjacent.
         beginnings.sort()
         neighbours = pairwise(beginnings)
         alike += [common_prefix(first, second) for first, second in neighbours]
-    # At the i-th longest length, i + 1 sequences begin like one before them.
+    # At the i-th longest length, i + 1 sequences share their beginning with an earlier one.
     alike.sort(reverse=True)
     counted = [(length * (index + 1), length) for index, length in enumerate(alike)]
     return max(counted, default=(0, 0))[1]

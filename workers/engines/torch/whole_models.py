@@ -1,9 +1,10 @@
-"""Several whole models of one architecture in one network, another one for each row of a batch.
+"""Several whole models of one architecture in one network, chosen separately for each row of a
+batch.
 
-The network holds the weights of the model that most rows of a batch have: pointers are exchanged,
-nothing is copied. For rows of other models, each layer is computed once more with their own
-weights. So a batch of one model costs what it always does, and one of several reads the weights of
-each of them once a step, as separate batches would, while its rows share the cache.
+The network contains the weights of the model that most rows of a batch use: pointers are exchanged,
+nothing is copied. For rows of other models, each layer is computed again with their own weights. So
+a batch of one model has no extra cost. A batch of several models reads the weights of each once per
+step, like separate batches, while its rows share the cache.
 """
 
 from __future__ import annotations
@@ -31,28 +32,28 @@ from loopline.workers.engines.local.model_files import (
 from loopline.workers.engines.torch.loading import LoadedModel
 
 Layer = Mapping[str, torch.nn.Parameter]
-"""The parameters of one layer, by their name in it."""
+"""The parameters of one layer, by their name in the layer."""
 
 
 @dataclass(eq=False, frozen=True)
 class WholeModel:
-    """The weights of one model, by the name of the layer."""
+    """The weights of one model, by layer name."""
 
     layers: dict[str, Layer]
 
 
 def read_whole_model(path: str, base: LoadedModel, original: WholeModel) -> WholeModel:
-    """A model that can take the place of `base`, on its device and in its dtype. Takes seconds;
-    may be called alongside the thread that decodes with `base`: `original` are the weights that it
-    was loaded with, whichever its network holds by now.
+    """Read a model that can replace `base`, on its device and in its dtype. Takes seconds; may run
+    in parallel with the thread that decodes with `base`: `original` are the weights that it was
+    loaded with, even if its network now contains others.
 
-    Raises EngineError: `bad_request` for one that is not there, not safe, not whole, or of another
+    Raises EngineError: `bad_request` for a model that is missing, unsafe, incomplete, or of another
     architecture or tokenizer; `unavailable` if memory runs out.
     """
     folder = Path(path).expanduser()
     check_files(folder)
     require_same_tokenizer(path, base.weights.folder, base.base)
-    # Not by transformers' own loading, which changes torch's default dtype for every thread.
+    # Not with transformers' own loading, which changes torch's default dtype for every thread.
     with refuse_unreadable(path):
         if model_configuration(folder) != model_configuration(base.weights.folder):
             raise other_model_error(path, "config.json", base.base)
@@ -69,9 +70,7 @@ def _place_on_device(
         f"{layer}.{part}": layers[layer][part] for layer in layers for part in layers[layer]
     }
     if not all(parameter.is_floating_point() for parameter in parameters.values()):
-        raise unusable_error(
-            path, f"{base.base} is held in quantized weights, whose place others can't take"
-        )
+        raise unusable_error(path, f"{base.base} has quantized weights, which others can't replace")
     placed: dict[int, torch.nn.Parameter] = {}
     for name, tensor in tensors.items():
         parameter = parameters.get(name)
@@ -80,11 +79,11 @@ def _place_on_device(
         if tensor.shape != parameter.shape:
             raise unusable_error(
                 path,
-                f"its {name} has the shape {tuple(tensor.shape)}, and that of {base.base} has "
+                f"its {name} has the shape {tuple(tensor.shape)}, but that of {base.base} has "
                 f"{tuple(parameter.shape)}: it is another model",
             )
         here = tensor.to(parameter.device, parameter.dtype)
-        # By the place that it takes: an embedding that is also the output layer is stored once.
+        # Keyed by the place: an embedding that is also the output layer is stored once.
         placed[id(parameter)] = torch.nn.Parameter(here, requires_grad=False)
     for name, parameter in parameters.items():
         if id(parameter) not in placed:
@@ -114,16 +113,16 @@ class WholeModels:
         """Weights that the network was loaded with."""
         self._modules = {name: model.get_submodule(name) for name in self.original.layers}
         self._present = self.original
-        """Model whose weights the network holds."""
+        """The model whose weights are in the network."""
         self._others: list[tuple[WholeModel, torch.Tensor]] = []
-        """The further models of the batch, with the places of their rows."""
+        """The other models of the batch, with the places of their rows."""
         self._hooked = False
 
     def use(self, rows: Sequence[WholeModel | None]) -> None:
-        """The model of each row of the batches that come now; None is the network's own."""
+        """Set the model of each row in the following batches; None is the network's own."""
         models = [model or self.original for model in rows]
         counted = Counter(models)
-        # Of several that are as frequent, the present one stays.
+        # If several are equally frequent, the present one stays.
         most = max(counted, key=lambda model: (counted[model], model is self._present))
         if most is not self._present:
             for name, module in self._modules.items():
@@ -142,7 +141,7 @@ class WholeModels:
         ]
         if self._others and not self._hooked:
             for name, module in self._modules.items():
-                # Before those that add an adapter's part to what the row's own model says.
+                # Before the hooks that add an adapter's part to the output of the row's own model.
                 module.register_forward_hook(self._hook(name), prepend=True)
             self._hooked = True
 
@@ -152,7 +151,7 @@ class WholeModels:
         ) -> None:
             for other_model, places in self._others:
                 with _swap_parameters(module, other_model.layers[name], self._present.layers[name]):
-                    # Not by a call, which would come by here again.
+                    # A call of the module would run this hook again.
                     output.index_copy_(0, places, module.forward(inputs[0][places]))
 
         return replace

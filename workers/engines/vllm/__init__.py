@@ -1,1 +1,1 @@
-"""Models in vLLM servers: prompts are made here and sent as token ids."""
+"""Models in vLLM servers: prompts are built here and sent as token ids."""

@@ -1,9 +1,9 @@
-"""Weights on their way into servers: adapters, and whole models in the place of the pool's own.
+"""Weights to be loaded into servers: adapters, and whole models that replace the pool's own.
 
-A server knows them as `name@version.fingerprint`: the name of the policy, its version, and the
-start of the SHA-256 of its files. So a version is never answered with the weights of another one,
-whichever deployment or worker has loaded it, and a server that several workers share loads it once.
-Prefixes that a server keeps belong to this name.
+Servers know them as `name@version.fingerprint`: the name of the policy, its version, and the start
+of the SHA-256 of its files. So no version is ever answered with the weights of another one,
+regardless of the deployment or worker that loaded it, and a server that several workers share loads
+it once. Prefixes that a server caches belong to this name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 @dataclass(frozen=True)
 class ServedAdapter:
-    """Adapter as the servers have it."""
+    """Adapter as loaded into the servers."""
 
     name: str
     path: str
@@ -45,7 +45,7 @@ class ServedAdapter:
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A whole model, as the servers have it in the place of the pool's own."""
+    """A whole model that replaces the pool's own in the servers."""
 
     name: str
     path: str
@@ -62,9 +62,10 @@ def read_weights(
     base_sha256: Callable[[], str | None],
     base: str,
 ) -> ServedWeights:
-    """Look at an adapter in PEFT's format, or at a whole model; blocks, for a whole model for the
-    seconds that its files take to be read. `base_sha256` gives the hash of the base's weights, None
-    if nobody knows it. Raises EngineError `bad_request` for what no server can serve."""
+    """Check an adapter in PEFT's format, or a whole model, and name it. Blocks, for a whole model
+    for the seconds that reading its files takes. `base_sha256` returns the hash of the base's
+    weights, None if it is unknown. Raises EngineError `bad_request` for weights that no server can
+    serve."""
     folder = local_folder(path, "adapter")
     if folder.is_dir() and holds_whole_model(str(folder)):
         return _read_whole_model(policy, version, path, folder, base_folder, base)
@@ -72,7 +73,7 @@ def read_weights(
         check_safetensors(folder, "adapter")
         config: object = json.loads((folder / _FILES[0]).read_text())
         if not isinstance(config, dict) or "target_modules" not in config:
-            raise unusable_error(path, f"{_FILES[0]} names no target_modules", "adapter")
+            raise unusable_error(path, f"{_FILES[0]} has no target_modules", "adapter")
         require_base(str(folder), base_of_adapter(str(folder)), base_sha256, base)
         digest = hashlib.sha256()
         for name in _FILES:

@@ -1,9 +1,9 @@
-"""Events of a request, made from the pieces of a server's answer.
+"""Builds the events of a request from the pieces of a server's answer.
 
-The rows of `loopline.workers.engines.local.row` make text, calls and records of the tokens, as for
-a model in this process. A stream that breaks off is asked for again from its start, with the same
-seed: what was shown already is compared, and only what comes after it is shown. So is a stream that
-another worker began.
+The rows of `loopline.workers.engines.local.row` turn the tokens into text, calls and records, as
+for a model in this process. A broken stream is requested again from its start, with the same seed:
+the part that was already shown is compared, and only the rest is shown. A stream that another
+worker started is continued in the same way.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from loopline.workers.engines.vllm.wire import Part, Piece
 
 @dataclass
 class Answering:
-    """One request, over all its attempts. `processed`: the server's log-probabilities are of the
-    distribution that it sampled from, after temperature and filters; else of the model's own."""
+    """One request, over all its attempts. `processed`: the server's log-probabilities refer to the
+    distribution that it sampled from, after temperature and filters; otherwise to the model's
+    own."""
 
     job: Job
     vocabulary: int
     processed: bool
     counts_filters: bool = True
-    """Processed ones are of what top_p and top_k leave, too."""
+    """Whether processed log-probabilities also include top_p and top_k."""
     shown_ids: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    """Ids of each completion that somebody has seen."""
+    """Ids of each completion that were already shown."""
 
     def __post_init__(self) -> None:
         request = self.job.request
@@ -40,13 +41,13 @@ class Answering:
         return self.job.rows
 
     def take(self, part: Part, server: Server, model: str) -> None:
-        """A part of the answer that `model` gives. Raises EngineError: `garbage` for tokens or a
-        prompt that cannot be, CannotContinue where it is another text than what was shown."""
-        server.expect(condition=part.model in (None, model), what=f"an answer of {part.model!r}")
+        """Process a part of the answer from `model`. Raises EngineError: `garbage` for impossible
+        tokens or prompts, CannotContinue if the text differs from the one already shown."""
+        server.expect(condition=part.model in (None, model), what=f"an answer from {part.model!r}")
         prompt = self.rows[0].prompt.ids
         server.expect(
             condition=part.prompt_ids is None or list(part.prompt_ids) == prompt,
-            what="other prompt_token_ids than it was asked with",
+            what="other prompt_token_ids than those of the request",
         )
         if part.cached is not None:
             self.rows[0].cached = min(part.cached, len(prompt))
@@ -60,7 +61,7 @@ class Answering:
         count = self.job.request.top_logprobs
         for place, (token, logprob) in enumerate(zip(piece.ids, piece.logprobs, strict=True)):
             if row.finish_reason is not None:
-                break  # whatever a server adds to a text that has ended is none of it
+                break  # tokens that a server adds after the end do not belong to the text
             server.expect(condition=0 <= token < self.vocabulary, what=f"the token id {token}")
             if count:
                 row.alternatives.append(list(piece.likeliest[place][:count]))
@@ -80,24 +81,25 @@ class Answering:
 
     def _other_text_error(self) -> CannotContinue:
         return CannotContinue(
-            f"request {self.job.request.id}: asked again from its start, the server gives another "
-            "text than the one that was shown; ask again"
+            f"request {self.job.request.id}: when asked again from the start, the server gave "
+            "another text than the one already streamed; ask again"
         )
 
     @property
     def is_whole(self) -> bool:
-        """Whether every completion has ended."""
+        """Whether every completion has finished."""
         return all(row.finish_reason is not None for row in self.rows)
 
     def completions(self) -> list[Completion]:
-        """Return the completions of rows that have ended. Raises CannotContinue for a row that is
-        shorter than what was shown of it."""
+        """Return the completions of finished rows. Raises CannotContinue for a row that is shorter
+        than its part that was already shown."""
         if any(len(row.output_ids) < len(self.shown_ids[row.index]) for row in self.rows):
             raise self._other_text_error()
         return [self._completion(row) for row in self.rows]
 
     def _completion(self, row: Row) -> Completion:
-        """Completion with only those log-probabilities that are what their fields say."""
+        """The completion, with only those log-probabilities that match the meaning of their
+        fields."""
         completion = row.completion()
         if not row.sampling.shapes and row.matcher is None:
             return completion

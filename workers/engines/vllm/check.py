@@ -1,11 +1,11 @@
-"""What the servers of a pool are good for, found out at the start.
+"""Checks what the servers of a pool can be used for, at startup.
 
-- Of which distribution their log-probabilities are: the one that they sample from
-  (`--logprobs-mode processed_logprobs`, which training wants; SGLang by itself), or the model's own
+- Which distribution their log-probabilities refer to: the one that they sample from
+  (`--logprobs-mode processed_logprobs`, which training needs; SGLang's default), or the model's own
   (vLLM's default).
-- How far they are from a plain pass over the same tokens here, where the weights are at hand. The
-  weights of another model are refused.
-- Whether their structured outputs are llguidance's, which holds tool calls.
+- How far they are from a plain pass over the same tokens here, if the weights are on this machine.
+  Weights of another model are refused.
+- Whether their structured outputs use llguidance, which enforces tool calls.
 """
 
 from __future__ import annotations
@@ -41,59 +41,60 @@ _MOST_TOKENS = 48
 
 @dataclass(frozen=True)
 class Checked:
-    """See the module."""
+    """See the module docstring."""
 
     processed: bool = True
     guidance: bool = True
     difference: float | None = None
-    """The largest, in nats, over the tokens of a short text; None where there was no plain pass."""
+    """The largest difference, in nats, over the tokens of a short text; None without a plain
+    pass."""
     hint: str = Server.processed_hint
-    """How servers of this kind give processed ones."""
+    """How to make servers of this kind return processed log-probabilities."""
     counts_filters: bool = True
 
     @property
     def verdict(self) -> str:
-        """What the log-probabilities are good for."""
+        """What the log-probabilities can be used for."""
         if not self.processed:
             kind = (
-                "the model's own: a call at another temperature than 1 is not trainable "
+                "the model's own: a call at a temperature other than 1 is not trainable "
                 f"({self.hint})"
             )
         elif self.counts_filters:
-            kind = "of the distribution that is sampled from"
+            kind = "of the sampled distribution"
         else:
             kind = (
-                "of the distribution that is sampled from, but for top_p and top_k: a call with "
-                "these is not trainable"
+                "of the sampled distribution, except for top_p and top_k: a call with these is not "
+                "trainable"
             )
         if self.difference is None:
             return f"{kind}; not compared with a plain pass"
-        far = f"{self.difference:.1e} from a plain pass at most"
+        far = f"at most {self.difference:.1e} from a plain pass"
         if self.difference <= EXACT:
-            return f"{kind}; {far}: those of a trainer"
+            return f"{kind}; {far}: equal to those of a trainer"
         return f"{kind}; {far}: train with the trainer's own, corrected by their ratio"
 
 
 async def check_servers(
     fleet: Fleet, text: ModelText, settings: ModelSettings, folder: Path
 ) -> Checked:
-    """Ask every server that answers. Raises EngineError: `bad_request` for weights of another model
-    than the one in `folder`, or servers that do not agree with each other."""
+    """Check every server that answers. Raises EngineError: `bad_request` for weights of another
+    model than the one in `folder`, or servers that do not agree with each other."""
     servers = [server for server in fleet.servers if server.is_up]
     prompt = _prompt(text)
     first = servers[0]
     modes = {await _is_processed(server, prompt) for server in servers}
     if len(modes) > 1:
         raise EngineError(
-            f"some of the pool's {first.kind} servers give processed log-probabilities, and others "
-            f"the model's own: {first.processed_hint}, all of them",
+            f"some of the pool's {first.kind} servers return processed log-probabilities, others "
+            f"the model's own: {first.processed_hint}, for all of them",
             kind="bad_request",
         )
     guidance = all([await _has_guidance(server, prompt) for server in servers])
     difference = None
     if settings.serving.plain_check and _can_compare(folder):
         plain = await asyncio.to_thread(_plain_logprobs, folder, settings, prompt)
-        # A server with a published model in the place of its own is none of another base.
+        # A server with a published model in place of its own cannot be compared with the base.
         based = [server for server in servers if server.has_base]
         differences = [await _difference(server, prompt, plain, settings) for server in based]
         difference = max(differences, default=None)
@@ -101,8 +102,8 @@ async def check_servers(
     log.info("log-probabilities", pool_model=settings.model, verdict=checked.verdict)
     if not guidance and settings.constrain_tools:
         log.warning(
-            "tool calls are not held to their schemas: a server's structured outputs are not "
-            f"llguidance's; start it with {first.guidance_hint}",
+            "tool calls are not constrained to their schemas: a server does not use llguidance for "
+            f"structured outputs; start it with {first.guidance_hint}",
             model=settings.model,
         )
     return checked
@@ -116,7 +117,7 @@ def _prompt(text: ModelText) -> list[int]:
 async def _ask(
     server: Server, prompt: Sequence[int], temperature: float, structured: JsonObject | None = None
 ) -> bytes:
-    """An answer of one token."""
+    """Request an answer of one token."""
     request = GenerateRequest(
         id="check",
         messages=(Message(role="user", content="check"),),
@@ -130,21 +131,21 @@ async def _ask(
 
 
 async def _is_processed(server: Server, prompt: Sequence[int]) -> bool:
-    """Whether log-probabilities are of the logits after sampling parameters: the probe's
-    temperature then widens the gap between the two likeliest tokens."""
+    """Whether log-probabilities are computed after the sampling parameters: the probe's temperature
+    then widens the gap between the two most likely tokens."""
     gaps: list[float] = []
     for temperature in (1.0, _PROBE_TEMPERATURE):
         part = server.reader()(await _ask(server, prompt, temperature))
         places = [place for piece in part.pieces for place in piece.likeliest if len(place) > 1]
         server.expect(condition=bool(places), what="no top_logprobs")
         gaps.append(places[0][0][1] - places[0][1][1])
-    # Two tokens that are equally likely show nothing.
+    # Two equally likely tokens prove nothing.
     return gaps[0] < 1e-6 or gaps[1] / gaps[0] > math.sqrt(1 / _PROBE_TEMPERATURE)
 
 
 async def _has_guidance(server: Server, prompt: Sequence[int]) -> bool:
-    """Whether the server has llguidance, tested by a grammar that only llguidance reads. A new
-    server chooses its backend by this request."""
+    """Whether the server has llguidance, tested with a grammar that only llguidance can read. A new
+    server chooses its backend with this request."""
     try:
         server.reader()(await _ask(server, prompt, 1.0, {"grammar": PROBE}))
     except EngineError as error:
@@ -159,7 +160,7 @@ def _can_compare(folder: Path) -> bool:
 
 
 def _plain_logprobs(folder: Path, settings: ModelSettings, ids: Sequence[int]) -> list[float]:
-    """Log-probabilities of `ids[1:]`, by one pass in float32 on the CPU; the model is released
+    """Log-probabilities of `ids[1:]`, from one pass in float32 on the CPU; the model is released
     afterwards."""
     import torch
 
@@ -186,8 +187,8 @@ async def _difference(
     if sum(differences) / len(differences) > OTHER_MODEL:
         raise EngineError(
             f"{server.name} serves other weights than {settings.model}: log-probabilities of the "
-            f"same text differ by {sum(differences) / len(differences):.1f} on average; name the "
-            "model that the server was started with",
+            f"same text differ by {sum(differences) / len(differences):.1f} on average; set model "
+            "to the one that the server was started with",
             kind="bad_request",
         )
     return max(differences)

@@ -1,9 +1,10 @@
-"""What completions are held to, in the words of a vLLM server (`structured_outputs`).
+"""Constraints on completions, in the format of a vLLM server (`structured_outputs`).
 
-A JSON schema goes as it is. Tools go as one grammar for llguidance: free text, and calls of the
-offered tools in it, in the markup of `loopline.workers.engines.grammar.tool_grammar`. The server
-needs llguidance for it (`--structured-outputs-config.backend guidance`); xgrammar reads the same
-grammar in another way, and lets a model that is lost fill its budget with blanks.
+A JSON schema is sent unchanged. Tools are sent as one grammar for llguidance: free text that
+contains calls of the offered tools, in the markup of
+`loopline.workers.engines.grammar.tool_grammar`. The server needs llguidance for it
+(`--structured-outputs-config.backend guidance`); xgrammar interprets the same grammar differently,
+and lets a confused model fill its budget with blanks.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ ANY_TEXT = r"/(.|\n)*/"
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Tokens of a vocabulary that are not text for a grammar, whatever they look like."""
+    """Tokens of a vocabulary that a grammar never treats as text, even if they look like it."""
 
     opens: tuple[int, ...]
-    """Tokens that stand for the opening tag."""
+    """Tokens for the opening tag."""
     closes: tuple[int, ...]
     others: tuple[int, ...]
-    """Tokens that a text may hold: all but the opening tag and the end of a turn."""
+    """Tokens that a text may contain: all except the opening tag and the end of a turn."""
 
     @classmethod
     def of(cls, tokenizer: LLTokenizer, ends: Collection[int]) -> Self:
-        """Collect the special tokens of a vocabulary; looks at every token once."""
+        """Collect the special tokens of a vocabulary; checks every token once."""
         markup = MarkupTokens(tokenizer)
         tags = {*markup.special_open, *ends}
         others = [
@@ -48,13 +49,13 @@ class SpecialTokens:
 
 
 class ServerGrammar:
-    """A `Matcher` of a row that is held to its grammar elsewhere: nothing is to be done here."""
+    """A `Matcher` of a row that the server constrains: it does nothing here."""
 
     allowed: bytes | None = None
     complete = False
 
     def consume(self, token: int) -> None:
-        """The server did."""
+        """Do nothing: the server has consumed it."""
 
     def copy(self) -> Self:
         return self
@@ -65,7 +66,7 @@ def constraint(key: Key, special: SpecialTokens | None) -> JsonObject:
     if isinstance(key, str):
         schema: JsonObject | bool = json.loads(key)
         if isinstance(schema, dict):
-            # With the blanks that a local engine's grammar writes: models have learned those.
+            # With the same blanks as a local engine's grammar: models have learned those.
             schema = {**schema, "x-guidance": cast(JsonObject, FORMAT)}
         return {"json": schema, "disable_any_whitespace": True}
     assert special is not None
@@ -73,11 +74,11 @@ def constraint(key: Key, special: SpecialTokens | None) -> JsonObject:
 
 
 def tool_lark(key: ToolKey, special: SpecialTokens) -> str:
-    """The text of a completion that may call these tools, or must, in llguidance's Lark.
+    """The grammar of a completion that may or must call these tools, in llguidance's Lark.
 
-    `head` is lazy: text ends with the first opening tag in it, and what follows is a call. Special
-    tokens are not text, so they have branches of their own: the tag, if it is one, and all others,
-    which a model may write as it likes (α-UMi's write `</s>`).
+    `head` is lazy: text ends with the first opening tag in it, and a call follows. Special tokens
+    are not text, so they have separate branches: the tag, if it is a special token, and all others,
+    which a model may write freely (α-UMi's models write `</s>`).
     """
     free = "pre* TEXT?" if special.others else "TEXT?"
     match key.required, key.single:
@@ -117,4 +118,4 @@ def tool_lark(key: ToolKey, special: SpecialTokens) -> str:
 
 
 PROBE = f"start: probe\nprobe[lazy]: {ANY_TEXT}\n"
-"""A grammar that llguidance alone reads."""
+"""A grammar that only llguidance can read."""

@@ -1,4 +1,4 @@
-"""Finds a server for each request, and another try for what failed and may pass."""
+"""Finds a server for each request, and retries failures that may be temporary."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POLL_SECONDS = 0.1
 
 
 class Dispatch:
-    """See the module. `process` is the server that this worker started itself, if it did."""
+    """See the module docstring. `process` is the server that this worker started itself, if any."""
 
     def __init__(
         self, settings: ModelSettings, fleet: Fleet, process: ManagedServer | None
@@ -45,8 +45,8 @@ class Dispatch:
         target: ServedWeights | None,
         attempt: Callable[[Server, str], Awaitable[T]],
     ) -> T:
-        """What `attempt` gives of a server, called with it and the model's name there. Tries again
-        what may pass, as often as the settings say."""
+        """Return the result of `attempt`, called with a server and the model's name there. Retries
+        temporary failures, as often as the settings allow."""
         fleet, failures = self._fleet, 0
         waiting: float | None = None
         while True:
@@ -61,7 +61,7 @@ class Dispatch:
                         return await attempt(server, target.name)
                     return await attempt(server, server.model)
             except NoServer:
-                # A server that is started again takes its time, and no attempt.
+                # Waiting for a server to restart takes time, but uses up no attempt.
                 now = time.monotonic()
                 waiting = now if waiting is None else waiting
                 if self._process is None and now - waiting > self._settings.timeout_seconds:
@@ -88,7 +88,7 @@ class Dispatch:
             await self._pause(failures, failure)
 
     async def _pause(self, failures: int, failure: EngineError) -> None:
-        """Wait until the next attempt. Raises EngineError if there is none."""
+        """Wait for the next attempt. Raises EngineError if there is none."""
         retry_after = failure.retry_after if isinstance(failure, Refused) else None
         wait = self._policy.wait_seconds(failures, retry_after, self._rng)
         if wait is None:
@@ -108,8 +108,9 @@ class Dispatch:
 async def _is_lost(
     server: Server, failure: EngineError, target: ServedWeights | None, *, timed_out: bool
 ) -> bool:
-    """Whether a failure says that the server is not there, or not as it was when it was greeted.
-    One that is only slow still says its name; one that hangs does not."""
+    """Whether a failure means that the server is gone, or no longer as it was when it was greeted.
+    After a time-out, a server that is only slow still answers a greeting; one that hangs does
+    not."""
     if timed_out:
         return not await server.greet()
     if isinstance(failure, AdapterForgotten):
@@ -118,5 +119,5 @@ async def _is_lost(
 
 
 def prefixes_of(target: ServedWeights | None) -> str:
-    """Beginnings of prompts that were read with other weights are others."""
+    """Key of the prompt prefixes in a server: they depend on the weights."""
     return "" if target is None else target.name

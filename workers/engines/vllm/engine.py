@@ -1,12 +1,12 @@
-"""Models in servers of vLLM's kind, running ones or one that the gpu worker starts itself.
+"""Models in vLLM-like servers: running servers, or one that the gpu worker starts itself.
 
-Prompts are rendered and tokenized here and go as token ids; ids and log-probabilities come back.
-Calls and schemas are held by the server's structured outputs and read here, so a server needs no
-option for them. Adapters are loaded into every server under a name of their version; those that a
-server has forgotten are loaded again before it answers with them.
+Prompts are rendered and tokenized here and sent as token ids; the server returns ids and
+log-probabilities. The server's structured outputs enforce calls and schemas, and they are parsed
+here, so a server needs no option for them. Adapters are loaded into every server under a name with
+their version; if a server has forgotten one, it is loaded again before the server answers with it.
 
-What is and what isn't deterministic: as in a batch of `loopline.workers.engines.local.engine`. The
-same seed gives the same draws; the logits differ in their last bits with the batch.
+Determinism is that of a batch in `loopline.workers.engines.local.engine`. The same seed produces
+the same draws; the last bits of the logits differ with the batch.
 """
 
 from __future__ import annotations
@@ -63,18 +63,19 @@ log = structlog.get_logger("loopline.workers.engines.vllm")
 
 _SEED_BITS = 63
 _LONG = 8192
-"""Characters: a shorter prompt is made in a millisecond or two, and a thread would not be awake for
-it much sooner on a machine whose cores the server has."""
+"""Characters: a shorter prompt is built in a millisecond or two, and a thread would not start much
+sooner on a machine whose cores the server uses."""
 
 
 class VllmEngine:
-    """See the module. An engine of another kind of servers overrides what is named here."""
+    """See the module docstring. Engines for other kinds of servers override these class
+    variables."""
 
     engine_name: ClassVar[str] = "vllm"
     server_class: ClassVar[type[Server]] = Server
     process_class: ClassVar[type[ManagedServer]] = ManagedServer
     exchanges_weights: ClassVar[bool] = False
-    """Servers exchange the weights of a whole model where they lie."""
+    """Whether the servers exchange the weights of a whole model in place."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
@@ -99,12 +100,12 @@ class VllmEngine:
     @property
     def base(self) -> str:
         if self._base is None:
-            self._base = model_name(self._settings.model)  # looks at the file system
+            self._base = model_name(self._settings.model)  # accesses the file system
         return self._base
 
     @property
     def checked(self) -> Checked:
-        """What was learned of the servers at the start."""
+        """What the checks at startup found out about the servers."""
         return self._checked
 
     @property
@@ -132,11 +133,10 @@ class VllmEngine:
         return self._settings.constrain_tools and self._checked.guidance
 
     async def start(self) -> None:
-        """Read the tokenizer, reach a server (or start one), and check what it is good for.
+        """Read the tokenizer, reach a server (or start one), and check what it can be used for.
 
-        Raises EngineError: `bad_request` for files that cannot be used here, or a server of other
-        weights than they are; `auth` for a key that is not there; `unavailable` (retryable) where
-        no server answers.
+        Raises EngineError: `bad_request` for unusable files or a server with other weights; `auth`
+        for a missing key; `unavailable` (retryable) if no server answers.
         """
         settings = self._settings
         folder, text = await asyncio.to_thread(self._read_files)
@@ -183,14 +183,14 @@ class VllmEngine:
         wrong = invalid_key_reason(key) if key else "is not set"
         if wrong:
             raise EngineError(
-                f"{self._settings.model}: the environment variable {variable} {wrong}; put the "
-                "servers' API key into it",
+                f"{self._settings.model}: the environment variable {variable} {wrong}; set it "
+                "to the servers' API key",
                 kind="auth",
             )
         return key
 
     async def close(self) -> None:
-        """Cancel all requests, end a server that was started here."""
+        """Cancel all requests, and stop a server that was started here."""
         self._in_flight.cancel_all()
         await self._weights.close()
         fleet, self._fleet = self._fleet, None
@@ -201,12 +201,12 @@ class VllmEngine:
         if process is not None:
             await process.stop()
         if sleeper is not None:
-            # Behind the server's end: until then it has memory of the GPU.
+            # After the server has exited: until then it uses GPU memory.
             await sleeper.close()
 
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[AnswerEvent, None]:
-        """See `Engine.submit`. What fails before anything was shown, and what breaks off, is asked
-        for again, of another server where one is dead (see `Answering`)."""
+        """See `Engine.submit`. Requests that fail before any output, and streams that break, are
+        repeated, at another server if one is dead (see `Answering`)."""
         refuse_unsupported(request, self.capabilities, self.name)
         refuse_call_under_schema(request)
         self._require_started()
@@ -272,7 +272,7 @@ class VllmEngine:
     # One request.
 
     async def _answer(self, job: Job) -> None:
-        """Puts the request's events, or its error, into its queue."""
+        """Put the request's events, or its error, into its queue."""
         try:
             for completion in await self._completions(job):
                 job.events.put_nowait(completion)
@@ -336,7 +336,7 @@ class VllmEngine:
                     answering.take(read(data), server, model)
         if not answering.is_whole:
             raise EngineError(
-                f"{server.name} sent no end of the completion", kind="unavailable", retryable=True
+                f"{server.name} did not finish the completion", kind="unavailable", retryable=True
             )
 
     async def _structured(self, request: GenerateRequest, text: ModelText) -> JsonObject | None:
@@ -375,7 +375,7 @@ def _of_constraint(error: Refused, request: GenerateRequest) -> EngineError:
         return error
     what = "JSON schema" if request.json_schema is not None else "parameters of the tools"
     return EngineError(
-        f"request {request.id}: the server cannot hold a completion to its {what}: {error}",
+        f"request {request.id}: the server cannot constrain a completion to its {what}: {error}",
         kind=error.kind,
     )
 

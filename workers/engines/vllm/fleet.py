@@ -1,4 +1,4 @@
-"""The servers of one pool: which of them answers a request, and what of those that are dead."""
+"""The servers of one pool: chooses the server for each request, and watches for dead ones."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from loopline.workers.engines.vllm.server import Server, prompt_blocks
 log = structlog.get_logger("loopline.workers.engines.vllm")
 
 SLACK = 4
-"""Completions that a server may be at beyond the one that has least to do, and still be chosen for
-what it has read before: reading a prompt again costs about as much."""
+"""Completions that a server may have in progress beyond the least busy server and still be chosen
+for the prompts that it has read: reading a prompt again costs about as much."""
 _POLL_SECONDS = 0.25
 
 
 class NoServer(EngineError):
-    """No server of the pool answers at this moment."""
+    """Currently no server of the pool answers."""
 
     kind = "unavailable"
     retryable = True
 
 
 class Fleet:
-    """See the module."""
+    """See the module docstring."""
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self.servers = list(servers)
         self._greeting: asyncio.Task[None] | None = None
 
     async def wait_until_up(self, seconds: float) -> None:
-        """Wait until one server answers. Raises EngineError `unavailable` (retryable) after this
-        many seconds."""
+        """Wait until a server answers. Raises EngineError `unavailable` (retryable) after this many
+        seconds."""
         until = time.monotonic() + seconds
         while not any(await asyncio.gather(*(server.greet() for server in self.servers))):
             if time.monotonic() > until:
@@ -49,12 +49,12 @@ class Fleet:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def choose(self, prompt: Sequence[int], adapter: str) -> Server:
-        """The server for a prompt: of those with little to do, the one that has read most of it.
-        Raises `NoServer` while none answers."""
+        """Choose the server for a prompt: among the least busy ones, the one that has read most of
+        it. Raises `NoServer` while none answers."""
         greeting = self._begin_greeting()
         up = [server for server in self.servers if server.is_up]
         if not up and greeting is not None:
-            # Else nobody waits: one that hangs would hold up what the others can answer.
+            # Otherwise don't wait: a hanging server would delay requests that others can answer.
             await asyncio.shield(greeting)
             up = [server for server in self.servers if server.is_up]
         if not up:
@@ -70,8 +70,8 @@ class Fleet:
         )
 
     def _begin_greeting(self) -> asyncio.Task[None] | None:
-        """Begin to ask those whose time has come whether they are there again; what is under way of
-        that."""
+        """Start to greet the servers that are due, unless a greeting is in progress; returns the
+        task."""
         if self._greeting is None or self._greeting.done():
             now = time.monotonic()
             due = [s for s in self.servers if not s.model and now >= s.down_until]
@@ -83,10 +83,10 @@ class Fleet:
             due, await asyncio.gather(*(server.greet() for server in due)), strict=True
         ):
             if is_up:
-                log.info("the server is there again", server=server.name)
+                log.info("the server is back", server=server.name)
 
     def lost(self, server: Server, why: str) -> None:
-        """A request met no answer there."""
+        """Record that a request got no answer from the server."""
         if server.model:
             log.warning("the server is lost", server=server.name, why=why)
             server.lost()

@@ -1,4 +1,4 @@
-"""Gate before the servers: it admits requests together, or a change of the servers alone."""
+"""A gate in front of the servers: many requests may be inside together, a change only alone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, contextmanager
 
 
 class Gate:
-    """Gate of one event loop. A change goes first: requests that are inside end their work, and all
-    others wait before the gate until it opens again."""
+    """Gate of one event loop. A change has priority: requests that are inside finish, and all
+    others wait in front of the gate until it opens again."""
 
     def __init__(self) -> None:
         self._open = asyncio.Event()
@@ -19,7 +19,7 @@ class Gate:
         self._inside = 0
 
     async def opened(self) -> None:
-        """Wait until the gate is open. Code that follows without another wait finds it open."""
+        """Wait until the gate is open. It stays open for code that follows without another wait."""
         while not self._open.is_set():
             await self._open.wait()
 
@@ -37,8 +37,8 @@ class Gate:
 
     @asynccontextmanager
     async def alone(self) -> AsyncGenerator[None]:
-        """Wait until nobody is inside, and admit nobody until the block ends. The block's last
-        statement is done before any waiter continues."""
+        """Wait until no request is inside, and admit none until the block ends. The block's last
+        statement runs before any waiter continues."""
         async with self._turn:
             self._open.clear()
             try:

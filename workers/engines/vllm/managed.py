@@ -1,11 +1,11 @@
-"""A model server that the worker starts, watches, restarts when it dies, and ends with itself.
+"""A model server that the worker starts, watches, restarts when it dies, and stops at its own end.
 
-It runs in a separate environment, under `loopline.workers.guardian`: all its processes end when
-this one does, killed with -9 or not. What it writes goes into this process's log.
+It runs in a separate environment, under `loopline.workers.guardian`: all its processes exit with
+this one, even after a kill -9. Its output goes into this process's log.
 
-It is told of the worker's environment what a machine needs to compute, and no key of anything else:
-a server runs code of a model's repository, where its user allows it, and writes logs, so whatever
-it knows can be said by it. Another name is asked for by `keep_environment`.
+From the worker's environment it gets only the variables that computing on the machine requires, and
+no keys: a server runs code from a model's repository, if its user allows that, and writes logs, so
+it can leak everything it knows. `keep_environment` passes other variables.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ _PREFIXES = (
 )  # fmt: skip
 _HUB_TOKENS = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
 _PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
-"""Names of proxy variables, in either case. They may hold a password."""
+"""Names of proxy variables, in either case. They may contain a password."""
 _SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)")
 
 
 def server_environment(
     environ: Mapping[str, str], *, from_hub: bool, keep: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return the part of `environ` that a server gets. `from_hub`: it fetches its model itself, for
-    which it may need a token and a proxy. `keep`: further names."""
+    """Return the part of `environ` that a server gets. `from_hub`: it fetches its model itself, and
+    may need a token and a proxy. `keep`: additional names."""
     return {
         name: value
         for name, value in environ.items()
@@ -73,26 +73,27 @@ def _is_needed(name: str, *, from_hub: bool) -> bool:
 log = structlog.get_logger("loopline.workers.engines.vllm")
 
 PYTHON_VARIABLE = "LOOPLINE_VLLM_PYTHON"
-"""An environment variable: the interpreter of the environment that vLLM is installed in."""
+"""Environment variable with the interpreter of the environment in which vLLM is installed."""
 OWN_PYTHON = Path(sys.prefix) / "vllm" / "bin" / "python"
 """Interpreter that `make vllm` installs."""
 POLL_SECONDS = 0.2
 EXIT_SECONDS = 20.0
-"""Time that a server gets to end by itself before it is killed."""
+"""Time that a server gets to exit by itself before it is killed."""
 MOST_STARTS = 3
-"""Failed starts in a row after which this process ends, and its supervisor decides."""
+"""Failed starts in a row after which this process gives up and leaves the decision to its
+supervisor."""
 KEPT_LINES = 8
 """Last lines of its output that an error quotes."""
 HUNG_SECONDS = 60.0
-"""Time without a sign of life after which a server that had answered is started again."""
+"""Time without an answer after which a server that had answered is restarted."""
 _LONGEST_LINE = 1 << 16
 
 Options = dict[str, Argument | list[Argument] | dict[str, Argument]]
 
 
 class ManagedServer:
-    """See the module. Here of vLLM; another kind overrides `kind`, `python`, `command` and
-    `own_environment`."""
+    """See the module docstring. This class is for vLLM; other kinds override `kind`, `python`,
+    `command` and `own_environment`."""
 
     kind: ClassVar[str] = "vLLM"
     program: ClassVar[str] = "vllm serve"
@@ -105,26 +106,26 @@ class ManagedServer:
         self._python = self.python(settings)
         self._port = reserve_port(self)
         self._whole: ServedModel | None = None
-        """Whole model in place of the pool's own."""
+        """Whole model that replaces the pool's own."""
         self._process: Process | None = None
         self._watch_end: int | None = None
         self._watching: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._unsure = asyncio.Event()
-        """Set when a request got no answer: the server is to be checked again."""
+        """Set when a request got no answer, so that the server is checked again."""
         self._may_start = asyncio.Event()
-        """Set while the GPU is free for the server: one that dies is not started while others have
-        their turn."""
+        """Set while the GPU is free for the server: a server that dies is not restarted while
+        others have their turn."""
         self._may_start.set()
         self._answered = False
-        """Whether the present process has answered."""
+        """Whether the current process has answered."""
         self._most_starts = MOST_STARTS
         self._broken: EngineError | None = None
         self._lines: list[str] = []
 
     @classmethod
     def python(cls, settings: ModelSettings) -> Path:
-        """The interpreter that the server is run by, whether it is there or not."""
+        """The interpreter that runs the server, whether or not it exists."""
         return find_python(settings)
 
     @property
@@ -138,11 +139,11 @@ class ManagedServer:
 
     async def start(self) -> None:
         """Start it, and a task that watches it. Raises EngineError `bad_request` for an interpreter
-        that is not there."""
+        that does not exist."""
         if not self._python.is_file():
             raise EngineError(
-                f"{self._settings.engine}.python: there is no {self._python}; name the interpreter "
-                f"of an environment that {self.kind} is installed in, there or in {self.variable}",
+                f"{self._settings.engine}.python: there is no {self._python}; set it, or the "
+                f"variable {self.variable}, to the Python of an environment with {self.kind}",
                 kind="bad_request",
             )
         self._broken = None
@@ -150,11 +151,11 @@ class ManagedServer:
         self._watching = asyncio.create_task(self._watch(), name=f"{self._settings.engine}-server")
 
     async def change(self, whole: ServedModel | None) -> None:
-        """End it, and start it with these weights in the place of the pool's own (None: with
-        those). Raises EngineError if it does not start with them."""
+        """Stop it, and start it with these weights in place of the pool's own (None: with the
+        pool's own). Raises EngineError if it does not start with them."""
         await self.stop()
         self._whole = whole
-        # Weights that it does not take at once it does not take at all.
+        # Weights that fail at the first start will always fail.
         self._most_starts = MOST_STARTS if whole is None else 1
         await self.start()
         try:
@@ -166,7 +167,7 @@ class ManagedServer:
         self._most_starts = MOST_STARTS
 
     def hold(self) -> None:
-        """Hold back starts: the GPU is not free until `release`."""
+        """Delay starts: the GPU is not free until `release`."""
         self._may_start.clear()
 
     def release(self) -> None:
@@ -174,7 +175,7 @@ class ManagedServer:
 
     async def wait_ready(self) -> None:
         """Wait until the server answers. Raises EngineError for one that does not start,
-        EngineBroken for one that cannot be started again."""
+        EngineBroken for one that cannot be restarted."""
         waiting = asyncio.ensure_future(self._ready.wait())
         assert self._watching is not None
         try:
@@ -185,12 +186,12 @@ class ManagedServer:
             raise self._broken
 
     def suspect(self) -> None:
-        """Note that a request got no answer."""
+        """Record that a request got no answer, so that the server is checked."""
         self._ready.clear()
         self._unsure.set()
 
     async def stop(self) -> None:
-        """End it and all its processes."""
+        """Stop it and all its processes."""
         if self._watching is not None:
             await finish(self._stop(self._watching))
 
@@ -202,7 +203,7 @@ class ManagedServer:
             try:
                 await asyncio.wait_for(process.wait(), EXIT_SECONDS)
             except TimeoutError:
-                log.warning("the server does not end and is killed", pid=process.pid)
+                log.warning("the server does not exit and is killed", pid=process.pid)
         self._let_go()
         if process is not None:
             await process.wait()
@@ -224,16 +225,17 @@ class ManagedServer:
             stderr=STDOUT,
             limit=_LONGEST_LINE,
         )
-        log.info(f"starts a {self.kind} server", model=self._text.base, pid=self._process.pid)
+        log.info(f"starting a {self.kind} server", model=self._text.base, pid=self._process.pid)
 
     def _let_go(self) -> None:
-        """Close the pipe to the guardian, which then kills what is left of the server."""
+        """Close the pipe to the guardian, which then kills all remaining processes of the
+        server."""
         if self._watch_end is not None:
             os.close(self._watch_end)
             self._watch_end = None
 
     async def _watch(self) -> None:
-        """Run the server, and restart it whenever it ends, until it can't be started any more."""
+        """Run the server, and restart it whenever it exits, until it no longer starts."""
         failures = 0
         while True:
             started = time.monotonic()
@@ -243,8 +245,8 @@ class ManagedServer:
             self._ready.clear()
             failures = 0 if self._answered else failures + 1
             self._answered = False
-            why = f"it ended with exit code {code} after {time.monotonic() - started:.0f} s"
-            log.error(f"the {self.kind} server is gone", model=self._text.base, why=why)
+            why = f"it exited with code {code} after {time.monotonic() - started:.0f} s"
+            log.error(f"the {self.kind} server exited", model=self._text.base, why=why)
             if failures >= self._most_starts or (failures and code == 127):
                 last_words = " | ".join(self._lines)[-2000:]
                 self._broken = EngineBroken(f"`{self.program}` does not start: {why}: {last_words}")
@@ -271,7 +273,7 @@ class ManagedServer:
         while True:
             try:
                 line = await process.stdout.readline()
-            except ValueError:  # longer than any line of use
+            except ValueError:  # longer than any useful line
                 continue
             if not line:
                 return
@@ -280,8 +282,8 @@ class ManagedServer:
             log.info(self._settings.engine, line=text)
 
     async def _await_answer(self, process: Process) -> None:
-        """Set `ready` when it answers, again and again; end it where it never does, and where it
-        has stopped to."""
+        """Set `ready` each time it answers; stop it if it never answers or has stopped
+        answering."""
         until = time.monotonic() + self._settings.serving.start_seconds
         async with httpx2.AsyncClient(trust_env=False, timeout=5.0) as client:
             while time.monotonic() < until:
@@ -299,7 +301,7 @@ class ManagedServer:
         log.error(f"the {self.kind} server does not answer in time", model=self._text.base)
         process.terminate()
         await asyncio.sleep(EXIT_SECONDS)
-        # What hangs does not listen.
+        # A hanging process ignores signals.
         self._let_go()
 
     async def _is_healthy(self, client: httpx2.AsyncClient) -> bool:
@@ -310,7 +312,7 @@ class ManagedServer:
         return answer.status_code == 200
 
     def command(self) -> list[str]:
-        """`vllm serve …`; what `vllm.args` says comes last and wins."""
+        """Build `vllm serve …`; `vllm.args` comes last and wins."""
         settings, options = self._settings, self._settings.vllm
         structured: dict[str, Argument] = {"backend": "guidance", "disable_any_whitespace": True}
         values: Options = {
@@ -342,15 +344,15 @@ class ManagedServer:
 
     @property
     def model(self) -> str:
-        """What it is to load: a folder, or a name on the hub."""
+        """The model to load: a folder, or a name on the hub."""
         if self._whole is not None:
             return self._whole.path
         return str(self._folder.resolve()) if self._has_weights() else self._settings.model
 
     @property
     def served_name(self) -> str:
-        """How requests name its model. Weights in the place of the pool's own have a name of their
-        own: no server answers with others under it."""
+        """The model's name in requests. Weights that replace the pool's own have a separate name,
+        so that no server answers with other weights under it."""
         return self._text.base if self._whole is None else self._whole.name
 
     def flags(self, values: Options) -> list[str]:
@@ -362,7 +364,7 @@ class ManagedServer:
         return any(self._folder.glob("*.safetensors"))
 
     def own_environment(self) -> dict[str, str]:
-        """Variables that it is started with, in addition to the machine's."""
+        """Variables that it gets in addition to the machine's."""
         environment = {
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
             "VLLM_NO_USAGE_STATS": "1",
@@ -376,7 +378,7 @@ class ManagedServer:
 
 
 def find_python(settings: ModelSettings) -> Path:
-    """The interpreter that vLLM is run by, whether it is there or not."""
+    """The interpreter that runs vLLM, whether or not it exists."""
     named = settings.vllm.python or os.environ.get(PYTHON_VARIABLE)
     return Path(named).expanduser() if named else OWN_PYTHON
 

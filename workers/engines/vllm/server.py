@@ -1,5 +1,5 @@
-"""One server: its routes, the adapters that it has, how much it has to do. Here as vLLM speaks;
-what another kind says in other words is overridden in `loopline.workers.engines.sglang.server`."""
+"""One server: its routes, its adapters, its load. This module implements vLLM's interface;
+`loopline.workers.engines.sglang.server` overrides the parts that differ in SGLang."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from loopline.workers.engines.vllm.wire import (
 from loopline.workers.json_bytes import json_bytes
 
 BLOCK = 64
-"""Tokens between the places up to which beginnings of prompts are compared."""
+"""Tokens per block: beginnings of prompts are compared in whole blocks."""
 REMEMBERED_BLOCKS = 8192
 """Blocks of prompts that are remembered as read by a server: half a million tokens."""
 _ADMIN_SECONDS = 120.0
-"""Timeout for reading an adapter, which may lie on a slow disk."""
+"""Timeout for loading an adapter, which may be on a slow disk."""
 _HEALTH_SECONDS = 5.0
 _MOST_DOUBLINGS = 5
-"""Doublings of a quarter of a second before a server that is away is asked again: eight seconds at
-most."""
+"""Doublings of a quarter of a second before a missing server is asked again: at most eight
+seconds."""
 
 Reader = Callable[[bytes | str], Part]
-"""Reads the events of one answer, in their order."""
+"""Reads the events of one answer, in order."""
 
 
 class Card(BaseModel):
@@ -65,7 +65,8 @@ class _Cards(BaseModel):
 
 
 class AdapterForgotten(EngineError):
-    """The server has not these weights: it was started again, or somebody unloaded the adapter."""
+    """The server does not have these weights: it was restarted, or another client unloaded the
+    adapter."""
 
     kind = "unknown_adapter"
     retryable = True
@@ -81,20 +82,20 @@ class Routes(Address):
 
     @property
     def root(self) -> str:
-        """Base URL without the version of OpenAI's interface."""
+        """Base URL without OpenAI's version part."""
         return self.base.removesuffix("/v1")
 
 
 class Server:
-    """See the module. Opens nothing before the first request."""
+    """See the module docstring. Opens nothing before the first request."""
 
     kind: ClassVar[str] = "vLLM"
     routes: ClassVar[type[Routes]] = Routes
     reserve: ClassVar[int] = 1
-    """Tokens of its context that a prompt and its answer leave free: one for the token that a pass
+    """Context tokens that a prompt and its answer must leave free: one for the token that a pass
     over a given text has to draw."""
     counts_filters: ClassVar[bool] = True
-    """Processed log-probabilities are of what top_p and top_k leave, too."""
+    """Whether processed log-probabilities also include top_p and top_k."""
     processed_hint: ClassVar[str] = "start the server with --logprobs-mode processed_logprobs"
     guidance_hint: ClassVar[str] = (
         '--structured-outputs-config \'{"backend": "guidance", "disable_any_whitespace": true}\''
@@ -107,7 +108,7 @@ class Server:
     )
 
     def __init__(self, settings: ModelSettings, url: str, key: str) -> None:
-        """Raises EngineError for a proxy of the environment that cannot be used."""
+        """Raises EngineError if the environment sets an unusable proxy."""
         self._address = cast(Routes, self.routes.of(url))
         self.name = f"{self.kind} at {self._address.name}"
         own_settings = settings.model_copy(update={"base_url": url})
@@ -116,14 +117,14 @@ class Server:
         self._admin = httpx2.AsyncClient(headers=headers, trust_env=False, timeout=_ADMIN_SECONDS)
         self._key_sent = bool(key)
         self.model = ""
-        """How the server calls the model without an adapter."""
+        """The server's name for the model without an adapter."""
         self.max_context: int | None = None
         self.seeds = True
-        """The same seed gives the same draws."""
+        """Whether the same seed produces the same draws."""
         self.load = 0
-        """Completions that it is at."""
+        """Number of completions in progress."""
         self.down_until = 0.0
-        """Monotonic seconds: it did not answer, and is not asked before then."""
+        """Monotonic time in seconds until which a server that did not answer is not asked again."""
         self._failures = 0
         self._adapters: set[str] = set()
         self._loading: dict[str, asyncio.Lock] = {}
@@ -137,15 +138,15 @@ class Server:
         await self._connection.close()
         await self._admin.aclose()
 
-    # Whether it is there.
+    # Availability.
 
     @property
     def is_up(self) -> bool:
         return bool(self.model) and time.monotonic() >= self.down_until
 
     def lost(self) -> None:
-        """Note that the server did not answer. Its adapters may be gone with it; it is asked again
-        after a while, longer each time."""
+        """Record that the server did not answer. Its adapters may be gone; it is asked again after
+        a delay that grows each time."""
         self._failures = min(self._failures + 1, _MOST_DOUBLINGS)
         self.down_until = time.monotonic() + 0.25 * 2**self._failures
         self._adapters.clear()
@@ -153,7 +154,7 @@ class Server:
         self.model = ""
 
     async def greet(self) -> bool:
-        """Whether it answers; then its model's name and context are known."""
+        """Whether it answers; if so, its model's name and context are stored."""
         try:
             base = await self._read_card()
         except (httpx2.HTTPError, OSError, RuntimeError, ValidationError):
@@ -166,12 +167,12 @@ class Server:
         return True
 
     async def _read_card(self) -> Card | None:
-        """What greets; None where the server names no model of its own. Raises httpx2.HTTPError,
-        ValidationError."""
+        """Read the model card; None if the server lists no model of its own. Raises
+        httpx2.HTTPError, ValidationError."""
         return await self._card_at("models")
 
     async def _card_at(self, route: str) -> Card | None:
-        """Card of the model without an adapter; None where the server has none."""
+        """Card of the model without an adapter; None if the server has none."""
         answer = await self._admin.get(self._address.url(route), timeout=_HEALTH_SECONDS)
         cards = _Cards.model_validate_json(answer.content).data
         bases = [card for card in cards if card.parent is None]
@@ -194,7 +195,7 @@ class Server:
             self.load -= rows
 
     def known_blocks(self, blocks: Sequence[int]) -> int:
-        """How many of a prompt's first blocks it has read before."""
+        """Number of a prompt's first blocks that it has read before."""
         for count, block in enumerate(blocks):
             if block not in self._blocks:
                 return count
@@ -211,7 +212,7 @@ class Server:
         structured: JsonObject | None,
         end_ids: Collection[int] = (),
     ) -> JsonObject:
-        """What is sent for a request. Raises EngineError `bad_request` for what it can't honour."""
+        """The body of a request. Raises EngineError `bad_request` for an unsupported request."""
         return completion_body(
             request, model, prompt, limit=limit, seed=seed, structured=structured
         )
@@ -221,11 +222,12 @@ class Server:
         return partial(read_part, server=self.name)
 
     async def score(self, model: str, ids: Sequence[int]) -> list[float]:
-        """Log-probabilities of `ids[1:]`. Raises as `complete` does."""
+        """Log-probabilities of `ids[1:]`. Raises the errors of `complete`."""
         return read_scores(await self.complete(score_body(model, ids), "score"), ids, self.name)
 
     async def complete(self, body: dict[str, Any], request_id: str, traceparent: str = "") -> bytes:
-        """The whole answer. Raises EngineError; `AdapterForgotten` for a model that it has not."""
+        """The whole answer. Raises EngineError; `AdapterForgotten` for a model that the server
+        lacks."""
         response = await self._post(body, request_id, traceparent)
         try:
             return b"".join([part async for part in self._connection.parts(response)])
@@ -235,8 +237,8 @@ class Server:
     async def stream(
         self, body: dict[str, Any], request_id: str, traceparent: str = ""
     ) -> AsyncGenerator[str]:
-        """The data of each event. Raises as `complete` does, and EngineError for a stream that ends
-        before its end is marked. Closing it ends the work at the server."""
+        """The data of each event. Raises the errors of `complete`, and EngineError for a stream
+        that ends without an end mark. Closing it stops the work at the server."""
         response = await self._post(body, request_id, traceparent)
         try:
             events = sse_events(self._connection.parts(response))
@@ -268,15 +270,15 @@ class Server:
         return str(body["model"])
 
     def _lacks(self, error: Refused, name: str) -> bool:
-        """Whether the server says that it has no weights of this name."""
+        """Whether the error states that the server has no weights of this name."""
         return error.status == 404 and name in error.complaint.message
 
     # Adapters.
 
     async def ensure(self, name: str, path: str) -> None:
         """Load the adapter of this name, unless the server has it. Raises EngineError:
-        `bad_request` for one that it refuses, `unavailable` (retryable) where it does not answer.
-        """
+        `bad_request` if the server refuses it, `unavailable` (retryable) if the server does not
+        answer."""
         async with self._loading.setdefault(name, asyncio.Lock()):
             if name in self._adapters:
                 return
@@ -289,11 +291,11 @@ class Server:
             raise self._refusal("load", name, answer)
 
     async def unload(self, name: str) -> None:
-        """Let the server forget it; nothing to do where it has not got it. Raises EngineError."""
+        """Unload an adapter from the server, if it is loaded. Raises EngineError."""
         async with self._loading.setdefault(name, asyncio.Lock()):
             self._adapters.discard(name)
             answer = await self.ask(self.adapter_url("unload_lora_adapter"), {"lora_name": name})
-            self._loading.pop(name, None)  # another one may have waited to unload it, too
+            self._loading.pop(name, None)  # another unload may have waited for the lock
             if answer.status_code != 200 and not self._has_not(answer):
                 raise self._refusal("unload", name, answer)
 
@@ -308,14 +310,14 @@ class Server:
         return answer.status_code == 404
 
     def _takes_none(self, answer: httpx2.Response) -> bool:
-        """Whether a refusal is of all adapters."""
+        """Whether the server refuses all adapters."""
         return answer.status_code == 404 and b"adapter" not in answer.content
 
     async def ask(
         self, url: str, body: JsonObject | None = None, *, seconds: float = _ADMIN_SECONDS
     ) -> httpx2.Response:
-        """An answer of a route for operators, whatever its status. Raises EngineError
-        `unavailable` (retryable) for none."""
+        """Ask an administration route and return its answer, with any status. Raises EngineError
+        `unavailable` (retryable) if there is none."""
         try:
             return await self._admin.post(
                 url,
@@ -331,27 +333,27 @@ class Server:
             ) from error
 
     def quoted(self, answer: httpx2.Response) -> str:
-        """What a refusal says, without secrets."""
+        """The text of a refusal, without secrets."""
         words = complaint_in(answer.content).quoted(self.secrets)
         return f"{answer.status_code}, {words}"
 
     def _refusal(self, verb: str, name: str, answer: httpx2.Response) -> EngineError:
         if verb == "load" and self._takes_none(answer):
             return EngineError(
-                f"{self.name} takes no adapters at run time: {self.no_adapters_hint}",
+                f"{self.name} does not accept adapters at run time: {self.no_adapters_hint}",
                 kind="bad_request",
             )
         return EngineError(
-            f"{self.name} does not {verb} the adapter {name!r}: {self.quoted(answer)}",
+            f"{self.name} did not {verb} the adapter {name!r}: {self.quoted(answer)}",
             kind="bad_request",
         )
 
-    # Its weights, and its memory.
+    # Weights and memory.
 
     async def ensure_model(self, whole: ServedModel | None) -> None:
-        """Let it have these weights, or those that it was started with. Raises EngineError
-        `unavailable` (retryable) where it has others: a server of the worker's own is about to be
-        started with them."""
+        """Check that the server has these weights, or those that it was started with. Raises
+        EngineError `unavailable` (retryable) if it has others: the worker's own server is about to
+        be restarted with them."""
         if whole is not None and self.model != whole.name:
             raise EngineError(
                 f"{self.name} has the weights {self.model!r}, not {whole.name!r}",
@@ -365,32 +367,32 @@ class Server:
         return True
 
     async def sleep(self) -> None:
-        """Give the GPU's memory back, until `wake`. Raises EngineError."""
+        """Release the GPU's memory until `wake`. Raises EngineError."""
         await self._change_memory(f"{self._address.root}/sleep?level=1&mode=wait")
         self._blocks.clear()
 
     async def wake(self) -> None:
-        """Take the memory again. Raises EngineError."""
+        """Take the GPU's memory again. Raises EngineError."""
         await self._change_memory(f"{self._address.root}/wake_up")
 
     async def _change_memory(self, url: str) -> None:
         answer = await self.ask(url)
         if answer.status_code != 200:
             raise EngineError(
-                f"{self.name} gives no memory of its GPU back ({self.quoted(answer)}): "
+                f"{self.name} cannot free or reclaim its GPU memory ({self.quoted(answer)}): "
                 f"{self.no_sleep_hint}",
                 kind="bad_request",
             )
 
     def expect(self, *, condition: bool, what: str) -> None:
-        """Raises EngineError `garbage` unless the condition holds."""
+        """Raises EngineError `garbage` unless the condition is true."""
         if not condition:
             raise garbage_error(self.name, what, self.kind)
 
 
 def prompt_blocks(prompt: Sequence[int], adapter: str) -> list[int]:
-    """Hash each beginning of the prompt that consists of whole blocks; the same beginning under
-    another adapter has another hash."""
+    """Hash each beginning of the prompt that consists of whole blocks; the hashes depend on the
+    adapter."""
     blocks: list[int] = []
     value = hash(adapter)
     for start in range(0, len(prompt) - BLOCK + 1, BLOCK):

@@ -1,4 +1,4 @@
-"""Servers that sleep while a training has its turn on their GPU (`loopline.workers.gpu_turns`)."""
+"""Lets servers sleep while a training has its turn on their GPU (`loopline.workers.gpu_turns`)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ RETRY_SECONDS = 5.0
 
 
 class Sleeper:
-    """Puts the servers to sleep and wakes them. Requests in progress end first; those that come
-    while they sleep wait for it at the gate."""
+    """Puts the servers to sleep and wakes them. Requests in progress finish first; requests that
+    arrive during the sleep wait at the gate."""
 
     def __init__(self, name: str, gate: Gate) -> None:
-        """`name`: of the GPU. Raises EngineError where no turns can be taken."""
+        """`name`: of the GPU. Raises EngineError if the GPU cannot be shared in turns."""
         self._name = name
         self._gate = gate
         try:
@@ -37,8 +37,8 @@ class Sleeper:
         self._task: asyncio.Task[None] | None = None
 
     async def take(self) -> None:
-        """Wait until the servers may use the GPU's memory: before one of them is started."""
-        # Another process gives it away: nothing tells of that.
+        """Wait until the servers may use the GPU's memory; call it before a server is started."""
+        # Another process gives the turn away, without any notification.
         while not self._turn.take():  # noqa: ASYNC110
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -63,8 +63,8 @@ class Sleeper:
                     await asyncio.sleep(RETRY_SECONDS)
 
     async def _give_turn(self, fleet: Fleet, process: ManagedServer | None) -> None:
-        """Give the GPU's turn away. Raises EngineError while the servers are still awake.
-        Cancelled, it leaves them asleep: their GPU belongs to somebody else."""
+        """Give the GPU's turn away. Raises EngineError while the servers are still awake. If
+        cancelled, the servers stay asleep, because their GPU belongs to another process."""
         if process is not None:
             await process.wait_ready()
             process.hold()
@@ -75,7 +75,7 @@ class Sleeper:
         except EngineError:
             await self._wake(up, process)
             raise
-        log.info("the servers sleep", gpu=self._name)
+        log.info("the servers are asleep", gpu=self._name)
         self._turn.give()
         await self.take()
         await self._wake(up, process)
@@ -88,6 +88,7 @@ class Sleeper:
             try:
                 await server.wake()
             except EngineError as error:
-                # It died in its sleep, or never slept: it is greeted before it is asked again.
+                # It died in its sleep, or never slept: it is greeted before it gets a request
+                # again.
                 log.warning("a server did not wake", server=server.name, why=str(error))
                 server.lost()

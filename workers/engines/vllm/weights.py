@@ -1,11 +1,11 @@
-"""Weights that the servers of a pool have: adapters, each under a name of its version, or a whole
-model in place of the pool's own.
+"""The weights in a pool's servers: adapters, each under a name with its version, or a whole model
+that replaces the pool's own.
 
-An adapter is loaded next to what is there, and requests in progress end with theirs. A server has
-one whole model at a time: to exchange it, requests in progress end first, those that come wait, and
-then the weights are exchanged where they lie (SGLang), or the server that the worker has started
-itself is started again with them (vLLM). No request is lost, and a version that no server takes
-leaves the one before in its place."""
+An adapter is loaded next to the present weights, and requests in progress finish with theirs. A
+server has one whole model at a time. To exchange it, requests in progress finish first and new ones
+wait; then the weights are exchanged in place (SGLang), or the worker's own server is restarted with
+them (vLLM). No request is lost, and if no server accepts a version, the previous one stays.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ log = structlog.get_logger("loopline.workers.engines.vllm")
 
 @dataclass
 class Servers:
-    """What the weights are loaded into."""
+    """The servers into which the weights are loaded."""
 
     fleet: Fleet
     process: ManagedServer | None
-    """The one that this worker has started itself."""
+    """The server that this worker has started itself."""
     exchanges: bool
     """Whether the servers exchange the weights of a whole model in place."""
     folder: Path
@@ -55,12 +55,12 @@ class Servers:
         self.weights = BaseWeights(self.folder) if has_weights else None
 
     def base_sha256(self) -> str | None:
-        """Hash of the pool's own model; None where its weights are not on this machine."""
+        """Hash of the pool's own model; None if its weights are not on this machine."""
         return None if self.weights is None else self.weights.sha256
 
 
 class Weights:
-    """See the module."""
+    """See the module docstring."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -68,7 +68,7 @@ class Weights:
         self._giving_back: set[asyncio.Task[None]] = set()
         self._servers: Servers | None = None
         self.whole: ServedModel | None = None
-        """Whole model that the servers have in place of the pool's own."""
+        """Whole model that replaces the pool's own in the servers."""
 
     def attach(self, servers: Servers) -> None:
         """Load into these servers from now on."""
@@ -80,12 +80,12 @@ class Weights:
 
     @contextmanager
     def use(self, name: str | None) -> Generator[AdapterVersion | None]:
-        """The current version of an adapter, or of a whole model, kept until the end of the block;
+        """The current version of an adapter or of a whole model, kept until the end of the block;
         None for the pool's own model. Raises EngineError `unknown_adapter`."""
         if name is None and self.whole is not None:
             raise EngineError(
-                f"the servers have the whole model {self.whole.name} in the place of the pool's "
-                "own, which answers nothing meanwhile",
+                f"the servers have the whole model {self.whole.name} in place of the pool's own, "
+                "which is not served meanwhile",
                 kind="unknown_adapter",
                 # The caller may have chosen the model before it was exchanged.
                 retryable=True,
@@ -98,8 +98,8 @@ class Weights:
         return self._adapters.in_work()
 
     async def load(self, name: str, path: str, version: int) -> None:
-        """See `Engine.load_adapter`. Of several servers those that answer have it at once; the
-        others before they answer with it."""
+        """See `Engine.load_adapter`. Servers that answer load it at once, the others before they
+        answer with it."""
         if self._adapters.version(name) == version:
             return
         servers = self._require_servers()
@@ -134,7 +134,7 @@ class Weights:
         return [v.name for v in self._adapters.serving() if isinstance(v.weights, kind)]
 
     def _require_room(self, name: str, path: str, target: ServedWeights, servers: Servers) -> None:
-        """Raise EngineError `bad_request` for weights that don't fit next to what is there."""
+        """Raise EngineError `bad_request` for weights that don't fit next to the present ones."""
         if isinstance(target, ServedAdapter):
             others = [whole for whole in self._names(ServedModel) if whole != name]
             what = "an adapter of the pool's own model cannot be served"
@@ -143,16 +143,16 @@ class Weights:
         else:
             names = [*self._names(ServedAdapter), *self._names(ServedModel)]
             others = [other for other in names if other != name]
-            what = "a whole model cannot take the place of the pool's own"
+            what = "a whole model cannot replace the pool's own"
         if others:
             raise unusable_error(
                 path,
-                f"{what} while the same servers answer for {', '.join(others)}: they have one "
-                "model at a time; pin those to version 0, or serve this one by a pool of its own",
+                f"{what} while the same servers serve {', '.join(others)}: they hold one model at "
+                "a time; pin those to version 0, or serve this one in a pool of its own",
             )
 
     async def _load_adapter(self, target: ServedWeights, servers: Servers) -> None:
-        """Into every server that answers; nothing for a whole model."""
+        """Load an adapter into every server that answers; do nothing for a whole model."""
         if isinstance(target, ServedModel):
             return
         fleet = servers.fleet
@@ -163,15 +163,15 @@ class Weights:
         await asyncio.gather(*(server.ensure(target.name, target.path) for server in up))
 
     async def _exchange(self, whole: ServedModel | None, servers: Servers) -> None:
-        """Let the servers have this whole model, or the pool's own. Raises EngineError, with what
-        was there before in its place."""
+        """Switch the servers to this whole model, or to the pool's own. Raises EngineError, with
+        the previous model in place."""
         if whole == self.whole:
             return
-        log.info("weights are exchanged", model=servers.base, to=whole.name if whole else "its own")
+        log.info("exchanging weights", model=servers.base, to=whole.name if whole else "its own")
         try:
             await self._change_servers(whole, servers)
         except EngineError as error:
-            log.error("weights are not exchanged", model=servers.base, why=str(error))
+            log.error("weights were not exchanged", model=servers.base, why=str(error))
             await self._change_servers(self.whole, servers)
             raise
         self.whole = whole
@@ -193,7 +193,7 @@ class Weights:
         await asyncio.gather(*(server.ensure_model(whole) for server in up))
 
     def _give_back(self, version: AdapterVersion) -> None:
-        """Release a version that nobody uses any more."""
+        """Release a version that is no longer used."""
         if self._servers is None or isinstance(version.weights, ServedModel):
             return
         task = asyncio.create_task(self._unload(self._servers.fleet, version.weights))
@@ -207,13 +207,13 @@ class Weights:
 
     async def _unload_now(self, fleet: Fleet, target: ServedAdapter) -> None:
         names = {version.weights.name for version in self._adapters.serving()}
-        if target.name in names:  # it came back meanwhile
+        if target.name in names:  # it was loaded again meanwhile
             return
         for server in fleet.servers:
             if server.is_up:
                 try:
                     await server.unload(target.name)
-                except EngineError as error:  # it takes room there, and nothing else
+                except EngineError as error:  # it only takes up room there
                     log.warning("an adapter stays loaded", adapter=target.name, why=str(error))
 
     def _require_servers(self) -> Servers:

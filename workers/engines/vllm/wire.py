@@ -1,10 +1,10 @@
-"""What is sent to `/v1/completions` of a vLLM server, and what comes back, checked.
+"""Requests to `/v1/completions` of a vLLM server, and its answers, validated.
 
     {"choices": [{"index", "token_ids", "prompt_token_ids", "finish_reason",
                   "logprobs": {"token_logprobs", "top_logprobs": [{"token_id:7": -0.1}, …]}}],
      "model", "usage": {"prompt_tokens", "prompt_tokens_details": {"cached_tokens"}}}
 
-A stream brings the same in pieces, `prompt_token_ids` in the first and `usage` in the last.
+A stream sends the same in pieces, with `prompt_token_ids` in the first and `usage` in the last.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from loopline.agents.records import JsonObject
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
 
 HIGHEST_TEMPERATURE = 2.0
-"""Highest temperature that vLLM samples with."""
+"""Highest temperature that vLLM accepts."""
 _LOWEST = -9000.0
-"""Lowest log-probability of a possible token; one that cannot come has -9999."""
+"""Lowest log-probability of a possible token; an impossible one has -9999."""
 
 
 class _Logprobs(BaseModel):
@@ -74,7 +74,7 @@ class Piece:
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     likeliest: tuple[tuple[tuple[int, float], ...], ...]
-    """Likeliest tokens in the place of each token, the likeliest first."""
+    """Most likely tokens at the position of each token, most likely first."""
     finish: Literal["stop", "length"] | None
 
 
@@ -86,7 +86,7 @@ class Part:
     pieces: tuple[Piece, ...]
     prompt_ids: tuple[int, ...] | None
     cached: int | None
-    """Tokens of the prompt that the server had in memory, where it says so."""
+    """Tokens of the prompt that the server had in memory, if it reports them."""
 
 
 def completion_body(
@@ -98,12 +98,12 @@ def completion_body(
     seed: int,
     structured: JsonObject | None,
 ) -> JsonObject:
-    """Raises EngineError `bad_request` for a temperature that vLLM does not sample with."""
+    """Raises EngineError `bad_request` for a temperature that vLLM does not accept."""
     sampling = request.sampling
     if sampling.temperature > HIGHEST_TEMPERATURE:
         raise EngineError(
-            f"request {request.id} has temperature = {sampling.temperature:g}, and a vLLM server "
-            f"samples with {HIGHEST_TEMPERATURE:g} at most",
+            f"request {request.id} has temperature = {sampling.temperature:g}, but a vLLM server "
+            f"accepts at most {HIGHEST_TEMPERATURE:g}",
             kind="bad_request",
         )
     body: JsonObject = {
@@ -143,8 +143,8 @@ def score_body(model: str, ids: Sequence[int]) -> JsonObject:
 
 
 def read_part(raw: bytes | str, server: str) -> Part:
-    """Raises EngineError: `garbage` (retryable) for what is not an answer of a vLLM server,
-    `unavailable` (retryable) for a completion that the server gave up."""
+    """Raises EngineError: `garbage` (retryable) for anything that is not an answer of a vLLM
+    server, `unavailable` (retryable) for a completion that the server aborted."""
     answer = _read(raw, server)
     prompt_ids = next((c.prompt_token_ids for c in answer.choices if c.prompt_token_ids), None)
     details = None if answer.usage is None else answer.usage.prompt_tokens_details
@@ -157,22 +157,22 @@ def read_part(raw: bytes | str, server: str) -> Part:
 
 
 def read_scores(raw: bytes, ids: Sequence[int], server: str) -> list[float]:
-    """Log-probabilities of `ids[1:]`. Raises as `read_part` does."""
+    """Log-probabilities of `ids[1:]`. Raises the errors of `read_part`."""
     answer = _read(raw, server)
     places = answer.choices[0].prompt_logprobs if answer.choices else None
     if places is None or len(places) != len(ids):
-        raise garbage_error(server, "no prompt_logprobs for each token that was sent")
+        raise garbage_error(server, "prompt_logprobs of other tokens than requested")
     scores: list[float] = []
     for token, place in zip(ids[1:], places[1:], strict=True):
         value = (place or {}).get(token, {}).get("logprob")
         if not isinstance(value, int | float) or not math.isfinite(value):
-            raise garbage_error(server, f"no log-probability of the token {token}")
+            raise garbage_error(server, f"no log-probability for the token {token}")
         scores.append(float(value))
     return scores
 
 
 def garbage_error(server: str, what: str, kind: str = "vLLM") -> EngineError:
-    """The server answered, and not as one of its kind does."""
+    """The error for an answer that a server of this kind would not send."""
     return EngineError(
         f"{server} sent {what}; is it a {kind} server of this model?",
         kind="garbage",
@@ -201,7 +201,7 @@ def _piece(choice: _Choice, server: str) -> Piece:
     )
     if len(logprobs) != len(ids):
         raise garbage_error(
-            server, f"{len(ids)} token ids (return_token_ids) and {len(logprobs)} log-probabilities"
+            server, f"{len(ids)} token ids (return_token_ids) but {len(logprobs)} log-probabilities"
         )
     if not all(math.isfinite(value) for value in logprobs):
         raise garbage_error(server, "a log-probability that is not a number")
@@ -210,7 +210,7 @@ def _piece(choice: _Choice, server: str) -> Piece:
             finish: Literal["stop", "length"] | None = choice.finish_reason
         case reason:
             raise EngineError(
-                f"{server} gave the completion up ({reason[:80]!r})",
+                f"{server} aborted the completion ({reason[:80]!r})",
                 kind="unavailable",
                 retryable=True,
             )

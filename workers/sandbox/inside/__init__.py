@@ -1,2 +1,2 @@
-"""What runs in the sandbox, alongside the program. Standard library only, and no import from
-here."""
+"""Files that run in the sandbox with the program. They use only the standard library and import
+nothing else from Loopline."""

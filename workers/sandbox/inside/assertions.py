@@ -1,13 +1,13 @@
-"""The judge's side of assertions: runs the tests, and asks the program for what it returns.
+"""The judge's side of assertions: runs the tests, and asks the program for return values.
 
-The program is in another sandbox. Here its functions are stand-ins that carry arguments there and
-plain data back, so nothing of the program's can change a comparison, end this process or see a
-test. An object that is not plain data stays there: it can be passed on, called, read, iterated and
-asked whether it is true (which a program may as well answer at once), but it equals nothing and
-has no order.
+The program is in another sandbox. Here its functions are replaced by stand-ins that carry arguments
+there and plain data back, so the program can't change a comparison, end this process or see a test.
+An object that is not plain data stays there. It can be passed on, called, read, iterated and tested
+for truth (whose answer the program may choose), but it equals nothing else and has no order.
 
-Lines of JSON go out, `{"ask": request}` and, for each test, `{"test": number, "passed": …, "why":
-…}`; replies to requests come in, as `candidate` writes them.
+It writes lines of JSON: `{"ask": request}` and, for each test,
+`{"test": number, "passed": …, "why": …}`. It reads replies to its requests in the form that
+`candidate` writes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _ENDS = (StopIteration, StopAsyncIteration)
 
 
 class ProgramEnded(BaseException):
-    """The program answers no longer. Not an Exception: a test that expects one is not passed by
-    it."""
+    """The program no longer answers. Not an Exception, so that a test that expects one does not
+    pass."""
 
 
 def serve(job: dict[str, Any]) -> None:
@@ -52,13 +52,13 @@ def serve(job: dict[str, Any]) -> None:
 def _failure_reason(
     setup: str, source: str, names: list[str], ask: Callable[..., Any]
 ) -> str | None:
-    """What went wrong with a test; None when it passed."""
+    """Why a test failed; None if it passed."""
     scope: dict[str, Any] = {"__name__": "__test__"}
     stand_ins = {name: ObjectReference(name, ask) for name in names}
     scope.update(stand_ins)
     try:
         exec(compile(setup, "setup.py", "exec", dont_inherit=True), scope)
-        # The setup may have a stub of the same name.
+        # The setup may define a stub of the same name.
         scope.update(stand_ins)
         exec(compile(source, "test.py", "exec", dont_inherit=True), scope)
     except BaseException as error:  # noqa: BLE001 - anything that is raised fails the test
@@ -67,8 +67,8 @@ def _failure_reason(
 
 
 class ObjectReference:
-    """Something that the program has. Its own two attributes are got by `_get_attribute` only: by
-    name, an attribute is the program's."""
+    """Reference to one of the program's objects. Its own two attributes are only read by
+    `_get_attribute`, since ordinary attribute access goes to the program."""
 
     __slots__ = ("_ask", "_target")
     __hash__ = None  # pyright: ignore
@@ -123,20 +123,20 @@ def _answer(asking: ObjectReference, request: dict[str, Any]) -> Any:
     if reply.get("stop") and "next" in request:
         raise StopIteration
     kind = getattr(builtins, str(reply.get("raised")), None)
-    # An end that nobody asked for would be taken for that of a test's own `map` or `filter`.
+    # An unexpected stop would look like the end of a test's own `map` or `filter`.
     if not (isinstance(kind, type) and issubclass(kind, Exception)) or issubclass(kind, _ENDS):
         kind = RuntimeError
     try:
         error = kind(str(reply.get("message")))
     except TypeError:
-        # One that is made of more than a message.
+        # Its constructor needs more than a message.
         error = RuntimeError(str(reply.get("message")))
     raise error
 
 
 def _number(value: Any) -> int:
-    """Number of the object that a stand-in refers to. Raises TypeError for anything else that is
-    not plain data."""
+    """Number of the object that a stand-in refers to. Raises TypeError for any other value, which
+    is not plain data."""
     target = _get_attribute(value, "_target") if isinstance(value, ObjectReference) else None
     if not isinstance(target, int):
         raise TypeError(f"{type(value).__name__} cannot be passed to the program")

@@ -1,12 +1,12 @@
-"""The side of a program that is tested: runs it, then does what it is asked, a line at a time.
+"""The side of the tested program: runs it, then answers requests, one per line.
 
-It has no test: it learns what it is called with, and answers. Its program may take over this
-process and answer what it likes, which is no more than any program may do.
+It has no tests: it only receives calls and answers them. The program may take over this process and
+give any answer, which any program can do anyway.
 
 Requests are JSON: `{"call": target, "arguments": […], "named": {…}}`, `{"get": target, "name": …}`,
 `{"set": target, "name": …, "value": …}`, `{"next": target}`, `{"truth": target}`; a target is a
-name of the program or the number of an earlier reference. So are replies: `{"value": …}`,
-`{"raised": type, "message": …}`, `{"stop": true}`. The first one says whether the program came to
+name in the program or the number of an earlier reference. Replies are JSON, too: `{"value": …}`,
+`{"raised": type, "message": …}`, `{"stop": true}`. The first reply says whether the program ran to
 its end.
 """
 
@@ -41,7 +41,7 @@ def serve(job: dict[str, Any]) -> None:
         replies.flush()
 
     try:
-        # Imported and not run: a program may read its input, or test itself, as `__main__`.
+        # Import the program, not as `__main__`: then it may read its input, or test itself.
         names = run_program(job, "program")
     except MemoryError:
         raise
@@ -55,7 +55,7 @@ def serve(job: dict[str, Any]) -> None:
         if isinstance(name, int):
             return owned[name]
         solution = names.get("Solution")
-        # Its method and not a name of the module: that may be one of the preamble's (`merge`).
+        # Prefer its method to a module name, which may come from the preamble (`merge`).
         if isinstance(solution, type) and (hasattr(solution, name) or name not in names):
             return getattr(solution(), name)
         return names[name]
@@ -93,13 +93,13 @@ def _exception_reply(error: BaseException) -> dict[str, Any]:
         message = str(error)[:MAX_MESSAGE]
     except BaseException:  # noqa: BLE001 - an exception of the program's own
         message = ""
-    # An exception of the program's own is told as the one that it is made from.
+    # An exception class of the program's own is reported as its nearest built-in base class.
     kinds = (kind for kind in type(error).__mro__ if vars(builtins).get(kind.__name__) is kind)
     return {"raised": next(kinds).__name__, "message": message}
 
 
 def _own_channel() -> tuple[Any, Any]:
-    """The pipes to the judge, out of the way of what the program reads and prints."""
+    """Return the pipes to the judge, separated from the program's own input and output."""
     requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nothing = os.open(os.devnull, os.O_RDWR)

@@ -1,12 +1,12 @@
-"""The first thing in a sandbox: gets ready, says so, waits for one job, bounds itself, does it.
+"""The first code in a sandbox: gets ready, reports it, waits for one job, limits itself, runs it.
 
-Nothing here protects anybody: the wall is outside. What a job's program does to this process
-(catch, patch, exit) it does to itself.
+Nothing here is a security boundary; the sandbox around it is. Whatever a job's program does to this
+process (catch, patch, exit) affects only itself.
 
-A job comes over standard input: its length in 8 bytes, big-endian, then as much in `marshal`'s
-form (from the same Python outside, which is trusted; to import `json` would cost half as much as
-everything else here). It never starts if the input ends before. A program's own standard input is
-a file, of which the descriptor is the second argument; for other jobs what follows is theirs.
+A job arrives on standard input: its length in 8 bytes, big-endian, then its content in `marshal`'s
+format (from the same Python outside, which is trusted; importing `json` would cost half as much as
+everything else here). If the input ends before, no job starts. A program's own standard input is a
+file, whose descriptor is the second argument; other jobs read the rest of the pipe.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ import sys
 import types
 from typing import Any
 
-# Many programs import these: here they cost nobody's time limit. What is slow to import and seldom
-# wanted (`random`, `re`) would cost each program's start.
+# Many programs import these: preloaded, they do not use up a time limit. Modules that are slow to
+# import and rarely needed (`random`, `re`) would slow down every program's start.
 PRELOADED = (
     "bisect", "collections", "functools", "heapq", "itertools", "math", "operator", "typing",
 )  # fmt: skip
 
 READY = b"\x01"
 EXIT_MEMORY = 251
-"""How a MemoryError is told. A program that exits so itself only says it of itself."""
+"""Exit code that reports a MemoryError. A program that exits with it misreports only itself."""
 _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 _EXTRA_PROCESSES = 4
-"""Bubblewrap's own count as this user's too."""
+"""Bubblewrap's own processes, which also count for this user."""
 _CHILD_STACK = 64 * 2**20
 _FIRST_PROCESS_SECONDS = 5
 _SIGNALS = 64
-"""Signals and timers that wait for a program; the kernel keeps them."""
+"""Pending signals and timers per program; the kernel keeps them in memory."""
 _PR_SET_DUMPABLE = 4
 _LEAST_STACK = 2**20
 
@@ -44,7 +44,7 @@ _LEAST_STACK = 2**20
 def main() -> None:
     for name in PRELOADED:
         __import__(name)
-    # What `site` adds to the builtins: without site packages it is not run.
+    # `site` would add these builtins, but it is not run without site packages.
     builtins.exit = _sitebuiltins.Quitter("exit", "Ctrl-D (i.e. EOF)")
     builtins.quit = _sitebuiltins.Quitter("quit", "Ctrl-D (i.e. EOF)")
     if sys.argv[1] != "unsafe":
@@ -60,7 +60,7 @@ def main() -> None:
     if file is not None:
         if job["kind"] == "program":
             os.dup2(file, 0)
-            # The one that there is has found a pipe, in which nobody can seek.
+            # The existing one was opened on a pipe, which is not seekable.
             errors = sys.stdin.errors
             sys.stdin = sys.__stdin__ = open(  # noqa: SIM115 - as long as the process
                 0, encoding="utf-8", errors=errors, closefd=False
@@ -71,7 +71,7 @@ def main() -> None:
         if job["kind"] == "program":
             run_program(job)
         else:
-            # Alongside this file; the program's own path stays empty.
+            # The modules next to this file; the program's own path stays empty.
             sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
             serve = __import__(job["kind"])
             sys.path.pop(0)
@@ -88,8 +88,8 @@ def main() -> None:
 
 def run_program(job: dict[str, Any], name: str = "__main__") -> dict[str, Any]:
     """Run a job's program as a module of that name, after its preamble if it has one, and return
-    its names. Preamble and program are compiled separately: what a program takes from `__future__`
-    must be its first statement, and its lines keep their numbers."""
+    its names. Preamble and program are compiled separately, so that the program's `__future__`
+    imports can come first and its lines keep their numbers."""
     module = types.ModuleType(name)
     sys.modules[name] = module
     sys.argv = ["program.py"]
@@ -100,9 +100,9 @@ def run_program(job: dict[str, Any], name: str = "__main__") -> dict[str, Any]:
 
 
 def _bound_first_process() -> None:
-    """Bubblewrap waits there for the program's end, and needs nothing more for that. Were it ever
-    made to do something else, it could not. Before `_set_identity`: only its own user may limit
-    it."""
+    """Limit bubblewrap's process 1, which only waits for the program's end and needs no resources.
+    Even if it were made to do something else, it could not. Must be called before `_set_identity`:
+    only the process's own user may limit it."""
     for which in (
         resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE,
         resource.RLIMIT_NPROC, resource.RLIMIT_MEMLOCK, resource.RLIMIT_CORE,
@@ -113,8 +113,9 @@ def _bound_first_process() -> None:
 
 
 def _bound_stacks(most: int) -> None:
-    """Give a thread that asks for a stack as large as its memory what there is: on other judges it
-    is never used whole. To be called before `threading` is imported."""
+    """Cap the stack size of new threads, since some programs ask for as much as their whole memory.
+    Other judges allow that, because the stack is never fully used. Call it before `threading` is
+    imported."""
     set_size = _thread.stack_size
 
     def stack_size(size: int = 0) -> int:
@@ -130,7 +131,7 @@ def _set_identity(identity: str) -> None:
     if identity == "unsafe":
         import ctypes
 
-        # Linux only; elsewhere a program outlives a parent that is killed, until its own limit.
+        # Linux only; elsewhere a program can outlive a killed parent, up to its own limit.
         prctl = getattr(ctypes.CDLL(None), "prctl", None)
         if prctl is not None:
             prctl(_PR_SET_PDEATHSIG, _SIGKILL)
@@ -138,7 +139,7 @@ def _set_identity(identity: str) -> None:
         os.setgroups([])
         os.setresgid(int(identity), int(identity), int(identity))
         os.setresuid(int(identity), int(identity), int(identity))
-        # Who changes its user can't open its own `/proc/self/fd` any more, and so no `/dev/stdin`.
+        # After a change of user, a process can't open its own `/proc/self/fd` or `/dev/stdin`.
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1)
@@ -147,7 +148,7 @@ def _set_identity(identity: str) -> None:
 def _set_limits(limits: dict[str, int], *, isolated: bool) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu = limits["cpu_seconds"] + round(used.ru_utime + used.ru_stime)
-    # A second later it is killed even if it ignores the signal.
+    # One second later the kernel kills it even if it ignores the signal.
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
     _limit(resource.RLIMIT_AS, limits["memory_bytes"])
     _limit(resource.RLIMIT_CORE, 0)
@@ -158,7 +159,7 @@ def _set_limits(limits: dict[str, int], *, isolated: bool) -> None:
         _limit(resource.RLIMIT_MEMLOCK, 0)
         _limit(resource.RLIMIT_FSIZE, limits["disk_bytes"])
         _limit(resource.RLIMIT_NOFILE, limits["open_files"])
-        # Counted by user: outside of a sandbox the caller's other processes would count too.
+        # The limit counts per user: outside a sandbox, it would count the caller's other processes.
         _limit(resource.RLIMIT_NPROC, limits["threads"] + _EXTRA_PROCESSES)
 
 
@@ -170,7 +171,7 @@ def _limit(which: int, most: int) -> None:
 
 
 def _read_exactly(size: int) -> bytes:
-    """Exactly this many bytes; nothing when the input ends."""
+    """Read exactly this many bytes; returns nothing if the input ends earlier."""
     parts: list[bytes] = []
     while size > 0:
         part = os.read(0, size)

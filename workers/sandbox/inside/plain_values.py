@@ -1,8 +1,8 @@
-"""Values between processes of which one is hostile: plain data as JSON, nothing that can act.
+"""Values exchanged with a hostile process: plain data as JSON, nothing executable.
 
-What is not plain data (an object of the program's own, a generator, a function) is written as a
-reference that only its owner can follow. A subclass of a plain type is written as that type, so
-that none of its methods comes along; one of `Fraction` or `Decimal` is not plain data.
+A value that is not plain data (an object of the program's own, a generator, a function) is written
+as a reference that only its owner can resolve. A subclass of a plain type is written as that type,
+without its methods; a subclass of `Fraction` or `Decimal` is not plain data.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 MAX_EXACT = 2**53
-"""Whole numbers beyond are written in hexadecimal, which has no limit of digits."""
+"""Larger integers are written in hexadecimal, which has no limit on the number of digits."""
 
 
 def encode(value: Any, refer: Callable[[Any], int] | None = None) -> Any:
-    """The value as JSON's kinds. Raises TypeError for what is not plain data unless `refer` gives
-    it a number, RecursionError for what contains itself."""
+    """The value as JSON types. Raises TypeError for a value that is not plain data unless `refer`
+    gives it a number, and RecursionError for a value that contains itself."""
     if value is None or value is True or value is False:
         return value
     if isinstance(value, int):
@@ -52,8 +52,8 @@ def encode(value: Any, refer: Callable[[Any], int] | None = None) -> Any:
 
 
 def decode(data: Any, follow: Callable[[int], Any] | None = None) -> Any:
-    """The value of what `encode` wrote. Raises ValueError, TypeError, KeyError or
-    RecursionError for anything else, also for a reference without `follow`."""
+    """Decode the output of `encode`. Raises ValueError, TypeError, KeyError or RecursionError for
+    any other input, also for a reference without `follow`."""
     if isinstance(data, list):
         return [decode(item, follow) for item in data]
     if not isinstance(data, dict):
@@ -86,7 +86,7 @@ def decode(data: Any, follow: Callable[[int], Any] | None = None) -> Any:
 
 
 def _exact(value: Any) -> Any:
-    # Anyone who has one has its module; nobody else pays for the import.
+    # A process that has such a value has imported its module; others skip the import.
     fractions, decimal = sys.modules.get("fractions"), sys.modules.get("decimal")
     if fractions is not None and type(value) is fractions.Fraction:
         return {"fraction": [encode(value.numerator), encode(value.denominator)]}

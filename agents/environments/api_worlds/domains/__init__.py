@@ -1,4 +1,4 @@
-"""The domains of a world, a file each. Importing this package registers every API."""
+"""The domains of a world, one file each. Importing this package registers every API."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Bank(State):
         )
 
     def spend(self, account: str, amount: int) -> int:
-        """Take money from an account and give what is left. Raises `ApiError`."""
+        """Take money from an account and return the rest. Raises `ApiError`."""
         balance = find_row(self.balances, account, "account") - amount
         if balance < 0:
             raise ApiError(f"insufficient funds: {balance + amount} in {account}")

@@ -52,7 +52,7 @@ class Calendar(State):
         return cls(events=events)
 
     def free(self, day: str) -> list[str]:
-        """Hours of a day without an event."""
+        """Return the hours of a day without an event."""
         busy_times = {event.time for event in self.events.values() if event.day == day}
         return [time for time in HOURS if time not in busy_times]
 

@@ -1,4 +1,4 @@
-"""Currencies: rates against each other. A rate is units of the target for 100 of the source."""
+"""Currencies and their exchange rates. A rate is the units of the target for 100 of the source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Currency(State):
     values: dict[str, int]
     """Currency → its value in thousandths of a dollar."""
     fee: dict[str, int]
-    """Currency → percent that changing into it costs."""
+    """Currency → fee in percent for changing into it."""
     alerts: dict[str, tuple[str, int]]
 
     @classmethod
@@ -39,7 +39,7 @@ class Currency(State):
         )
 
     def rate(self, source: str, target: str) -> int:
-        """Units of the target for 100 of the source, rounded to a whole number."""
+        """Return the units of the target for 100 of the source, rounded to a whole number."""
         for code in (source, target):
             if code not in self.values:
                 raise ApiError(f"unknown currency {code}")

@@ -56,7 +56,7 @@ class Maps(State):
         )
 
     def kilometers(self, origin: str, to: str) -> int:
-        """Distance by road, which runs along the two axes; at least 20."""
+        """Return the distance by road along the two axes; at least 20."""
         if origin == to:
             raise ApiError("origin and destination are the same city")
         here = self.positions[require_city(self.cities, origin)]

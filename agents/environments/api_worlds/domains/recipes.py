@@ -20,7 +20,7 @@ from loopline.agents.environments.api_worlds.names import INGREDIENTS, RECIPE_FO
 from loopline.agents.records import JsonObject
 
 MAX_FAVORITES = 8
-"""An observation shows all of them."""
+"""Maximum number of favorites: an observation shows all of them."""
 
 
 @dataclass

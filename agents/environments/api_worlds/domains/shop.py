@@ -21,7 +21,7 @@ from loopline.agents.environments.api_worlds.names import COLOURS, PRODUCTS
 from loopline.agents.records import JsonObject
 
 MAX_IN_CART = 8
-"""Different products in the cart: an observation shows all of them."""
+"""Maximum number of different products in the cart: an observation shows all of them."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What users want, a file for each domain, and the combinations of two."""
+"""Users' intents, one file per domain, and the combinations of two."""
 
 from __future__ import annotations
 

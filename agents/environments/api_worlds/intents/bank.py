@@ -1,4 +1,4 @@
-"""What users want of their bank."""
+"""Users' intents for their bank."""
 
 from __future__ import annotations
 

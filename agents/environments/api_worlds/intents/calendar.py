@@ -1,4 +1,4 @@
-"""What users want of their calendar."""
+"""Users' intents for their calendar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users want of the cinema."""
+"""Users' intents for the cinema."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Intents of two parts: something has to be found out before something else can be done with it.
+"""Intents with two parts: a value must be found out before it can be used.
 
 A *finding* is a phrase for a value (`the day parcel P4821 arrives`) with the calls that find it; an
 *errand* is a request with a gap for a value of that kind (`Add Dentist to my calendar on {x}`).
-Each finding goes with each errand of its kind, unless both are the same call; so there are far more
-combinations of APIs than anybody wrote down, and some can be kept away from training.
+Each finding is combined with each errand of its kind, unless both are the same call. So there are
+far more combinations of APIs than written texts, and some can be kept away from training.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from loopline.agents.environments.data_files import InvalidDataFile
 
 @dataclass(frozen=True)
 class Found:
-    """What a finding found, and a sentence that says so."""
+    """The value of a finding, and a sentence that states it."""
 
     value: str | int
     sentence: str
@@ -47,7 +47,7 @@ Search = Generator[Step | Thought, Any, Found]
 
 @dataclass(frozen=True)
 class Finding:
-    """A value that has to be found out."""
+    """A value that must be found out."""
 
     name: str
     kind: Kind
@@ -60,15 +60,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Errand:
-    """What is to be done with a value: its program finds it in the slot `x`, and in the slot `told`
-    the sentence that says what was found."""
+    """A use of a value: the program gets the value in the slot `x`, and the sentence that states it
+    in the slot `told`."""
 
     name: str
     kind: Kind
     tools: tuple[str, ...]
     requests: tuple[Wording, ...]
     draw: Callable[[random.Random, World, Any], Slots | None]
-    """Slots that fit a world and the value."""
+    """Draws slots that fit a world and the value."""
     program: Callable[[Slots], Program]
 
 
@@ -79,8 +79,8 @@ def finding(
     draw: Draw,
     trouble: Draw | None = None,
 ) -> Finding:
-    """A finding with the text of `findings.toml`, whose wordings are its phrases. Without a search
-    it is found by the one call of its text."""
+    """Return a finding with the text in `findings.toml`, whose wordings are its phrases. Without a
+    search, the single call of its text finds the value."""
     text = text_of("findings", name, whole=search is None)
     phrases, tools = wordings(name, text.wordings), tuple(text.tools.split())
     return Finding(name, _kind(text), tools, phrases, draw, search or _lookup_search(text), trouble)
@@ -92,8 +92,8 @@ def errand(
     *,
     draw: Callable[[random.Random, World, Any], Slots | None],
 ) -> Errand:
-    """An errand with the text of `errands.toml`, whose wordings have `{x}` where the phrase goes.
-    Without a program it is the one call of its text."""
+    """Return an errand with the text in `errands.toml`, whose wordings have `{x}` in place of the
+    phrase. Without a program, it is the single call of its text."""
     text = text_of("errands", name, whole=program is None)
     requests, tools = wordings(name, text.wordings), tuple(text.tools.split())
     return Errand(name, _kind(text), tools, requests, draw, program or single_call(text))
@@ -106,7 +106,7 @@ def _kind(text: IntentText) -> Kind:
 
 
 def _lookup_search(text: IntentText) -> Callable[[Slots], Search]:
-    """A search of one call: the value is a field of its observation."""
+    """Return a search with one call: the value is a field of its observation."""
 
     def search(slots: Slots) -> Search:
         arguments = arguments_from_slots(text.arguments, slots)
@@ -118,8 +118,8 @@ def _lookup_search(text: IntentText) -> Callable[[Slots], Search]:
 
 
 def combine(first: Finding, then: Errand) -> Intent:
-    """The intent of both. A wording is held out when both of its parts are; mixed ones are left
-    away, so that no part of a held-out wording is ever seen in training."""
+    """Combine both into an intent. A wording is held out if both its parts are; mixed ones are left
+    out, so that training never sees a part of a held-out wording."""
 
     def draw(rng: random.Random, world: World) -> Slots | None:
         first_slots = first.draw(rng, world)
@@ -152,7 +152,7 @@ def combine(first: Finding, then: Errand) -> Intent:
 
 
 def _find(first: Finding, slots: Slots, world: World) -> Found | None:
-    """What the finding finds in a world; findings change nothing."""
+    """Return the result of a finding in a world; findings change nothing."""
     search = first.search(slots)
     try:
         step = next(search)

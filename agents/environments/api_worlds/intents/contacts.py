@@ -1,4 +1,4 @@
-"""What users want of their contacts and messages."""
+"""Users' intents for their contacts and messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ no_sender = from_world(
 
 
 def strangers(world: World) -> list[str]:
-    """People whom this world does not know."""
+    """Return the people unknown in this world."""
     return [person for person in PEOPLE if person not in world.setting.people]
 
 

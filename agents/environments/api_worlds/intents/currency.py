@@ -1,4 +1,4 @@
-"""What users want of currencies."""
+"""Users' intents for currencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots that many intents draw."""
+"""Draws of slots for many intents."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from loopline.agents.environments.api_worlds.world import World
 
 
 def choose_row(rng: random.Random, rows: Iterable[Any]) -> Any:
-    """One of the rows, or `None` if there are none."""
+    """Choose one of the rows; `None` if there are none."""
     there: Sequence[Any] = tuple(rows)
     return rng.choice(there) if there else None
 
 
 def from_world(slot: str, rows: Callable[[World], Iterable[Any]]) -> Draw:
-    """A draw of one slot from rows of the world."""
+    """Return a draw of one slot from rows of the world."""
 
     def draw(rng: random.Random, world: World) -> Slots | None:
         value = choose_row(rng, rows(world))
@@ -28,12 +28,12 @@ def from_world(slot: str, rows: Callable[[World], Iterable[Any]]) -> Draw:
 
 
 def from_values(slot: str, values: Sequence[Any]) -> Draw:
-    """A draw of one slot from values that every world has."""
+    """Return a draw of one slot from values that every world has."""
     return lambda rng, world: {slot: rng.choice(values)}
 
 
 def combine_draws(*draws: Draw) -> Draw:
-    """The slots of several draws together."""
+    """Return a draw of the slots of several draws."""
 
     def draw(rng: random.Random, world: World) -> Slots | None:
         slots: Slots = {}
@@ -58,6 +58,6 @@ def two_cities(rng: random.Random, world: World) -> Slots:
 
 
 def no_route(rng: random.Random, world: World) -> Slots:
-    """A route to a place that this world does not know."""
+    """Draw a route to a place unknown in this world."""
     strange = [*NO_CITIES, *(city for city in CITIES if city not in world.setting.cities)]
     return {"origin": rng.choice(world.setting.cities), "to": rng.choice(strange)}

@@ -1,4 +1,4 @@
-"""What users want to be done with something that has to be found out first."""
+"""Errands: uses of a value that must be found out first."""
 
 from __future__ import annotations
 

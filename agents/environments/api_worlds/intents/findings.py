@@ -1,4 +1,4 @@
-"""What users leave for their assistant to find out."""
+"""Findings: values that the assistant must find out."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ no_friend = from_world(
 
 
 def a_single_transfer(rng: random.Random, world: World) -> Slots | None:
-    """A transfer that account and amount tell apart."""
+    """Draw a transfer that account and amount identify."""
     rows = [(row.account, row.amount) for row in world.state(Bank).transfers.values()]
     source, sum_sent = rng.choice(rows)
     once = rows.count((source, sum_sent)) == 1

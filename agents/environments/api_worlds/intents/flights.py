@@ -1,4 +1,4 @@
-"""What users want of flights."""
+"""Users' intents for flights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users want of hotels."""
+"""Users' intents for hotels."""
 
 from __future__ import annotations
 

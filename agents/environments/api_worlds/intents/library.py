@@ -1,4 +1,4 @@
-"""What users want of the library."""
+"""Users' intents for the library."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ no_place = from_values(
 
 
 def a_kind_of_place(rng: random.Random, world: World) -> Slots | None:
-    """A kind of which the city has one that is nearest."""
+    """Draw a kind of place with a unique nearest one in the city."""
     places = world.state(Maps).places.values()
     meters = Counter((row.city, row.kind, row.meters) for row in places)
     nearest = {

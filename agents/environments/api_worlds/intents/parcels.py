@@ -1,4 +1,4 @@
-"""What users want of their parcels."""
+"""Users' intents for their parcels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users want of recipes."""
+"""Users' intents for recipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users want of restaurants."""
+"""Users' intents for restaurants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users want of the shop."""
+"""Users' intents for the shop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users want of the league."""
+"""Users' intents for the league."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users want of their to-do list."""
+"""Users' intents for their to-do list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users want to know about the weather."""
+"""Users' intents for the weather."""
 
 from __future__ import annotations
 

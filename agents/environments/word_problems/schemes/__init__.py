@@ -10,8 +10,8 @@ A table is one scheme, named `domain.place.name`:
     {n} has {a} {c} with {b} {o} in each.
     '''
 
-The order of schemes and of wordings decides what a seed draws, and the index of a wording is a part
-of its id: append to the end, and measure again what was measured.
+The order of schemes and wordings determines the draws of a seed, and a wording's index is part of
+its id: append only at the end, and repeat all measurements.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FILES = (
     "travel", "pages", "age", "time", "score", "area", "unseen",
 )  # fmt: skip
 HOLD_OUT_EVERY = 5
-"""Interval of held-out wordings: of each scheme's, every fifth (from the third on) is kept away
+"""Interval of held-out wordings: every fifth wording of a scheme, from the third on, is kept away
 from training."""
 
 _Name = Annotated[str, Field(pattern=r"^[a-z]+\.(open|change|ask)\.[a-z_]+$")]
@@ -74,7 +74,7 @@ _PLACES: dict[str, Place] = {"open": "open", "change": "change", "ask": "ask"}
 
 @cache
 def schemes() -> tuple[Scheme, ...]:
-    """All schemes, read once per process. Raises `InvalidDataFile`."""
+    """Return all schemes, read once per process. Raises `InvalidDataFile`."""
     return tuple(
         table.scheme(name)
         for file in FILES

@@ -1,4 +1,4 @@
-"""The systems that are compared, each as a producer and a consumer of the same message."""
+"""The compared systems, each as a producer and a consumer of the same message."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import orjson
 STREAM = "bench"
 MESSAGE_BYTES = 256
 PEERS = {
-    "raw": "raw redis-py, pipelined batches: the client's limit, no promise kept",
+    "raw": "raw redis-py, pipelined batches: the client's limit, without guarantees",
     "faststream": "FastStream, a handler call and an acknowledgement per message",
     "loopline": "ours: typed envelope, lease, atomic commit, journal append, hand-off",
 }
-"""Peers in the order in which they are measured, with what they do."""
+"""Peers in the order of measurement, with a description."""
 
 OnMessage = Callable[[int], None]
 """Called at each handler's start with the message's time stamp (`stamp`)."""
 
 
 class Producer(Protocol):
-    """Puts messages on the peer's stream."""
+    """Puts messages into the peer's stream."""
 
     async def open(self, url: str) -> None: ...
 
@@ -46,7 +46,7 @@ class Receiver(Protocol):
         ...
 
     async def consume(self, count: int, on_message: OnMessage) -> None:
-        """Take `count` messages; return when the last one is settled."""
+        """Handle `count` messages; return when the last one is settled."""
         ...
 
     async def close(self) -> None: ...

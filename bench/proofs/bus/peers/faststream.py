@@ -12,11 +12,11 @@ from loopline.bench.proofs.bus.peers import STREAM, OnMessage, message_fields
 BATCH = 500
 READ = 500
 """Entries per read. By default FastStream reads the whole stream in one answer; both settings drain
-at the same rate, and this one keeps its memory small."""
+at the same rate, but this one needs little memory."""
 
 
 class Message(BaseModel):
-    """Message that the handler receives: typed, as in ours."""
+    """Message that the handler receives: typed, like ours."""
 
     sent: int
     text: str
@@ -64,7 +64,7 @@ class Handler:
                 self._done.set()
 
         client = await self._broker.connect()
-        # Created here, from 0: FastStream would begin at the end and skip earlier messages.
+        # Created here, from 0: FastStream would start at the end and skip earlier messages.
         await client.xgroup_create(STREAM, "workers", id="0", mkstream=True)
 
     async def consume(self, count: int, on_message: OnMessage) -> None:

@@ -1,4 +1,4 @@
-"""Ours at its full guarantee: every message is a run's step, leased, committed, handed on."""
+"""Loopline at its full guarantee: every message is a run's step, leased, committed, handed on."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Handler:
         await self._done.wait()
 
     async def close(self) -> None:
-        # Its last read waits a little longer for messages: this is not part of the measurement.
+        # Its last read waits a little longer for messages, which is not part of the measurement.
         self._consumer.drain()
         await self._serving
         await self._bus.close()

@@ -1,4 +1,4 @@
-"""The client's limit: redis-py alone, everything in pipelined batches, without any guarantee."""
+"""The client's limit: only redis-py, everything in pipelined batches, without any guarantee."""
 
 from __future__ import annotations
 

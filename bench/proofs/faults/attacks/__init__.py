@@ -1,4 +1,4 @@
-"""Every attack on a deployment whose processes the bench starts itself."""
+"""All attacks on a deployment whose processes the bench starts itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of an attack, and the scene that it can reach."""
+"""The interface of an attack, and the scene that it can affect."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from loopline.testing import RedisProcess
 
 @dataclass
 class Scene:
-    """Parts of a deployment that attacks reach. A part that is None does not exist, and
-    `Attack.unable` gives the reason."""
+    """The parts of a deployment that attacks can affect. A part that is None does not exist, and
+    `Attack.unable` returns the reason."""
 
     fleet: Fleet
     server: RedisProcess
@@ -35,12 +35,12 @@ class Scene:
     _undoing: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def targets(self) -> list[Slot]:
-        """Names of the workers that are ready."""
+        """Slots of the workers that are ready and not paused."""
         ready = self.monitor.ready
         return [slot for slot in self.fleet.slots if slot.name in ready and not slot.stopped]
 
     def after(self, seconds: float, undo: Callable[[], Awaitable[None]]) -> None:
-        """Undo the attack after this many seconds, or when the attack is over."""
+        """Undo an attack after this many seconds, or when all attacks are over."""
 
         async def wait() -> None:
             await wait_with_timeout(self._over, seconds)
@@ -63,7 +63,7 @@ class Attack(ABC):
 
     name: ClassVar[str]
     weight: ClassVar[int]
-    """Weight with which it is chosen among the attacks."""
+    """Weight in the random choice among the attacks."""
     about: ClassVar[str]
     """Description in a few words, for the help."""
     needs: ClassVar[str] = ""

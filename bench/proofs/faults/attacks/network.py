@@ -1,4 +1,4 @@
-"""Attacks on connections, by a proxy that half of the workers and the client go through."""
+"""Attacks on connections, through a proxy that half of the workers and the client use."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Reset(_OfProxy):
 
 
 class HalfClose(_OfProxy):
-    name, weight, about = "half_close", 5, "the server's side of connections ends"
+    name, weight, about = "half_close", 5, "the server closes its side of connections"
 
     async def inject(self, place: float, hardness: float) -> None:
         self.proxy.half_close(idle_only=place < 0.5)
 
 
 class Tear(_OfProxy):
-    name, weight, about = "tear", 10, "replies of commands that were carried out are cut"
+    name, weight, about = "tear", 10, "replies to executed commands are cut off"
 
     async def inject(self, place: float, hardness: float) -> None:
         self.proxy.tear(1 + int(TORN * hardness), share=place)
@@ -58,7 +58,7 @@ class Delay(_OfProxy):
 
 
 class Partition(_OfProxy):
-    name, weight, about = "partition", 8, "no byte passes, and nobody is told"
+    name, weight, about = "partition", 8, "no byte passes, and no error is reported"
 
     async def inject(self, place: float, hardness: float) -> None:
         self.proxy.partition()

@@ -23,7 +23,7 @@ class RestartRedis(Attack):
 
 
 class FreezeRedis(Attack):
-    name, weight, about = "redis_stop", 10, "SIGSTOP of Redis: it accepts, and answers nothing"
+    name, weight, about = "redis_stop", 10, "SIGSTOP of Redis: it accepts, but answers nothing"
 
     async def inject(self, place: float, hardness: float) -> None:
         server = self.scene.server
@@ -52,5 +52,5 @@ class Disk(Attack):
         await asyncio.to_thread(disk.fill)
         await asyncio.sleep(interpolate(FULL_SECONDS, hardness))
         await asyncio.to_thread(disk.free)
-        # With `appendfsync always` Redis ends rather than acknowledge data that is on no disk.
+        # With `appendfsync always` Redis exits rather than acknowledge data that is not on disk.
         await asyncio.to_thread(server.wait_for_writes)

@@ -1,4 +1,4 @@
-"""A deployment whose gateway the Responses API is asked of."""
+"""A deployment whose gateway serves the Responses API."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WEATHER = {
 
 
 def serving_responses() -> AbstractContextManager[ScriptedGateway]:
-    """A deployment of its own, that is gone at the end."""
+    """A separate deployment, which is stopped at the end."""
     return serving(profile=PROFILE, kinds=KINDS)
 
 

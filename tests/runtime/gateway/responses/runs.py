@@ -1,4 +1,4 @@
-"""Runs as the bus would have them, for tests of what a response is made of."""
+"""Runs as they are on the bus, for tests of how a response is built."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def call(text: str, *tool_calls: ToolCall, **fields: Any) -> Call:
 
 
 def view_of(**body: Any) -> ResponseView:
-    """Of the run that a request with this body is."""
+    """The view of the run that a request with this body starts."""
     params = ResponseRequest.model_validate({"model": "llm", "input": "Go.", **body})
     run = Run(
         id=RUN_ID,

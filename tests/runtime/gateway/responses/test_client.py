@@ -52,13 +52,13 @@ async def test_a_text_is_answered(client: AsyncOpenAI) -> None:
     assert response.usage.output_tokens > 0
 
 
-async def test_thoughts_are_an_item_of_their_own(client: AsyncOpenAI) -> None:
+async def test_reasoning_is_a_separate_output_item(client: AsyncOpenAI) -> None:
     response = await client.responses.create(model="llm", input="Think of a number.")
     assert [item.type for item in response.output] == ["reasoning", "message"]
     assert response.output_text == "7"
 
 
-async def test_a_stream_comes_to_the_answer(client: AsyncOpenAI) -> None:
+async def test_the_deltas_of_a_stream_add_up_to_the_answer(client: AsyncOpenAI) -> None:
     async with client.responses.stream(model="llm", input="Count to nine.") as stream:
         pieces = [e.delta async for e in stream if e.type == "response.output_text.delta"]
         final = await stream.get_final_response()
@@ -72,7 +72,7 @@ async def test_a_text_is_parsed_into_a_model(client: AsyncOpenAI) -> None:
     assert response.output_parsed == Point(x=3, y=4)
 
 
-async def test_a_tool_is_called_and_its_output_answered(client: AsyncOpenAI) -> None:
+async def test_the_model_calls_a_tool_and_answers_with_its_output(client: AsyncOpenAI) -> None:
     tools: Any = [WEATHER]
     messages: list[Any] = [{"role": "user", "content": "What is the weather?"}]
     first: Any = await client.responses.create(model="llm", input=messages, tools=tools)
@@ -121,7 +121,7 @@ async def test_instructions_are_not_carried_over(client: AsyncOpenAI) -> None:
     assert (first.instructions, second.instructions) == ("Reply with the letter R.", None)
 
 
-async def test_a_response_goes_on_in_a_session(
+async def test_the_responses_of_a_session_extend_each_other(
     client: AsyncOpenAI, gateway: ScriptedGateway
 ) -> None:
     url = gateway.url.removesuffix("/v1") + "/sessions/chain/v1"
@@ -143,7 +143,7 @@ async def test_an_unknown_previous_response_is_not_found(client: AsyncOpenAI) ->
     assert caught.value.code == "previous_response_not_found"
 
 
-async def test_a_response_is_its_callers_alone(
+async def test_other_callers_cannot_access_a_response(
     client: AsyncOpenAI, gateway: ScriptedGateway
 ) -> None:
     mine = await client.responses.create(model="llm", input="Count to nine.")
@@ -161,7 +161,7 @@ async def test_a_response_is_its_callers_alone(
                 await request
 
 
-async def test_a_deleted_response_is_given_to_nobody(
+async def test_a_deleted_response_cannot_be_accessed_again(
     client: AsyncOpenAI, http: httpx.AsyncClient
 ) -> None:
     other = await client.responses.create(model="llm", input="Count to nine.")
@@ -181,14 +181,14 @@ async def test_a_deleted_response_is_given_to_nobody(
     assert (await client.responses.retrieve(other.id)).id == other.id
 
 
-async def test_deleting_a_response_ends_it(client: AsyncOpenAI, http: httpx.AsyncClient) -> None:
+async def test_deleting_a_response_cancels_its_run(client: AsyncOpenAI, http: httpx.AsyncClient) -> None:
     asleep = await client.responses.create(model="asleep", input="x", background=True)
     await client.responses.delete(asleep.id)
     run = (await http.get(f"runs/{asleep.id.removeprefix('resp_')}")).json()
     assert run["status"] == "cancelled"
 
 
-async def test_what_is_not_to_be_stored_is_given_to_nobody(client: AsyncOpenAI) -> None:
+async def test_a_response_that_is_not_stored_cannot_be_retrieved_or_continued(client: AsyncOpenAI) -> None:
     response = await client.responses.create(model="llm", input="Count to nine.", store=False)
     assert response.to_dict()["store"] is False
     with pytest.raises(openai.NotFoundError):
@@ -197,12 +197,12 @@ async def test_what_is_not_to_be_stored_is_given_to_nobody(client: AsyncOpenAI) 
         await client.responses.create(model="llm", input="x", previous_response_id=response.id)
 
 
-async def test_a_stored_response_is_the_one_that_was_given(client: AsyncOpenAI) -> None:
+async def test_a_retrieved_response_equals_the_original(client: AsyncOpenAI) -> None:
     response = await client.responses.create(model="llm", input="Count to nine.", tools=[])
     assert await client.responses.retrieve(response.id) == response
 
 
-async def test_input_items_are_the_conversation_and_can_be_referred_to(
+async def test_input_items_list_the_conversation_and_can_be_referenced(
     client: AsyncOpenAI,
 ) -> None:
     first = await client.responses.create(
@@ -225,7 +225,7 @@ async def test_input_items_are_the_conversation_and_can_be_referred_to(
     assert [item.type for item in listed] == ["message"] * 3
 
 
-async def test_a_background_response_is_there_when_it_is_asked_for(client: AsyncOpenAI) -> None:
+async def test_a_background_response_can_be_retrieved_once_it_is_complete(client: AsyncOpenAI) -> None:
     response = await client.responses.create(model="slow", input="Count to nine.", background=True)
     assert response.status in ("queued", "in_progress")
     whole = await ended(client, response.id)
@@ -234,7 +234,7 @@ async def test_a_background_response_is_there_when_it_is_asked_for(client: Async
     assert whole.background is True
 
 
-async def test_a_response_that_is_under_way_can_be_cancelled(client: AsyncOpenAI) -> None:
+async def test_a_response_in_progress_can_be_cancelled_but_not_continued(client: AsyncOpenAI) -> None:
     response = await client.responses.create(model="asleep", input="Go.", background=True)
     with pytest.raises(openai.BadRequestError, match="not completed yet"):
         await client.responses.create(model="llm", input="x", previous_response_id=response.id)
@@ -244,7 +244,7 @@ async def test_a_response_that_is_under_way_can_be_cancelled(client: AsyncOpenAI
         await client.responses.create(model="llm", input="x", previous_response_id=response.id)
 
 
-async def test_a_client_that_leaves_a_background_stream_leaves_the_run(
+async def test_a_background_run_continues_after_its_client_leaves_the_stream(
     client: AsyncOpenAI,
 ) -> None:
     stream = await client.responses.create(
@@ -267,7 +267,7 @@ async def test_a_client_that_leaves_a_background_stream_leaves_the_run(
     assert events[-1].response.status == "completed"
 
 
-async def test_a_client_that_leaves_a_stream_that_only_it_waits_for_cancels_it(
+async def test_a_run_is_cancelled_when_its_only_client_leaves_the_stream(
     client: AsyncOpenAI,
 ) -> None:
     stream = await client.responses.create(model="asleep", input="Go.", stream=True)
@@ -276,7 +276,7 @@ async def test_a_client_that_leaves_a_stream_that_only_it_waits_for_cancels_it(
     assert (await ended(client, first.response.id)).status == "cancelled"
 
 
-async def test_one_idempotency_key_is_one_response(client: AsyncOpenAI) -> None:
+async def test_an_idempotency_key_yields_one_response(client: AsyncOpenAI) -> None:
     headers = {"idempotency-key": "once"}
     first, second = await asyncio.gather(
         *(
@@ -289,7 +289,7 @@ async def test_one_idempotency_key_is_one_response(client: AsyncOpenAI) -> None:
         await client.responses.create(model="llm", input="Other.", extra_headers=headers)
 
 
-async def test_the_events_are_the_same_however_often_they_are_asked_for(
+async def test_a_stream_replays_the_same_events_from_any_position(
     http: httpx.AsyncClient,
 ) -> None:
     body = {"model": "llm", "input": "Count to nine.", "stream": True}
@@ -302,7 +302,7 @@ async def test_the_events_are_the_same_however_often_they_are_asked_for(
         assert rest == events[number + 1 :]
 
 
-async def test_a_response_that_was_not_streamed_can_be_followed_too(
+async def test_a_response_that_was_not_streamed_can_be_streamed_later(
     client: AsyncOpenAI, http: httpx.AsyncClient
 ) -> None:
     response = await client.responses.create(model="llm", input="Count to nine.")
@@ -310,7 +310,7 @@ async def test_a_response_that_was_not_streamed_can_be_followed_too(
     assert events[-1]["response"] == (await http.get(f"responses/{response.id}")).json()
 
 
-async def test_a_team_answers_as_a_model(client: AsyncOpenAI, gateway: ScriptedGateway) -> None:
+async def test_a_team_answers_as_a_model_but_takes_no_tools(client: AsyncOpenAI, gateway: ScriptedGateway) -> None:
     names = [model.id async for model in client.models.list()]
     assert "workflow/solo" in names
     response = await client.responses.create(model="workflow/solo", input="What is 12 * 7?")
@@ -324,7 +324,7 @@ async def test_a_team_answers_as_a_model(client: AsyncOpenAI, gateway: ScriptedG
         )
 
 
-async def test_an_error_of_the_model_has_a_status_or_is_the_last_event(
+async def test_a_model_error_is_a_status_or_the_last_event_of_a_stream(
     client: AsyncOpenAI,
 ) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
@@ -342,7 +342,7 @@ async def test_an_unknown_model_is_not_found(client: AsyncOpenAI) -> None:
     assert caught.value.code == "model_not_found"
 
 
-async def test_a_text_that_is_cut_off_is_incomplete(client: AsyncOpenAI) -> None:
+async def test_a_truncated_text_makes_the_response_incomplete(client: AsyncOpenAI) -> None:
     response = await client.responses.create(
         model="llm", input="Count to nine.", max_output_tokens=2
     )
@@ -360,13 +360,13 @@ async def test_a_text_that_is_cut_off_is_incomplete(client: AsyncOpenAI) -> None
         ("responses/resp_none/input_items", 404),
     ],
 )
-async def test_what_is_not_there_is_not_found(
+async def test_an_unknown_response_is_not_found(
     http: httpx.AsyncClient, path: str, status: int
 ) -> None:
     assert (await http.get(path)).status_code == status
 
 
-async def test_a_place_in_a_stream_is_a_number(
+async def test_a_stream_position_that_is_not_a_number_is_refused(
     client: AsyncOpenAI, http: httpx.AsyncClient
 ) -> None:
     response = await client.responses.create(model="llm", input="Count to nine.")
@@ -379,7 +379,7 @@ async def test_a_place_in_a_stream_is_a_number(
 @pytest.mark.parametrize(
     "query", [{"limit": "0"}, {"limit": "9" * 5000}, {"order": "up"}, {"after": "in_none"}]
 )
-async def test_a_page_that_cannot_be_is_refused(
+async def test_invalid_paging_parameters_are_refused(
     client: AsyncOpenAI, http: httpx.AsyncClient, query: dict[str, str]
 ) -> None:
     response = await client.responses.create(model="llm", input="Count to nine.")

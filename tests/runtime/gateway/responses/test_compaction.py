@@ -1,4 +1,4 @@
-"""`POST /v1/responses/compact`, by OpenAI's own client: conversations go on from what it gave."""
+"""`POST /v1/responses/compact` by OpenAI's own client: conversations continue from its output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HISTORY: list[Any] = [
 ]
 
 
-def test_what_the_user_said_is_whole_and_the_rest_is_the_summary_in_its_place() -> None:
+def test_compaction_keeps_user_messages_and_replaces_the_rest_with_a_summary() -> None:
     messages = messages_of(items_of(HISTORY))
     output = compacted("run", 1, messages, "Ada is greeted; ~20 °C.", {})["output"]
     assert [item["type"] for item in output] == ["message", "message", "compaction"]
@@ -42,14 +42,14 @@ def test_what_the_user_said_is_whole_and_the_rest_is_the_summary_in_its_place() 
 @pytest.mark.parametrize(
     "content", ["", "gAAAAB-of-another-server", "loopline-summary-1.%%%", "loopline-summary-1._w=="]
 )
-def test_an_item_of_another_server_is_refused_with_what_to_do(content: str) -> None:
+def test_a_compaction_item_from_another_server_is_refused_with_advice(content: str) -> None:
     item = {"type": "compaction", "encrypted_content": content}
     with pytest.raises(ApiError, match="Send the conversation itself") as caught:
         messages_of(items_of([{"role": "user", "content": "Hello"}, item]))
     assert caught.value.param == "input[1].encrypted_content"
 
 
-async def test_a_conversation_goes_on_from_what_it_was_compacted_to(client: AsyncOpenAI) -> None:
+async def test_a_conversation_continues_from_its_compacted_items(client: AsyncOpenAI) -> None:
     short = await client.responses.compact(model="llm", input=HISTORY)
     assert short.object == "response.compaction"
     assert short.usage.output_tokens > 0
@@ -72,7 +72,7 @@ async def test_a_stored_response_is_compacted_by_its_id(client: AsyncOpenAI) -> 
         await client.responses.retrieve(short.id)
 
 
-async def test_what_cannot_be_compacted_is_refused_by_name(client: AsyncOpenAI) -> None:
+async def test_a_request_that_cannot_be_compacted_is_refused_with_the_reason(client: AsyncOpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="there is no conversation to compact"):
         await client.responses.compact(model="llm")
     with pytest.raises(openai.BadRequestError, match="by a model, not by a team"):
@@ -81,7 +81,7 @@ async def test_what_cannot_be_compacted_is_refused_by_name(client: AsyncOpenAI) 
         await client.responses.compact(model="llm", previous_response_id="resp_none")
 
 
-async def test_an_idempotency_key_gives_the_same_summary(client: AsyncOpenAI) -> None:
+async def test_an_idempotency_key_yields_the_same_summary(client: AsyncOpenAI) -> None:
     key = {"Idempotency-Key": "compact-once"}
     first, second = await asyncio.gather(
         *(client.responses.compact(model="llm", input=HISTORY, extra_headers=key) for _ in "12")

@@ -1,7 +1,7 @@
-"""The Open Responses specification: the cases of its compliance suite that go over HTTP.
+"""The Open Responses specification: the cases of its compliance suite that use HTTP.
 
-The suite itself runs too where there is a checkout of openresponses/openresponses, next to which
-`npm install --no-save tsx zod@3` was run: `OPEN_RESPONSES=PATH pytest tests/runtime/gateway`.
+The suite itself also runs, given a checkout of openresponses/openresponses after
+`npm install --no-save tsx zod@3`: `OPEN_RESPONSES=PATH pytest tests/runtime/gateway`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIELDS = {
     "max_output_tokens", "max_tool_calls", "store", "background", "service_tier", "metadata",
     "safety_identifier", "prompt_cache_key",
 }  # fmt: skip
-"""That every response has."""
+"""The fields that every response has."""
 CASES: dict[str, dict[str, Any]] = {
     "basic-response": {"input": [{"type": "message", "role": "user", "content": "Say hello."}]},
     "system-prompt": {
@@ -61,8 +61,8 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 OVER_HTTP = (*CASES, "response-output-phase-schema", "streaming-response")
-"""Cases of the suite. The others ask for WebSockets, for ids of models that `/responses/compact`
-knows, or for a model that sees images."""
+"""The cases of the suite that run. The others need WebSockets, ids of models that
+`/responses/compact` knows, or a model that sees images."""
 
 
 def check_fields(response: dict[str, Any]) -> None:
@@ -82,7 +82,7 @@ async def test_a_case_is_completed_with_all_fields(http: httpx.AsyncClient, case
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_a_streamed_case_ends_with_the_response(http: httpx.AsyncClient, case: str) -> None:
+async def test_a_streamed_case_ends_with_the_completed_response(http: httpx.AsyncClient, case: str) -> None:
     body = {"model": "llm", "stream": True, **CASES[case]}
     events: list[Event] = await all_events(http, "POST", "responses", json=body)
     for event in events:
@@ -93,7 +93,7 @@ async def test_a_streamed_case_ends_with_the_response(http: httpx.AsyncClient, c
     assert done == events[-1]["response"]["output"]
 
 
-async def test_an_event_is_named_and_numbered_and_the_stream_ends_with_done(
+async def test_every_event_has_a_name_and_a_number_and_the_stream_ends_with_done(
     http: httpx.AsyncClient,
 ) -> None:
     body = {"model": "llm", "stream": True, **CASES["basic-response"]}

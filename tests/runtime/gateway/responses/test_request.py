@@ -1,4 +1,4 @@
-"""What a request may say, and the conversation that its items are."""
+"""The fields that a request may set, and the conversation that its items form."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def parse_error(**body: Any) -> ApiError:
     return caught.value
 
 
-def test_a_text_is_one_message_of_the_user() -> None:
+def test_a_text_becomes_one_user_message() -> None:
     assert messages_of(items_of("Hi")) == (Message(role="user", content="Hi"),)
 
 
-def test_parts_of_a_message_are_one_text_and_a_developer_is_the_system() -> None:
+def test_text_parts_are_joined_and_a_developer_message_becomes_a_system_message() -> None:
     parts = [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]
     assert conversation({"role": "developer", "content": parts}) == (
         Message(role="system", content="a\nb"),
     )
 
 
-def test_a_message_and_the_calls_behind_it_are_one_turn_of_the_assistant() -> None:
+def test_a_message_and_the_calls_after_it_form_one_assistant_turn() -> None:
     message = {
         "type": "message",
         "role": "assistant",
@@ -61,14 +61,14 @@ def test_a_message_and_the_calls_behind_it_are_one_turn_of_the_assistant() -> No
     assert (answer.role, answer.content, answer.tool_call_id) == ("tool", "5", "c1")
 
 
-def test_calls_in_a_row_are_one_turn() -> None:
+def test_consecutive_calls_form_one_turn() -> None:
     second = {**CALL, "call_id": "c2"}
     turn, *answers = conversation(CALL, second, OUTPUT, {**OUTPUT, "call_id": "c2"})
     assert [tool_call.id for tool_call in turn.tool_calls] == ["c1", "c2"]
     assert len(answers) == 2
 
 
-def test_arguments_that_are_no_json_are_kept_as_they_were() -> None:
+def test_arguments_that_are_not_json_are_kept_verbatim() -> None:
     turn, _ = conversation({**CALL, "arguments": "{"}, OUTPUT)
     assert (turn.tool_calls[0].arguments, turn.tool_calls[0].raw_arguments) == (None, "{")
 
@@ -108,7 +108,7 @@ def test_arguments_that_are_no_json_are_kept_as_they_were() -> None:
         ([{**CALL, "call_id": ""}, OUTPUT], "input[0].call_id", "Invalid value"),
     ],
 )
-def test_an_item_that_cannot_be_taken_is_named(items: Any, param: str, message: str) -> None:
+def test_an_invalid_item_is_refused_with_its_path(items: Any, param: str, message: str) -> None:
     error = refusal(*items)
     assert (error.status, error.param) == (400, param)
     assert message in error.message
@@ -134,14 +134,14 @@ def test_an_item_that_cannot_be_taken_is_named(items: Any, param: str, message: 
         ({"tools": [WEATHER, WEATHER]}, None),
     ],
 )
-def test_what_the_gateway_does_not_do_is_refused_by_name(body: Any, param: str | None) -> None:
+def test_an_unsupported_or_invalid_field_is_refused_by_name(body: Any, param: str | None) -> None:
     error = parse_error(**body)
     assert error.status == 400
     if param is not None:
         assert error.param == param
 
 
-def test_a_response_says_what_was_asked() -> None:
+def test_a_response_repeats_the_fields_of_its_request() -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "integer"}}}
     output = {"type": "json_schema", "name": "point", "schema": schema, "strict": True}
     view = view_of(
@@ -161,7 +161,7 @@ def test_a_response_says_what_was_asked() -> None:
     assert body["parallel_tool_calls"] is False
 
 
-def test_a_response_says_how_it_was_sampled_and_what_it_cost() -> None:
+def test_a_response_reports_its_temperature_and_usage() -> None:
     view = view_of()
     body = view.ended(trajectory_of(view, call("Hi")))
     assert body["temperature"] == 0.5

@@ -1,4 +1,4 @@
-"""A response's stream goes on where it was, whichever process dies."""
+"""A response's stream resumes where it stopped, whichever process dies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kill(gateway: ScriptedGateway, kind: str) -> None:
 
 
 async def begun(http: httpx.AsyncClient) -> list[Event]:
-    """The events of a new response up to its third piece of text; then the client is gone."""
+    """The events of a new response up to its third piece of text; then the client disconnects."""
     events: list[Event] = []
     async with http.stream("POST", "responses", json=QUESTION) as response:
         async for event in events_of(response):
@@ -40,7 +40,7 @@ async def begun(http: httpx.AsyncClient) -> list[Event]:
 
 
 async def resumed(gateway: ScriptedGateway, events: list[Event]) -> list[Event]:
-    """All events, by as many connections as it takes."""
+    """All events, over as many connections as that takes."""
     path = f"responses/{events[0]['response']['id']}"
     async with asyncio.timeout(60), gateway.http() as http:
         while not events[-1]["type"].endswith(("completed", "failed", "incomplete")):
@@ -62,7 +62,7 @@ def check(events: list[Event]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["gateway", "gpu"])
-async def test_a_stream_has_no_gap_and_no_repeat_after_a_worker_was_killed(
+async def test_a_resumed_stream_has_no_gap_or_repeat_after_a_worker_is_killed(
     fresh: ScriptedGateway, kind: str
 ) -> None:
     async with fresh.http() as http:
@@ -71,7 +71,7 @@ async def test_a_stream_has_no_gap_and_no_repeat_after_a_worker_was_killed(
     check(await resumed(fresh, events))
 
 
-async def test_a_stream_that_is_open_goes_on_when_the_model_is_killed(
+async def test_an_open_stream_continues_after_the_model_worker_is_killed(
     fresh: ScriptedGateway,
 ) -> None:
     events: list[Event] = []

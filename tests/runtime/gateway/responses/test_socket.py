@@ -29,7 +29,7 @@ LIMITS = ResponsesWebSocketLimits(
 
 
 async def events_of(connection: AsyncResponsesConnection) -> list[ResponsesServerEvent]:
-    """Of one response."""
+    """The events of one response."""
     events: list[ResponsesServerEvent] = []
     async with asyncio.timeout(60):
         async for event in connection:
@@ -45,7 +45,7 @@ def text_of(events: list[ResponsesServerEvent]) -> str:
     return last.response.output_text
 
 
-async def test_the_events_are_those_of_a_stream(
+async def test_a_websocket_sends_the_same_events_as_a_stream(
     client: AsyncOpenAI, http: httpx.AsyncClient
 ) -> None:
     async with client.responses.connect() as connection:
@@ -59,7 +59,7 @@ async def test_the_events_are_those_of_a_stream(
     assert numbers == list(range(len(events)))
 
 
-async def test_a_tool_is_called_and_its_answer_goes_on_in_the_same_connection(
+async def test_a_tool_call_is_answered_over_the_same_connection(
     client: AsyncOpenAI,
 ) -> None:
     async with client.responses.connect() as connection:
@@ -80,7 +80,7 @@ async def test_a_tool_is_called_and_its_answer_goes_on_in_the_same_connection(
         assert text_of(await events_of(connection)) == "It has 18 °C there."
 
 
-async def test_what_is_not_stored_is_gone_on_from_on_its_own_connection_alone(
+async def test_an_unstored_response_can_be_continued_only_on_its_own_connection(
     client: AsyncOpenAI,
 ) -> None:
     async with client.responses.connect() as connection:
@@ -97,7 +97,7 @@ async def test_what_is_not_stored_is_gone_on_from_on_its_own_connection_alone(
     assert (error.status, error.error.code) == (404, "previous_response_not_found")
 
 
-async def test_lanes_are_answered_side_by_side(client: AsyncOpenAI) -> None:
+async def test_lanes_are_answered_concurrently(client: AsyncOpenAI) -> None:
     async with (
         client.responses.connect() as connection,
         AsyncResponsesWebSocketSession(connection, limits=LIMITS) as session,
@@ -114,7 +114,7 @@ async def test_lanes_are_answered_side_by_side(client: AsyncOpenAI) -> None:
             assert (await slow.get_final_response()).output_text.startswith(NINE)
 
 
-async def test_requests_of_one_lane_wait_for_each_other(client: AsyncOpenAI) -> None:
+async def test_requests_in_one_lane_are_answered_in_order(client: AsyncOpenAI) -> None:
     async with client.responses.connect() as connection:
         for text in ("Count to nine.", "My name is Ada."):
             await connection.response.create(model="llm", input=text)
@@ -133,7 +133,7 @@ async def test_requests_of_one_lane_wait_for_each_other(client: AsyncOpenAI) -> 
         ({"type": "response.dance"}, 400, "type"),
     ],
 )
-async def test_what_is_wrong_is_an_event_and_the_connection_goes_on(
+async def test_a_wrong_request_gets_an_error_event_and_the_connection_stays_usable(
     client: AsyncOpenAI, request_fields: dict[str, Any], status: int, param: str
 ) -> None:
     async with client.responses.connect() as connection:
@@ -145,7 +145,7 @@ async def test_what_is_wrong_is_an_event_and_the_connection_goes_on(
         assert text_of(await events_of(connection)) == NINE
 
 
-async def test_what_is_no_request_is_an_event_too(gateway: ScriptedGateway) -> None:
+async def test_a_message_that_is_not_a_request_gets_an_error_event(gateway: ScriptedGateway) -> None:
     address = gateway.url.replace("http://", "ws://") + "/responses"
     headers = {"authorization": f"Bearer {gateway.key}"}
     async with websockets.connect(address, additional_headers=headers) as socket:
@@ -162,7 +162,7 @@ async def test_what_is_no_request_is_an_event_too(gateway: ScriptedGateway) -> N
         assert event["steer"] == {"input": "No!", "previous_response_id": "resp_x"}
 
 
-async def test_without_a_key_there_is_no_connection(gateway: ScriptedGateway) -> None:
+async def test_a_connection_without_a_valid_key_is_refused(gateway: ScriptedGateway) -> None:
     async with gateway.openai("sk-wrong") as stranger:
         with pytest.raises(websockets.InvalidStatus) as refused:
             async with stranger.responses.connect():
@@ -171,7 +171,7 @@ async def test_without_a_key_there_is_no_connection(gateway: ScriptedGateway) ->
     assert json.loads(refused.value.response.body or b"")["error"]["code"] == "invalid_api_key"
 
 
-async def test_a_client_that_leaves_ends_its_response(
+async def test_a_response_is_cancelled_when_its_client_disconnects(
     gateway: ScriptedGateway, client: AsyncOpenAI
 ) -> None:
     async with client.responses.connect() as connection:
@@ -186,7 +186,7 @@ async def test_a_client_that_leaves_ends_its_response(
 
 # websockets 17.1 deprecates how the client opens its connection.
 @pytest.mark.filterwarnings("ignore:connect.* must be used as a context manager:DeprecationWarning")
-def test_the_client_without_async_speaks_it_too(gateway: ScriptedGateway) -> None:
+def test_the_synchronous_client_works_over_a_websocket(gateway: ScriptedGateway) -> None:
     with (
         openai.OpenAI(base_url=gateway.url, api_key=gateway.key, timeout=60) as client,
         client.responses.connect() as connection,

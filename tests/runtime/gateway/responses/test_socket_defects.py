@@ -1,4 +1,4 @@
-"""A defect of the gateway ends one response, and neither its lane nor its connection."""
+"""A defect of the gateway ends only one response, not its lane or its connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loopline.runtime.gateway.service import Service
 
 class _AnyCaller:
     async def caller(self, connection: object) -> None:
-        """Everybody may ask."""
+        """Let every caller in."""
 
 
 class _Defective:
@@ -23,7 +23,7 @@ class _Defective:
         raise KeyError("a defect")
 
 
-def test_every_request_of_a_lane_is_answered_whatever_became_of_the_one_before() -> None:
+def test_a_lane_answers_the_next_request_after_a_defect_ended_the_previous_one() -> None:
     socket = ResponsesSocket(
         cast(Service, None), cast(Http, _AnyCaller()), cast(ResponsesApi, _Defective())
     )

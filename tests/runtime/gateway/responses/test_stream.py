@@ -1,4 +1,4 @@
-"""The events of a response follow from its run's log alone, and are those of OpenAI's types."""
+"""The events of a response depend only on its run's log, and conform to OpenAI's types."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def answered(view: ResponseView, *calls: Call) -> Trajectory:
     return trajectory_of(view, *calls)
 
 
-def test_a_text_has_the_events_of_its_item_its_part_and_its_pieces() -> None:
+def test_a_text_streams_the_events_of_its_item_its_part_and_its_deltas() -> None:
     view = view_of(stream=True)
     events = events_of(view, tokens("Hel", "lo"), answered(view, call("Hello")))
     assert kinds(events) == [
@@ -68,14 +68,14 @@ def test_a_text_has_the_events_of_its_item_its_part_and_its_pieces() -> None:
     assert said(events) == events[6]["text"] == "Hello"
 
 
-def test_a_text_that_was_not_published_comes_whole_at_the_end() -> None:
+def test_a_text_without_published_pieces_arrives_whole_at_the_end() -> None:
     view = view_of(stream=True)
     events = events_of(view, [], answered(view, call("Hello")))
     assert said(events) == "Hello"
     assert kinds(events)[-1] == "completed"
 
 
-def test_text_that_is_generated_again_is_not_repeated() -> None:
+def test_regenerated_text_is_not_repeated() -> None:
     view = view_of(stream=True)
     log = [*tokens("one ", "two "), {"type": "restart", "text": "one "}, *tokens("two ", "three")]
     events = events_of(view, log, answered(view, call("one two three")))
@@ -83,14 +83,14 @@ def test_text_that_is_generated_again_is_not_repeated() -> None:
     assert kinds(events).count("output_item.added") == 1
 
 
-def test_text_that_begins_again_in_other_words_ends_the_stream() -> None:
+def test_regenerated_text_that_differs_ends_the_stream() -> None:
     stream = ResponseStream(view_of(stream=True))
     stream.feed("1-1", {"type": "tokens", "text": "one two"})
     with pytest.raises(Diverged, match="GET /v1/responses/resp_"):
         stream.feed("2-1", {"type": "restart", "text": "uno"})
 
 
-def test_a_tool_call_has_its_arguments_as_deltas() -> None:
+def test_a_tool_call_streams_its_arguments_as_deltas() -> None:
     view = view_of(stream=True, tools=[WEATHER])
     events = events_of(view, [], answered(view, call("", LOOK)))
     assert kinds(events)[2:] == [
@@ -105,7 +105,7 @@ def test_a_tool_call_has_its_arguments_as_deltas() -> None:
     assert events[-2]["item"]["call_id"] == "call_1"
 
 
-def test_thoughts_are_an_item_in_front_of_the_message() -> None:
+def test_reasoning_is_an_item_before_the_message() -> None:
     view = view_of()
     events = events_of(view, [], answered(view, call("Yes", reasoning="Hm.")))
     added = [e["item"]["type"] for e in events if e["type"] == "response.output_item.added"]
@@ -116,7 +116,7 @@ def test_thoughts_are_an_item_in_front_of_the_message() -> None:
     ]
 
 
-def test_thoughts_and_calls_in_the_text_are_no_part_of_the_message() -> None:
+def test_reasoning_and_calls_in_the_text_are_not_part_of_the_message() -> None:
     view = view_of(stream=True, tools=[WEATHER])
     markup = '<tool_call>\n{"name": "get_weather", "arguments": {"location": "SF"}}\n</tool_call>'
     text = f"<think>Hm.</think>\n\nLet me look.\n{markup}"
@@ -131,7 +131,7 @@ def test_thoughts_and_calls_in_the_text_are_no_part_of_the_message() -> None:
         assert done == events[-1]["response"]["output"]
 
 
-def test_text_that_turns_out_to_be_a_thought_stays_and_the_answer_follows() -> None:
+def test_streamed_text_that_turns_out_to_be_reasoning_stays_and_the_answer_follows() -> None:
     text = "I add them.</think>\n\nSeven"
     view = view_of(stream=True)
     events = events_of(
@@ -157,7 +157,7 @@ def test_text_that_turns_out_to_be_a_thought_stays_and_the_answer_follows() -> N
     assert chunks[-1].data is None
 
 
-def test_thoughts_that_an_endpoint_gives_at_the_end_stand_behind_what_was_streamed() -> None:
+def test_reasoning_that_an_endpoint_returns_at_the_end_follows_the_streamed_text() -> None:
     view = view_of(stream=True)
     trajectory = answered(view, call("Yes", reasoning="Hm."))
     events = events_of(view, tokens("Yes"), trajectory)
@@ -166,7 +166,7 @@ def test_thoughts_that_an_endpoint_gives_at_the_end_stand_behind_what_was_stream
     assert view.ended(trajectory)["output"] == output
 
 
-def test_the_items_of_the_stream_are_those_of_the_whole_response() -> None:
+def test_the_items_of_the_stream_equal_those_of_the_whole_response() -> None:
     view = view_of(stream=True, tools=[WEATHER])
     trajectory = answered(view, call("Let me look.", LOOK, reasoning="Hm."))
     events = events_of(view, tokens("Let me"), trajectory)
@@ -185,7 +185,7 @@ def test_a_background_response_is_queued_until_its_log_has_an_entry() -> None:
     ("finish_reason", "why"),
     [("length", "max_output_tokens"), ("content_filter", "content_filter")],
 )
-def test_a_text_that_was_cut_off_is_incomplete(finish_reason: str, why: str) -> None:
+def test_a_truncated_text_makes_the_response_incomplete(finish_reason: str, why: str) -> None:
     view = view_of(stream=True)
     cut = answered(view, call("Hel", finish_reason=finish_reason))
     last = events_of(view, tokens("Hel"), cut)[-1]
