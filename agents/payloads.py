@@ -94,8 +94,8 @@ def parse_payload(data: JsonObject) -> Payload:
     if version > model.type_version:
         if not 0 < readable_from <= model.type_version:
             raise VersionMismatch(
-                f"a journal has the payload {name!r} in version {version}, this process reads up "
-                f"to {model.type_version}"
+                f"a journal has the payload {name!r} in version {version}, but this process "
+                f"reads only up to {model.type_version}"
             )
     else:
         fields.pop("type_version", None)

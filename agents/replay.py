@@ -247,12 +247,18 @@ def wake_recorded(frontier: Frontier, steps: Iterable[Step]) -> None:
 def _same_handoff(handoff: Handoff, recorded: Step) -> bool:
     """Whether two records are equal in the fields that the record's version and this one both
     know."""
-    was = handoff_of(recorded)
-    if type(handoff.payload) is not type(was.payload):
+    recorded_handoff = handoff_of(recorded)
+    payload = recorded_handoff.payload
+    if type(handoff.payload) is not type(payload):
         return False
-    both = {*recorded.input} & {*type(was.payload).model_fields}
-    return (handoff.role, handoff.turn, handoff.branch) == (was.role, was.turn, was.branch) and (
-        handoff.payload.model_dump(include=both) == was.payload.model_dump(include=both)
+    same_place = (handoff.role, handoff.turn, handoff.branch) == (
+        recorded_handoff.role,
+        recorded_handoff.turn,
+        recorded_handoff.branch,
+    )
+    both = {*recorded.input} & {*type(payload).model_fields}
+    return same_place and (
+        handoff.payload.model_dump(include=both) == payload.model_dump(include=both)
     )
 
 

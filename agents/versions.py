@@ -49,17 +49,17 @@ def _read(kind: type[R], text: str | bytes) -> R:
     try:
         record = kind.model_validate_json(text)
     except ValidationError as error:
-        raise VersionMismatch(_misfit(kind, text, error)) from None
+        raise VersionMismatch(_mismatch_message(kind, text, error)) from None
     version = getattr(record, "version", RECORDS_VERSION)
     if version > RECORDS_VERSION:
         raise VersionMismatch(
-            f"a {kind.__name__.lower()} has version {version} of the records, this process reads up"
-            f" to {RECORDS_VERSION}"
+            f"a {kind.__name__.lower()} has version {version} of the records, but this process"
+            f" reads only up to {RECORDS_VERSION}"
         )
     return record
 
 
-def _misfit(kind: type[StoredRecord], text: str | bytes, error: ValidationError) -> str:
+def _mismatch_message(kind: type[StoredRecord], text: str | bytes, error: ValidationError) -> str:
     try:
         version = json.loads(text)["version"]
     except (ValueError, KeyError, TypeError):

@@ -159,7 +159,7 @@ class VisibleText:
             begin = end
             while self._mode():
                 pass
-        return self._given()
+        return self._take_pieces()
 
     def finish(self) -> list[TextPiece]:
         """The remaining pieces: the text has ended."""
@@ -175,9 +175,9 @@ class VisibleText:
         if not content.startswith(self._content.shown):
             self._correct()
         self._give("content", content[len(self._content.shown) :])
-        return self._given()
+        return self._take_pieces()
 
-    def _given(self) -> list[TextPiece]:
+    def _take_pieces(self) -> list[TextPiece]:
         pieces, self._pieces = self._pieces, []
         return pieces
 

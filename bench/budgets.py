@@ -48,7 +48,7 @@ class BenchBudget:
             if value is None:
                 continue
             if not 0 < value <= most:
-                raise UsageError(f"{option} must be more than 0, and {most:g} at most; got {value}")
+                raise UsageError(f"{option} must be more than 0 and at most {most:g}; got {value}")
             values[field] = max(1, round(value * unit))
         return values
 
@@ -130,5 +130,5 @@ def _client(client: RunClient) -> Client:
     from loopline.runtime.client.client import Client
 
     if not isinstance(client, Client):
-        raise UsageError("a budget is held on the bus, which this client has none of")
+        raise UsageError("a budget needs a bus to count on, which this client does not have")
     return client

@@ -174,7 +174,7 @@ def compare_paths(
     if not pairs:
         raise UsageError(
             f"{a} has the arms {', '.join(by_a)} and {b} has {', '.join(by_b)}: none in common; "
-            "say which to pair by --arms ONE:OTHER"
+            "choose a pair with --arms ONE:OTHER"
         )
     for entry_a, entry_b in pairs:
         for name, arms_by_name, path in ((entry_a, by_a, a), (entry_b, by_b, b)):
@@ -228,7 +228,7 @@ def _require_same_questions(left: _Side, right: _Side) -> list[str]:
 
 def _other_question(item: ManifestItem, paths: tuple[Path, Path]) -> UsageError:
     return UsageError(
-        f"{item.id} is not the same question in {paths[0]} and {paths[1]}: they were asked of "
+        f"{item.id} is not the same question in {paths[0]} and {paths[1]}: the benchmarks used "
         "different data"
     )
 
@@ -241,8 +241,8 @@ def _require_same(item_a: ManifestItem, item_b: ManifestItem, paths: tuple[Path,
     if changed:
         summary = textwrap.shorten(", ".join(changed), SHOWN, placeholder=" …")
         raise UsageError(
-            f"{item_a.id} was not played alike in {paths[0]} and {paths[1]}: {summary}; a paired "
-            "comparison needs the same rules, as --setting says them"
+            f"{item_a.id} was played with different rules in {paths[0]} and {paths[1]}: {summary}; "
+            "a paired comparison needs the same rules (--setting)"
         )
 
 

@@ -88,7 +88,7 @@ def compare_books(
         )
     per_question = paid.tokens / n
     if not router:
-        why = "both are the counts of anyone who generated the tokens"
+        why = "both use the counts of the engine that generated the tokens"
         return [
             *rows,
             CompatRow(arm, "tokens per question", per_question, per_question, "tokens", why),
@@ -102,9 +102,9 @@ def compare_books(
             _mean(question // 4 + prediction // 4 for question, prediction in characters),
             per_question,
             "tokens",
-            "a quarter of the characters of question and final text stands for the router's "
-            "tokens: system prompt, tool schemas, tool-call turns, the re-sent history and the "
-            "small model are not in it. Ours is the sum of the ledger",
+            "its estimate is a quarter of the characters of question and final text; it leaves out "
+            "the system prompt, tool schemas, tool-call turns, the re-sent history and the small "
+            "model. Ours is the sum of the ledger",
         ),
         CompatRow(
             arm,
@@ -139,9 +139,9 @@ def _accuracy(
         sum(result.verdicts["numeric"] for result in results) / len(results),
         "share",
         "its rule (the digits after the last “answer is”, else the last run of digits) "
-        f"refuses {format_count(lost, 'answer')} whose number is the gold one (commas, cents, "
-        f"units after the box) and accepts {won:,} whose number is not; by the last run of "
-        f"digits alone {by_digits:,} would be right instead of {sum(delegate_right):,}",
+        f"rejects {format_count(lost, 'answer')} whose number is the gold one (commas, cents, "
+        f"units after the box) and accepts {won:,} whose number is not; with only the last run of "
+        f"digits, {by_digits:,} would be right instead of {sum(delegate_right):,}",
     )
 
 

@@ -62,7 +62,7 @@ def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
     try:
         deployment = find(redis_url=redis_url, profile=profile)
     except Unreachable as error:
-        hint = f"{error.hint} With --profile NAME a benchmark starts and stops one of its own."
+        hint = f"{error.hint} With --profile NAME, a benchmark starts and stops its own deployment."
         raise Unreachable(error.args[0], hint=hint) from None
     if deployment.run and profile and deployment.run.profile != absolute_profile(profile):
         raise UsageError(
@@ -132,15 +132,14 @@ def require_same_deployment(
             before, now = manifest.pools.get(pool), today.pools[pool]
             if before is not None and (before.engine, before.model) != (now.engine, now.model):
                 raise UsageError(
-                    f"{path}: the benchmark began with {before.model} ({before.engine}) as pool "
+                    f"{path}: the benchmark started with {before.model} ({before.engine}) as pool "
                     f"{pool!r}; the running deployment has {now.model} ({now.engine}). Start the "
-                    "deployment that it began with, or begin a new benchmark"
+                    "original deployment, or start a new benchmark"
                 )
     if manifest.prompts != today.prompts:
         raise UsageError(
-            f"{path}: the benchmark began with {_prompts(manifest)}; the running deployment has "
-            f"{_prompts(today)}. Start it with the [prompts] that it began with, or begin a new "
-            "benchmark"
+            f"{path}: the benchmark started with {_prompts(manifest)}; the running deployment has "
+            f"{_prompts(today)}. Start it with the original [prompts], or start a new benchmark"
         )
 
 
@@ -157,8 +156,8 @@ def require_prices(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings
         models = ", ".join(f"{name} ({settings.models[name].model})" for name in missing)
         setting = f"models.{missing[0]}.price"
         raise UsageError(
-            f"--budget-usd: what calls of {models} cost is not known, so the budget could not be "
-            f"kept; set {setting}.prompt and {setting}.completion (US dollars per million tokens, "
+            f"--budget-usd: the prices of {models} are unknown, so the budget cannot be enforced; "
+            f"set {setting}.prompt and {setting}.completion (US dollars per million tokens, "
             "0 for your own server) in the deployment's profile, or leave --budget-usd out"
         )
 
@@ -171,9 +170,9 @@ def _require_policies(path: Path, manifest: Manifest, today: Manifest) -> None:
         for role in sorted({*before, *now}):
             if before.get(role) != now.get(role):
                 raise UsageError(
-                    f"{path}: the benchmark began with the policy {before.get(role)!r} as role "
+                    f"{path}: the benchmark started with the policy {before.get(role)!r} as role "
                     f"{role!r} of arm {arm}; the running deployment has {now.get(role)!r}. Start "
-                    "it with the [policies] that it began with, or begin a new benchmark"
+                    "it with the original [policies], or start a new benchmark"
                 )
 
 
@@ -193,8 +192,8 @@ def _require_roles(arm: Arm, settings: Settings) -> None:
         raise UsageError(
             f"arm {arm.name} needs the role {missing[0]!r}, which no worker of the running "
             f"deployment takes (they take: {', '.join(sorted(worker_roles)) or 'none'}); choose "
-            "other --arms, or start a deployment whose profile has a worker with that role (what "
-            "runs behind --redis-url is told by LOOPLINE_PROFILE)"
+            "other --arms, or start a deployment whose profile has a worker with that role (with "
+            "--redis-url, LOOPLINE_PROFILE must name that deployment's profile)"
         )
 
 

@@ -132,7 +132,7 @@ def _changed_message(stamp: FileStamp) -> str:
 
 def _load(path: Path, request: Request, *, gold_needed: bool) -> Dataset:
     if request.data is not None:
-        raise UsageError(f"--data is of no use here: the questions are those of {path.name}")
+        raise UsageError(f"--data has no effect here: the questions come from {path.name}")
     if request.split != SPLIT:
         raise UsageError(f"--split: {path.name} has no {request.split!r}; it has: {SPLIT}")
     if path.suffix == _PARQUET:

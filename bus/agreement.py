@@ -203,11 +203,11 @@ class DeploymentJoin:
     ) -> dict[str, Value] | None:
         """The new values to agree on; None if the existing ones are to be adopted. Raises
         `DeploymentMismatch`."""
-        there = await self._live_workers()
-        if there:
+        live_names = await self._live_workers()
+        if live_names:
             if refused:
                 raise DeploymentMismatch(
-                    self._mismatch_message(agreement, refused, f"{_join_names(there)} running")
+                    self._mismatch_message(agreement, refused, f"{_join_names(live_names)} running")
                 )
             return None
         shared = {**agreement.shared, **differing}

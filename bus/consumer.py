@@ -251,10 +251,10 @@ class Consumer:
                 while not self.draining:
                     spare = self._spare_places
                     if spare > 0:
-                        all_there_are = more or self.bus.keys.shards == 1
+                        take_all = more or self.bus.keys.shards == 1
                         if self._local:
                             spare = (spare + 1) // 2  # the rest is for `reserve`
-                        count = max(1, spare // len(self.streams)) if all_there_are else 1
+                        count = max(1, spare // len(self.streams)) if take_all else 1
                         self._asked += count * len(self.streams)
                         return count
                     self._room.clear()

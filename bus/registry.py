@@ -53,8 +53,8 @@ class Registry:
         if at > version:
             if not 0 < envelope.readable_from <= version:
                 raise UnknownPayload(
-                    f"payload {envelope.type!r} has version {at}, this process knows {version}: "
-                    "upgrade this worker"
+                    f"payload {envelope.type!r} has version {at}, but this process knows only "
+                    f"{version}: upgrade this worker"
                 )
             # A process that writes this payload again keeps its versions.
             versions = {"type_version": at, "readable_from": envelope.readable_from}

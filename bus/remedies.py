@@ -57,7 +57,8 @@ _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             r"\bCLUSTERDOWN\b|\bMOVED\b|\bCROSSSLOT\b",
-            "it is a node of a Redis Cluster: use a single server, or a proxy in front of it",
+            "it is a node of a Redis Cluster: use a single server, or a proxy in front of the"
+            " cluster",
         ),
         (
             r"\bDENIED\b|protected mode",

@@ -72,8 +72,8 @@ class AppendLog:
 
     def _write_error(self, error: OSError) -> Exception:
         return self._failure(
-            f"{self.path}: cannot be written ({error.strerror or error}); make room, then go "
-            f"on with: {self._go_on}"
+            f"{self.path}: cannot be written ({error.strerror or error}); free some space, "
+            f"then resume with: {self._go_on}"
         )
 
     def close(self) -> None:
@@ -112,15 +112,15 @@ def read_log(path: Path, failure: Failure) -> Iterator[tuple[int, dict[str, Any]
 def damaged_line_message(path: Path, number: int, why: str) -> str:
     """Return the error message for a damaged line that is not the torn last line."""
     return (
-        f"{path}:{number}: the line is damaged ({why}). It was not torn by a crash, which only "
-        "ever cuts the last line; restore the file from a copy, or remove this line knowingly"
+        f"{path}:{number}: the line is damaged ({why}), and not by a crash, which truncates only "
+        "the last line; restore the file from a copy, or remove this line and lose its record"
     )
 
 
 def torn_notice(path: Path) -> str | None:
     """Describe what a reader skips at the end of the file; None if the file is whole."""
     torn = _torn_bytes(path) if path.is_file() else 0
-    return f"{path}: passed over a torn last line of {torn} bytes" if torn else None
+    return f"{path}: skipped a torn last line of {torn} bytes" if torn else None
 
 
 def _torn_bytes(path: Path) -> int:

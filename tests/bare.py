@@ -1,11 +1,12 @@
-"""What a bare machine lacks, and which tests see it where it is installed.
+"""The programs and data that a bare machine lacks, and the tests that see them where they are
+installed.
 
-A test sees no Redis server, no sandbox and no data set of this machine, whether they are there or
-not: what it starts runs on the Valkey of the package. A test that is marked `system`, or is skipped
-where such a thing is missing, sees all that is there. So the others do the same on every machine,
-and `.ci/run`, whose second run hides these things, repeats only those that are marked.
+A test sees no Redis server, no sandbox and no data set of this machine, even if they are installed:
+the servers that it starts are the package's Valkey. A test that is marked `system`, or is skipped
+where such a program is missing, sees everything. All other tests therefore behave the same on every
+machine, and the second run of `.ci/run`, which hides these programs, repeats only the marked tests.
 
-    python -m tests.bare FOLDER    prints a PATH without them, whose links lie in FOLDER
+`python -m tests.bare FOLDER` prints a PATH without these programs; its links are in FOLDER.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import pytest
 PROGRAMS = ("redis-*", "valkey-*", "bwrap", "docker-compose", "openssl", "apt-get")
 DATA = "LOOPLINE_DATA"
 FULL = {name: os.environ.get(name) for name in ("PATH", DATA)}
-"""Of the machine, when this process began."""
+"""Values of the machine when this process started."""
 REASONS = {
     r"\bredis server|TLS server": "redis-server",
     r"\bbwrap\b": "bwrap",
@@ -33,13 +34,13 @@ REASONS = {
     r"\bopenssl\b": "openssl",
     rf"\b{DATA}\b": DATA,
 }
-"""What the reason of a skipped test names, and what it is skipped for want of."""
+"""What the reason of a skipped test mentions, and the missing program or data that it means."""
 _BARE = "TESTS_BARE_PATH"
 
 
 def bare_path(folder: Path, path: str) -> str:
-    """`path`, where a folder that holds some of PROGRAMS is replaced by one of links to all its
-    other programs, made within `folder`."""
+    """Return `path` with each folder that contains some of PROGRAMS replaced by a folder, made
+    within `folder`, of links to its other programs."""
     return os.pathsep.join(
         _links(folder, source) if any(map(_is_hidden, os.listdir(source))) else source
         for source in path.split(os.pathsep)
@@ -53,7 +54,7 @@ def _is_hidden(program: str) -> bool:
 
 def _links(folder: Path, source: str) -> str:
     links = tempfile.mkdtemp(dir=folder)
-    os.chmod(links, 0o755)  # for processes of other users, too
+    os.chmod(links, 0o755)  # also for processes of other users
     for entry in os.scandir(source):
         if entry.is_file() and os.access(entry.path, os.X_OK) and not _is_hidden(entry.name):
             os.symlink(os.path.abspath(entry.path), os.path.join(links, entry.name))
@@ -61,12 +62,13 @@ def _links(folder: Path, source: str) -> str:
 
 
 def make_bare_path(folder: Path) -> None:
-    """Once for all test processes, which take it over from the one that began them."""
+    """Set the path once for all test processes: they inherit it from the process that started
+    them."""
     os.environ[_BARE] = bare_path(folder, FULL["PATH"] or os.defpath)
 
 
 def is_system(item: pytest.Item) -> bool:
-    """Whether a test is marked, or is skipped where such a thing is missing."""
+    """Tell whether a test is marked, or is skipped where such a program is missing."""
     reasons = [str(mark.kwargs.get("reason")) for mark in item.iter_markers("skipif")]
     return item.get_closest_marker("system") is not None or any(
         re.search(pattern, reason) for pattern in REASONS for reason in reasons
@@ -74,7 +76,8 @@ def is_system(item: pytest.Item) -> bool:
 
 
 def hidden_by_us(reason: str) -> str:
-    """What a test was skipped for want of though this machine has it; empty if there is none."""
+    """Return the program or data that the reason calls missing although this machine has it, or
+    ""."""
     for pattern, name in REASONS.items():
         here = FULL[DATA] if name == DATA else shutil.which(name, path=FULL["PATH"])
         if here and re.search(pattern, reason):
@@ -84,7 +87,7 @@ def hidden_by_us(reason: str) -> str:
 
 @contextmanager
 def shown(system: bool) -> Generator[None]:
-    """This process, and what it starts meanwhile, see these things or not."""
+    """Show these programs and data to this process and its children, or hide them."""
     before = {name: os.environ.get(name) for name in FULL}
     _set(FULL if system else {"PATH": os.environ[_BARE], DATA: None})
     try:

@@ -1,8 +1,8 @@
-"""Our commands for a shell of a test: small programs that let this process start the real ones,
-which are copies of one that has imported them (`tests.forked`).
+"""Replace this project's commands in a test's shell by small programs that let this process start
+the real ones as copies of a process that has imported them (`tests.forked`).
 
 A command in the folder has the arguments, files, environment and exit code of the program that is
-started for it, hands its signals on, and takes the sixtieth part of its start.
+started for it, forwards its signals, and starts in a sixtieth of the time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def commands() -> Generator[Path]:
             program.write_text(_CLIENT.format(python=sys.executable, address=str(folder / "desk")))
             program.chmod(0o755)
         threading.Thread(target=_serve, args=[desk], daemon=True).start()
-        # `_attend` is in a thread: it can use the servers that are there, and start none.
+        # `_attend` runs in a thread: it can use the existing servers but cannot start one.
         for preload in (PRELOADED["loopline.runtime.cli"], PRELOADED["loopline.trainers.cli"]):
             ready(preload)
         try:
@@ -69,7 +69,7 @@ def _command(program: str, *arguments: str) -> list[str]:
 
 
 def _serve(desk: socket.socket) -> None:
-    with suppress(OSError):  # at its end
+    with suppress(OSError):  # at the end of the process
         while True:
             line, _ = desk.accept()
             threading.Thread(target=_attend, args=[line], daemon=True).start()

@@ -1,4 +1,4 @@
-"""Servers and buses for every test. Tests of the bus run against each server that is at hand."""
+"""Servers and buses for every test. Tests of the bus run against each available server."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from tests.skips import summary
 
 FLAVOURS = ("valkey", "redis")
 SERVERS = installed_servers()
-"""Of this machine, also for tests that see none of it."""
+"""Values of this machine, also for tests that see none of them."""
 TESTS = Path(__file__).parent
 
-# Torch's threads wait for each other by spinning. Where tests run side by side, on no more cores
-# than there are tests, that takes as much time again as what they compute.
+# Torch's threads spin while they wait for each other. When tests run in parallel on no more cores
+# than there are tests, spinning takes as much time again as the computation.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# The suite starts hundreds of processes: each would compile all that it imports.
+# The suite starts hundreds of processes, each of which would compile everything that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# What a program prints is buffered as where users run it.
+# A program's output is buffered as it is for users.
 os.environ.pop("PYTHONUNBUFFERED", None)
-# Deployments of tests that run side by side would ask for one port. A test of the gateway starts it
-# by `--set workers.gateway.count=1`, on a free port.
+# Deployments of parallel tests would ask for the same port. A test of the gateway starts it with
+# `--set workers.gateway.count=1`, on a free port.
 os.environ["LOOPLINE_WORKERS__GATEWAY__COUNT"] = "0"
 
-# Most of the suite's time was that of imports.
+# Imports used to take most of the suite's time.
 start_by_copies()
 
-# A shell that starts a command in the background may let it, and all that it starts, ignore Ctrl-C.
+# A shell that starts a command in the background may make it and its children ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example takes depends on what else the machine does: no test asserts it.
+# The time of an example depends on the machine's other load, and no test asserts it.
 hypothesis.settings.register_profile(
     "suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -52,23 +52,22 @@ hypothesis.settings.load_profile("suite")
 
 
 SLOW_SECONDS = 900
-"""Limit of a test marked `slow` that has none of its own: alongside three others, on a busy
-machine, what takes a minute takes several."""
+"""Limit of a test marked `slow` without its own: on a busy machine with three other tests, one
+minute of work takes several."""
 
 
 DEPLOYMENTS = "runtime"
 BEFORE_OTHERS = ("clients", "docs", "examples", DEPLOYMENTS, "trainers", "bench", "workers", "bus")
-"""Folders of tests that take long, in the order in which they are begun: those with the longest
-modules first."""
+"""Folders of slow tests, in the order in which they start: those with the longest modules first."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give slow tests the time that they need, and begin with them.
+    """Give slow tests the time that they need, and start with them.
 
-    Test processes take one module after another: with the short ones at the end they all end at
-    the same time. Modules of one folder stay together: several use one deployment, which ends
-    when a process comes to another folder.
+    Test processes take one module after another: with the short ones last, all processes finish at
+    the same time. Modules of one folder stay together: several share one deployment, which ends
+    when a process moves to another folder.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     for item in items:
@@ -101,7 +100,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool | None, b
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
-    """What all tests use sees what most of them see."""
+    """Let shared fixtures see the same environment as most tests."""
     if fixturedef.scope not in ("session", "package"):
         return (yield)
     with bare.shown(False):
@@ -112,7 +111,7 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[Non
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that was skipped for want of what is here has failed."""
+    """Fail a test that was skipped for lack of something that this machine has."""
     report = yield
     if report.skipped and not bare.is_system(item) and (name := bare.hidden_by_us(_reason(report))):
         report.outcome = "failed"
@@ -121,7 +120,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line about all that this machine could not run."""
+    """Print one line about the tests that this machine could not run."""
     skipped: list[pytest.TestReport] = terminalreporter.stats.get("skipped", [])
     if line := summary(_reason(report) for report in skipped):
         terminalreporter.write_line(line)
@@ -133,8 +132,8 @@ def _reason(report: pytest.TestReport) -> str:
 
 @pytest.fixture(autouse=True)
 def unchanged_logging() -> Iterator[None]:
-    """What a command under test did to the process's logging is undone: the next test of this
-    process, whichever it is, would log by it, or not at all."""
+    """Undo what a command under test changed in the process's logging: otherwise it would affect
+    the next test of this process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -147,7 +146,7 @@ def unchanged_logging() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def _shared_servers() -> Iterator[dict[str, RedisProcess]]:
-    """One server per flavour for the whole session; tests keep apart by key prefix."""
+    """Start one server per flavour for the whole session; key prefixes separate the tests."""
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
         started: dict[str, RedisProcess] = {}
         for flavour, binary in SERVERS.items():
@@ -163,7 +162,7 @@ def _shared_servers() -> Iterator[dict[str, RedisProcess]]:
 def shared_server(
     request: pytest.FixtureRequest, _shared_servers: dict[str, RedisProcess]
 ) -> RedisProcess:
-    """A running server that other tests use too. Don't flush, stop or configure it."""
+    """A running server that other tests also use. Don't flush, stop or configure it."""
     if request.param not in _shared_servers:
         pytest.skip(f"no {request.param} server on this machine (install redis-server)")
     return _shared_servers[request.param]
@@ -171,14 +170,14 @@ def shared_server(
 
 @pytest.fixture
 def any_server(_shared_servers: dict[str, RedisProcess]) -> RedisProcess:
-    """One running server, for tests that do not depend on its flavour: the package's, where it has
-    one."""
+    """One running server for tests that do not depend on its flavour: the package's, where
+    available."""
     return _shared_servers.get("valkey") or next(iter(_shared_servers.values()))
 
 
 @pytest.fixture(params=FLAVOURS)
 def own_server(request: pytest.FixtureRequest) -> Iterator[RedisProcess]:
-    """A server of this test's own, to kill, pause and flush."""
+    """A separate server for one test, to kill, pause and flush."""
     if request.param not in SERVERS:
         pytest.skip(f"no {request.param} server on this machine (install redis-server)")
     with (
@@ -190,7 +189,7 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[RedisProcess]:
 
 @pytest.fixture
 def settings(shared_server: RedisProcess, request: pytest.FixtureRequest) -> BusSettings:
-    """Short times, so that recovery is seen in a test; a prefix of the test's own."""
+    """Settings with short times, so that tests see recovery, and with a separate prefix."""
     marker = request.node.get_closest_marker("bus_settings")
     return quick_settings(shared_server.url, **(marker.kwargs if marker else {}))
 

@@ -1,12 +1,12 @@
-"""Our programs in processes of their own that have imported everything already.
+"""Run this project's programs in processes that have already imported everything.
 
-A program of this project imports for a second, and for several with torch, before it does anything.
-Here a server (`tests.zygote`) imports once; each start of a program is a copy of it. This holds for
-what `Forked` starts, and, after `start_by_copies`, for what a test, or a program that it starts,
-starts by `subprocess` as `python -m loopline.…`: the workers of a deployment, for example.
+A program of this project spends a second on imports, or several with torch, before it does
+anything. Here a server (`tests.zygote`) imports once, and each program starts as a copy of it. This
+applies to `Forked` and, after `start_by_copies`, to everything that a test or its programs start
+through `subprocess` as `python -m loopline.…`, for example the workers of a deployment.
 
-Such a process differs from any other in nothing but its modules, which are there before its first
-line. TESTS_EXEC=1 starts all of them by `exec`, as users do.
+Such a process differs from any other only in its modules, which are loaded before its first line.
+TESTS_EXEC=1 starts all of them by `exec`, as for users.
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ PROGRAMS = (
     ),
     "math_verify",
 )  # fmt: skip
-"""What all programs import that don't compute with torch."""
+"""Modules that all programs without torch import."""
 BENCH = PROGRAMS
 TRAIN = TORCH_WORKERS = (
     *PROGRAMS, "loopline.workers.engines.torch.engine", QWEN2, "loopline.trainers.cli",
     "loopline.trainers.sft.training", "peft",
 )  # fmt: skip
-"""And by those that do. It takes several seconds: one server has it for all of them."""
+"""Modules that programs with torch also import. They take several seconds: one server imports them
+for all."""
 PRELOADED: dict[str, tuple[str, ...]] = {
     "loopline.bench.cli": PROGRAMS,
     "loopline.bench.experiments.worker": TRAIN,
@@ -82,30 +83,32 @@ PRELOADED: dict[str, tuple[str, ...]] = {
     "tests.bus.worker_process": PROGRAMS,
     "tests.workers.faulty_worker": PROGRAMS,
 }
-"""What is imported before a module is run."""
+"""Modules to import before a module is run."""
 MAY_SERVE = (
     "loopline.workers", "loopline.workers.__main__", "loopline.runtime", "loopline.runtime.cli",
     "loopline.bench.cli", "tests.workers.faulty_worker",
 )  # fmt: skip
-"""Workers and what starts them: they compute with torch where what they are told says so."""
+"""Workers and the programs that start them: they need torch if their settings say so."""
 _TORCH = re.compile(
     r'engine"?\s*[:=]\s*"torch"|extends\s*=\s*"(micro|delegate|petting|umi|umi_micro)"'
 )
-"""In the settings of a worker, and in the profile of a deployment."""
+"""Text in a worker's settings or a deployment's profile that means torch."""
 _TORCH_PROFILES = {"micro", "delegate", "petting", "umi", "umi_micro"}
 _CODE = re.compile(r"from (loopline\.\w+\.cli) import main; main\(\)")
 OF_START = re.compile(r"(?!PYTHONPATH$)PYTHON|LD_|OMP_|MALLOC_|GLIBC_|LANG$|LC_")
-"""Variables that an interpreter goes by from its start."""
+"""Variables that an interpreter reads only when it starts."""
 _LONGEST = 100_000
 """Bytes of a request: it is one message."""
 _ROOM = 1 << 16
-"""For the environment of a copy, and a quarter of it for its arguments; see `zygote._show`."""
+"""Bytes for the environment of a copy, and a quarter of it for its arguments; see
+`zygote._show`."""
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-"""Libraries start no threads in a server: a copy has none, and would wait for them at its end."""
+"""Variables that keep libraries from starting threads in a server: a copy has no threads and would
+wait for them when it exits."""
 _SERVE = """\
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -141,7 +144,8 @@ def forked(
 
 
 class Forked:
-    """A process that runs `main` of a module; what is used of `subprocess.Popen`."""
+    """A process that runs `main` of a module, with the used part of the interface of
+    `subprocess.Popen`."""
 
     def __init__(
         self,
@@ -195,14 +199,14 @@ class Forked:
 
 
 class Server:
-    """Somebody to ask for copies, which become children of this process."""
+    """A server that is asked for copies, which become children of this process."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
         self._one_at_a_time = threading.Lock()
 
     def start(self, request: Mapping[str, Any], files: Sequence[int]) -> int:
-        """The pid of a new process; `files` get the numbers of `targets`."""
+        """Return the pid of a new process; `files` get the numbers of `targets`."""
         message = json.dumps({"targets": list(range(len(files))), **request}).encode()
         with self._one_at_a_time:
             socket.send_fds(self._line, [message], list(files))
@@ -216,7 +220,7 @@ _servers: dict[tuple[str, ...], Server] = {}
 
 
 def preload_of(module: str, arguments: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """What a program has imported that is started with these arguments in that folder."""
+    """Return the modules that a program with these arguments in that folder needs imported."""
     if module not in MAY_SERVE:
         return PRELOADED[module]
     if module.startswith("loopline.runtime") and arguments[:1] != ["up"]:
@@ -229,8 +233,8 @@ def preload_of(module: str, arguments: Sequence[str], folder: Path) -> tuple[str
 
 
 def ready(preload: Sequence[str]) -> None:
-    """Start what copies are made of, if need be: only the main thread can, and a test may start its
-    programs by another one."""
+    """Start the servers that are copied, if necessary: only the main thread can, and a test may
+    start its programs from another thread."""
     if EXEC not in os.environ and platform.system() == "Linux":
         _server(tuple(preload))
 
@@ -244,7 +248,7 @@ def _server(preload: tuple[str, ...]) -> Server:
 def _start_server(preload: tuple[str, ...]) -> Server:
     line, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _LONGEST)
-    # Not a deployment's own, which is found by its state directory and ended with it.
+    # Not for a deployment's own server, which is found by its state directory and ended with it.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("LOOPLINE_")}
     with its:
         process = subprocess.Popen(
@@ -268,7 +272,7 @@ def _start_server(preload: tuple[str, ...]) -> Server:
 def _request(
     how: str, arguments: Sequence[str], words: Sequence[str], env: Mapping[str, str], folder: str
 ) -> dict[str, Any]:
-    """What `zygote` needs; `arguments` begin with the module or the code."""
+    """Return the request for `zygote`; `arguments` start with the module or the code."""
     number = os.umask(0)
     os.umask(number)
     ignored = [
@@ -295,7 +299,7 @@ def _request(
 
 
 def _starts_others(arguments: Sequence[str]) -> bool:
-    """Whether a program starts others of ours: it gets a server of its own."""
+    """Tell whether a program starts other programs of this project: it gets its own server."""
     if "runtime" in arguments[0]:
         return "up" in arguments[1:2] or "jobs" in arguments[1:3]
     return ".cli" in arguments[0]
@@ -308,20 +312,20 @@ _parameters = inspect.signature(_really_execute)
 
 
 def start_by_copies() -> None:
-    """From now on, for this process and for what it starts."""
+    """Start copies from now on, in this process and its children."""
     if EXEC not in os.environ and platform.system() == "Linux":
         _replace(_server_of_tests)
 
 
 def start_by(line: Line) -> None:
-    """The same in a copy, by the server at the other end of this socket."""
+    """Do the same in a copy, with the server at the other end of this socket."""
     server = Server(line)
     _replace(lambda preload: server)
 
 
 def _server_of_tests(preload: tuple[str, ...]) -> Server | None:
-    """None where it would have to be started now, by another thread than the main one: processes
-    that are to die with their parent die with that thread."""
+    """Return None if it would have to be started now, by a thread other than the main one:
+    processes that are to die with their parent die with that thread."""
     if preload not in _servers and threading.current_thread() is not threading.main_thread():
         return None
     return _server(preload)
@@ -352,8 +356,8 @@ def _replace(server_of: Callable[[tuple[str, ...]], Server | None]) -> None:
 def _copy_of(
     start: Mapping[str, Any], born: Mapping[str, str]
 ) -> tuple[tuple[str, ...], dict[str, Any], list[int]] | None:
-    """What its server has imported, the request and the files of a start by `subprocess`, or None
-    if it must be one by `exec`; `born` is the environment of the server."""
+    """Return the server's imports, the request and the files for a start through `subprocess`, or
+    None if it must use `exec`; `born` is the environment of the server."""
     command = start["args"]
     if not isinstance(command, list | tuple) or start["shell"] or not start["close_fds"]:
         return None

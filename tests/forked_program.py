@@ -1,4 +1,4 @@
-"""`python -m tests.forked_program WHAT`: says how it was started, or ends in some way."""
+"""`python -m tests.forked_program WHAT` prints how it was started, or exits in some way."""
 
 from __future__ import annotations
 

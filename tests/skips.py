@@ -1,4 +1,5 @@
-"""One line about what a machine lacks: how many tests it skips, and the commands that bring it."""
+"""One line about a machine's gaps: the number of tests that they skip, and the commands that fill
+them."""
 
 from __future__ import annotations
 
@@ -19,13 +20,14 @@ BROUGHT_BY = (
     (r"_DATA\b", "LOOPLINE_DATA=FOLDER make test"),
     (r"CUDA GPU", "a machine with a CUDA GPU"),
 )
-"""What a reason says, and what makes the test run. `make test` as root runs apt-get by itself."""
+"""Skip reasons, and how to make the test run. `make test` as root runs apt-get by itself."""
 
 _APT = "apt-get install "
 
 
 def summary(reasons: Iterable[str]) -> str:
-    """Empty if nothing was skipped. A test whose reason is in no row has one of its own."""
+    """Return the line, empty if nothing was skipped. A reason outside the table gets its own
+    entry."""
     counts: dict[str, int] = {}
     of_their_own = 0
     for reason in reasons:

@@ -1,4 +1,4 @@
-"""What the help of every program looks like on a terminal of 80 columns."""
+"""The help of every program on a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAMS = {"loopline": loopline, "runtime": runtime, "bench": bench, "train": t
 
 
 def helps(app: typer.Typer) -> Iterator[str]:
-    """The help of a program and of each of its groups."""
+    """Yield the help of a program and of each of its groups."""
     runner = CliRunner(env={"COLUMNS": "80"})
     yield runner.invoke(app, ["--help"]).output
     commands: dict[str, Any] = typer.main.get_command(app).commands  # pyright: ignore
@@ -64,7 +64,7 @@ def test_loopline_offers_bench_and_train_as_groups(words: tuple[str, str]) -> No
 
 
 def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Every command that can be run, under its whole name."""
+    """Yield every runnable command with its full name."""
     if hasattr(command, "commands"):
         for name, inner in command.commands.items():
             yield from leaves(inner, (*words, name))
@@ -74,7 +74,7 @@ def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any
 
 @pytest.mark.parametrize("name", ["runtime", "train", "bench"])
 def test_each_help_text_is_understandable_alone(name: str) -> None:
-    """None begins as an answer to the line before it."""
+    """No help text may continue the line before it."""
     help_count = 0
     for words, command in leaves(typer.main.get_command(PROGRAMS[name])):
         if name == "bench" and command.rich_help_panel != "Evaluate":
@@ -92,7 +92,8 @@ def test_each_help_text_is_understandable_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["train", "bench"])
 def test_every_command_builds_its_options_without_running(name: str) -> None:
-    """Their models are imported by name: one that isn't there would only be missed at the door."""
+    """Option models are imported by name: a missing one would only fail when a user runs the
+    command."""
     for words, command in leaves(typer.main.get_command(PROGRAMS[name])):
         assert command.params, words
 
@@ -118,7 +119,7 @@ def test_every_command_builds_its_options_without_running(name: str) -> None:
 def test_a_dry_run_of_a_long_command_prints_a_file_for_config(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, arguments: str
 ) -> None:
-    """Nothing is written, and the file says the same as the command line."""
+    """A dry run writes nothing, and its output reproduces the command line."""
     monkeypatch.chdir(tmp_path)
     runner = CliRunner()
     first = runner.invoke(loopline, [*words.split(), *arguments.split(), "--dry-run"])

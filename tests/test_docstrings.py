@@ -23,11 +23,11 @@ FRAGMENT_WORDS = {
     "On", "Per", "So", "Those", "To", "Until", "When", "Where", "Which", "Who", "Whose", "With",
     "Without",
 }  # fmt: skip
-"""First words of docstrings that can't be read without the name above them."""
+"""First words of docstrings that are unclear without the name above them."""
 
 
 def docstrings(text: str) -> Iterator[tuple[str, int]]:
-    """Docstrings of a module, its classes, functions and attributes, with their lines."""
+    """Yield the docstrings of a module, its classes, functions and attributes, with their lines."""
     for node in ast.walk(ast.parse(text)):
         match node:
             case ast.Expr(value=ast.Constant(value=str(value)), lineno=line):
@@ -37,7 +37,7 @@ def docstrings(text: str) -> Iterator[tuple[str, int]]:
 
 
 def test_docstrings_stand_alone() -> None:
-    # `loopline/` links to the other folders, which are read in their own place.
+    # `loopline/` links to the other folders, which are read at their own path.
     paths = {path.resolve() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
     places = [
         f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"

@@ -1,4 +1,4 @@
-"""`requirements-core.txt` is what `make lock` makes of pyproject.toml and constraints.txt."""
+"""`make lock` derives `requirements-core.txt` from pyproject.toml and constraints.txt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_every_locked_version_is_the_tested_one_and_has_hashes() -> None:
     pins = {name: version for name, version, _, _ in _PIN.findall(text)}
     assert len(pins) == len(re.findall(r"^[a-z0-9-]+==", text, re.M))
     elsewhere = {name for name in pins if name not in tested}
-    # Only other systems and older Pythons than the tested one need these.
+    # Only systems and older Pythons outside the tested ones need these.
     assert elsewhere <= {"async-timeout", "httpx2-jsfetch"}
     assert {name: tested[name] for name in pins if name in tested} == {
         name: version for name, version in pins.items() if name in tested

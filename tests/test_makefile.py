@@ -1,4 +1,4 @@
-"""`make install`, with a Python that only writes down what it is told."""
+"""`make install`, with a Python that only records its arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MAKE_ENVIRONMENT = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEFILES")
-"""Of the `make` that runs this suite; ours is none of its children."""
+"""Variables of the `make` that runs this suite; the tested one must not inherit them."""
 
 HAS_PIP = '#!/bin/sh\necho "inside $*" >> said\n'
 NO_PIP = "#!/bin/sh\nexit 1\n"
@@ -25,7 +25,7 @@ esac
 
 
 class Checkout:
-    """What `make install` reads, in a folder of its own."""
+    """A folder with the files that `make install` reads."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -40,7 +40,8 @@ class Checkout:
         path.chmod(0o755)
 
     def install(self) -> list[str]:
-        """Run `make install`; what the Pythons inside and outside of .venv were told by it."""
+        """Run `make install`, and return the arguments of the Pythons inside and outside of
+        .venv."""
         (self.folder / "said").unlink(missing_ok=True)
         environment = {k: v for k, v in os.environ.items() if k not in MAKE_ENVIRONMENT}
         process = subprocess.run(

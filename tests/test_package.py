@@ -18,12 +18,12 @@ import loopline
 ROOT = Path(__file__).parents[1]
 PARTS = ("agents", "bench", "bus", "runtime", "trainers", "workers")
 PEER = "openai-agents==0.24.0"
-"""Its import package is called `agents`."""
+"""A package whose import name is `agents`."""
 LIMIT = 240
 
 
 def run(command: Sequence[str | Path], where: Path, **environ: str) -> str:
-    """The output of a program that succeeds."""
+    """Return the output of a program that must succeed."""
     base_environ = {
         name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "TMPDIR")
     }
@@ -42,7 +42,7 @@ def run(command: Sequence[str | Path], where: Path, **environ: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a wheel of this tree, and the peer's where the package index can be reached."""
+    """A folder with a wheel of this tree, and the peer's where the package index is reachable."""
     folder = tmp_path_factory.mktemp("wheels")
     tree = folder / "tree"
     shutil.copytree(
@@ -69,16 +69,16 @@ def peer(wheels: Path) -> Path:
 
 
 def environment(folder: Path, *packages: Path) -> Path:
-    """A new environment with these wheels, installed one after the other; what they need is what
-    this one has. Its `bin`."""
+    """Create an environment with these wheels, installed one after the other, and the dependencies
+    of this environment. Return its `bin`."""
     venv.create(folder, with_pip=False, symlinks=True)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
     for package in packages:
         python = folder / "bin" / "python"
         run([*pip, "--python", python, "install", "--no-deps", "--no-index", package], folder)
-    # Behind its own packages. Nothing of an editable install comes along: `.pth` files count in
-    # the folder of an environment alone.
+    # This path comes after the environment's own packages. No editable install leaks in: `.pth`
+    # files only work directly in an environment's folder.
     (site / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder / "bin"
 
@@ -97,7 +97,7 @@ def installed(
 
 @pytest.fixture
 def folder_of_the_user(tmp_path: Path) -> Path:
-    """It holds modules with the names of our packages."""
+    """A folder that contains modules with the names of our packages."""
     for name in ("agents/__init__.py", "workers/__init__.py", "bus.py", "runtime.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("raise SystemExit('a file of the user was imported')")
@@ -137,7 +137,7 @@ def test_a_wheel_contains_only_the_package_and_marks_it_as_typed(
 
 
 def test_a_wheel_contains_every_file_of_the_parts(wheels: Path, tmp_path: Path) -> None:
-    """Texts, templates, scripts and models, which packaging must be told of."""
+    """Packaging has to list texts, templates, scripts and models."""
     if not (ROOT / ".git").exists():
         pytest.skip("only a checkout knows its files")
     (wheel,) = wheels.glob("loopline*.whl")
@@ -146,7 +146,7 @@ def test_a_wheel_contains_every_file_of_the_parts(wheels: Path, tmp_path: Path) 
     missing = [
         name
         for name in tracked
-        # Measurements of this repository's own machines.
+        # These are measurements of this repository's own machines.
         if not name.startswith("bench/baselines/") and not (tmp_path / "loopline" / name).is_file()
     ]
     assert missing == []

@@ -1,4 +1,4 @@
-"""What the end of a test run says of the tests that this machine could not run."""
+"""The summary of skipped tests at the end of a test run."""
 
 from __future__ import annotations
 

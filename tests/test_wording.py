@@ -1,7 +1,7 @@
-"""Names and sentences of the house keep to plain, standard English.
+"""The project's names and sentences are plain, standard English.
 
-A variable is named by a noun for what it holds, never by a pronoun or by a past participle
-that says when it was bound. Prose avoids words that a native engineer would not write.
+A variable is named by a noun for its value, never by a pronoun or a past participle. Prose avoids
+words that a native engineer would not write.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PARTICIPLES = {
 }  # fmt: skip
 BANNED_NAMES = PRONOUNS | PARTICIPLES
 LEFT_OVER = 3
-"""Such names that are still there: fields of records that travel, which other versions write
-and read. It only goes down."""
+"""Remaining names of that kind: fields of stored records, which other versions write and read. The
+number only goes down."""
 BANNED_PROSE = {
     r"\banew\b": "again",
     r"\bwhoever\b": "anyone who, or the caller that",
@@ -50,18 +50,18 @@ BANNED_PROSE = {
     r", for (it|they|nobody|nothing|there)\b": "since, because",
     r"\b(waits|wait|waited) for company\b": "for more entries",
 }
-"""Pattern → what to write instead."""
+"""Pattern → replacement."""
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/**/*.md")
 
 
 def sources() -> list[Path]:
     paths = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-    # `loopline/` links to the other folders, which are read at their own place.
+    # `loopline/` links to the other folders, which are read at their own path.
     return sorted({path.resolve() for path in paths})
 
 
 def bound_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Every variable and parameter, with its line."""
+    """Yield every variable and parameter with its line."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id, node.lineno
@@ -70,7 +70,8 @@ def bound_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def prose(text: str) -> Iterator[tuple[str, int]]:
-    """Comments and docstrings of a module, on one line each, with the line where it begins."""
+    """Yield each comment and docstring of a module as one line, with the number of its first
+    line."""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.string, token.start[0]
@@ -97,7 +98,8 @@ def test_the_number_of_variables_named_by_a_pronoun_or_participle_does_not_grow(
 
 @cache
 def all_prose() -> list[tuple[str, str]]:
-    """Texts with their places: comments and docstrings of the sources, lines of the documents."""
+    """Return texts with their places: comments and docstrings of the sources, lines of the
+    documents."""
     texts = [
         (text, place(path, line))
         for path in sources()

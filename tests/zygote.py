@@ -1,10 +1,10 @@
-"""The process that `tests.forked` starts: it has imported our programs, and for each start that is
-asked for there is a copy of it that becomes the process.
+"""The process that `tests.forked` starts: it has imported the project's programs, and each
+requested start becomes a copy of it.
 
-`clone` with CLONE_PARENT makes that copy a child of the process that asks, as `fork` and `exec`
-would: it is waited for, and dies with its parent, as always. A copy takes over everything that a
-process has from its start: arguments, environment, folder, files, signals, limits. What it does
-not do again is to import.
+`clone` with CLONE_PARENT makes that copy a child of the requesting process, as `fork` and `exec`
+would: that process waits for it, and it dies with its parent as usual. A copy takes over everything
+that a process has from its start: arguments, environment, folder, files, signals, limits. It only
+skips the imports.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from typing import Any
 from tests.forked import ROOT, Line, start_by
 
 CLONE = {"x86_64": 56, "aarch64": 220}
-"""Numbers of the system call, by machine."""
+"""Numbers of the system call by machine."""
 _CLONE_PARENT = 0x8000
 _PR_SET_PDEATHSIG = 1
 _PR_SET_MM, _ARG_END, _ENV_END = 35, 9, 11
 _FIRST_FREE = 200
-"""Descriptors from here on belong to no process by number."""
+"""Numbers from here on are free for the server's own descriptors."""
 
-_libc = ctypes.PyDLL(None)  # unlike CDLL it keeps Python's lock, which a copy would wait for
+_libc = ctypes.PyDLL(None)  # unlike CDLL it keeps Python's lock, for which a copy would wait
 _libc.syscall.restype = ctypes.c_long
 
 
 def serve(number: int, modules: Sequence[str]) -> None:
-    """Until the socket with this number is closed. Returns nowhere but in the copies, which run
-    what was asked for."""
+    """Serve requests until the socket with this number is closed. Only the copies return; they run
+    the requested program."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in modules:
-        with suppress(ModuleNotFoundError):  # of an extra that is not installed
+        with suppress(ModuleNotFoundError):  # of an extra that may be missing
             importlib.import_module(name)
     sys.path.remove(ROOT)
     gc.collect()
-    # What was imported is garbage in no copy, and none need look at it, which would copy it too.
+    # Imported objects are never garbage in a copy, and scanning them would copy their memory.
     gc.freeze()
     line: Line = socket.socket(fileno=number)
     while True:
@@ -80,7 +80,7 @@ def serve(number: int, modules: Sequence[str]) -> None:
 
 
 def _clone_as_sibling() -> int:
-    """As `os.fork`, but the new process is a child of this one's parent."""
+    """Fork like `os.fork`, but make the new process a child of this one's parent."""
     ctypes.pythonapi.PyOS_BeforeFork()
     flags = ctypes.c_long(_CLONE_PARENT | signal.SIGCHLD)
     number = ctypes.c_long(CLONE[platform.machine()])
@@ -94,7 +94,7 @@ def _clone_as_sibling() -> int:
 
 
 def _become(request: dict[str, Any], descriptors: Sequence[int]) -> None:
-    """Take over what a new process would have been started with."""
+    """Take over the state that a newly started process would have."""
     if request["new_session"]:
         os.setsid()
     _place(descriptors, request["targets"])
@@ -120,7 +120,7 @@ def _become(request: dict[str, Any], descriptors: Sequence[int]) -> None:
 
 
 def _place(descriptors: Sequence[int], targets: Sequence[int]) -> None:
-    """Give descriptors the numbers that they have in the new process."""
+    """Move descriptors to their numbers in the new process."""
     above = max(_FIRST_FREE, *targets) + 1
     moved = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, above) for number in descriptors]
     for number in descriptors:
@@ -131,7 +131,7 @@ def _place(descriptors: Sequence[int], targets: Sequence[int]) -> None:
 
 
 def _take_signals(ignored: Sequence[int], blocked: Sequence[int]) -> None:
-    """Dispositions as an interpreter has them at its start."""
+    """Restore the signal dispositions of a freshly started interpreter."""
     for number in sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}):
         if number in ignored:
             wanted: Any = signal.SIG_IGN
@@ -147,9 +147,9 @@ def _take_signals(ignored: Sequence[int], blocked: Sequence[int]) -> None:
 
 
 def _show(words: Sequence[str], environment: dict[str, str]) -> None:
-    """Let `ps` and /proc say of this process what they say of one that was started: they read where
-    the kernel put the arguments and the environment of the process that this is a copy of."""
-    # From field 48 on; the second one, in brackets, may hold spaces.
+    """Make `ps` and /proc report this process like a freshly started one: they read the place where
+    the kernel stored the arguments and environment of the copied process."""
+    # Fields from 48 on; the second one, in brackets, may contain spaces.
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     starts = [int(field) for field in fields[45:49]]
     entries = [f"{name}={value}" for name, value in environment.items()]
@@ -158,12 +158,12 @@ def _show(words: Sequence[str], environment: dict[str, str]) -> None:
     ):  # fmt: skip
         block = b"".join(os.fsencode(word) + b"\0" for word in listed)[: end - begin]
         ctypes.memmove(begin, block.ljust(end - begin, b"\0"), end - begin)
-        # Refused without privileges; then zeros follow.
+        # The kernel refuses without privileges; then zeros follow.
         _libc.prctl(*map(ctypes.c_ulong, (_PR_SET_MM, which, begin + len(block), 0, 0)))
 
 
 def _run(request: dict[str, Any]) -> None:
-    """As the interpreter runs its arguments."""
+    """Run its arguments like the interpreter."""
     arguments: list[str] = request["arguments"]
     match request["how"]:
         case "main":
@@ -173,7 +173,7 @@ def _run(request: dict[str, Any]) -> None:
             sys.argv = ["-c", *arguments[1:]]
             exec(compile(arguments[0], "<string>", "exec"), sys.modules["__main__"].__dict__)
         case _:
-            # It is run once more, as what it is called on the command line.
+            # The module runs once more, under the name from the command line.
             for name in (arguments[0], f"{arguments[0]}.__main__"):
                 if not hasattr(sys.modules.get(name), "__path__"):
                     sys.modules.pop(name, None)

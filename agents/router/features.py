@@ -150,7 +150,7 @@ def _working_features(question: str, text: str) -> dict[str, float]:
     question_words = {word.lower() for word in _WORD.findall(question) if word.isalpha()} - _STOP
     text_words = {word.lower() for word in _WORD.findall(visible) if word.isalpha()} - _STOP
     shared = len(question_words & text_words)
-    strange = unexplained(steps, stated_values)
+    unexplained_count = unexplained(steps, stated_values)
     largest = max(map(abs, numbers), default=Fraction(0))
     magnitude = Fraction(0) if answer is None else abs(answer)
     asks_count = re.search(r"\bhow many\b", question, re.IGNORECASE) is not None
@@ -188,8 +188,9 @@ def _working_features(question: str, text: str) -> dict[str, float]:
         "answer.round": float(magnitude != 0 and magnitude % 10 == 0),
         "working.unused_numbers": float(unused),
         "working.unused_share": unused / max(1, len(numbers)),
-        "working.unexplained": float(strange),
-        "working.unexplained_share": strange / max(1, sum(len(s.operands) for s in steps)),
+        "working.unexplained": float(unexplained_count),
+        "working.unexplained_share": unexplained_count
+        / max(1, sum(len(s.operands) for s in steps)),
         "working.unused_results": float(unused_results(steps, answer)),
         "working.negative_results": float(sum(result < 0 for result in results)),
         "working.fractional_results": float(sum(result.denominator != 1 for result in results)),

@@ -162,13 +162,13 @@ def _support_features(
         if abs(step.result) in needed:
             leading += 1
             needed |= {abs(operand) for operand in step.operands}
-    resting = sum(number in needed for number in numbers)
+    needed_count = sum(number in needed for number in numbers)
     return {
         "sign.leading_steps": float(leading),
         "sign.stray_steps": float(len(steps) - leading),
         "sign.leading_share": leading / max(1, len(steps)),
-        "sign.resting_numbers": float(resting),
-        "sign.resting_share": resting / max(1, len(numbers)),
-        "sign.left_out_numbers": float(len(numbers) - resting),
+        "sign.resting_numbers": float(needed_count),
+        "sign.resting_share": needed_count / max(1, len(numbers)),
+        "sign.left_out_numbers": float(len(numbers) - needed_count),
         "sign.unsupported": float(bool(steps) and answer is not None and leading == 0),
     }

@@ -130,12 +130,12 @@ def watched(router: Router, runs: Sequence[Audited]) -> Watched:
             continue
         # The score is computed only if it matters: it takes a millisecond.
         if test.add(run.wrong and run.accepted and _accepts(router, run.evidence)):
-            tightened = _tightened(router, counted[max(0, at + 1 - WINDOW) : at + 1])
+            tightened = _tighten(router, counted[max(0, at + 1 - WINDOW) : at + 1])
             return Watched(tightened, test.runs, test.errors, test.capital, run.run_id, waiting)
     return Watched(router, test.runs, test.errors, test.capital, None, waiting)
 
 
-def _tightened(router: Router, window: Sequence[Audited]) -> Router:
+def _tighten(router: Router, window: Sequence[Audited]) -> Router:
     promise = router.guarantee
     scores = [_score(router, run.evidence) for run in window]
     wrong = [run.wrong for run in window]

@@ -73,7 +73,7 @@ class TeamWorkflow:
         place = Place(payload.path, payload.rounds)
         match payload.act, step.decision.kind:
             case "scatter", "scatter":
-                return _scattered(team, place, step.turn)
+                return _fan_out(team, place, step.turn)
             case "answer", "answer":
                 turn = step.turn + 1
             case "gather", "gather":
@@ -145,7 +145,7 @@ def _handoff(team: Part, place: Place, turn: int) -> Handoff:
     return Handoff(AGENT, turn, payload, branch=lane(team, place.path))
 
 
-def _scattered(team: Part, place: Place, turn: int) -> Fanout:
+def _fan_out(team: Part, place: Place, turn: int) -> Fanout:
     parallel = part_at(team, place.path)
     assert isinstance(parallel, ParallelPart)
     starts = [

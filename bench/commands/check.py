@@ -85,15 +85,15 @@ def _print_table(predictions: list[Prediction], scores: list[Score]) -> None:
         if score.verdicts.disagree
     ]
     if not differing:
-        console.print("The checkers agree on every line (strict, which needs `####`, left out).")
+        console.print("The checkers agree on every line (except strict, which needs `####`).")
         return
-    console.print(f"{format_count(len(differing), 'line')} on which the checkers disagree:")
+    console.print(f"The checkers disagree on {format_count(len(differing), 'line')}:")
     for entry, score in differing[:40]:
         verdicts = score.verdicts.as_dict()
         yes = ", ".join(name for name in CHECKERS if verdicts[name]) or "none"
         console.print(
             f"  line {entry.line}: gold {entry.gold[-40:]!r}, answer {score.answer[:60]!r}, "
-            f"right by: {yes}",
+            f"accepted by: {yes}",
             markup=False,
             highlight=False,
         )

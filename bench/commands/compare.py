@@ -72,8 +72,8 @@ def _notes(comparisons: Sequence[ArmComparison]) -> Iterator[str]:
 
     if any(arms.table is None and arms.several_attempts for arms in comparisons):
         yield (
-            "Questions were asked several times: each counts by the mean of its attempts, which "
-            "are not independent pairs for McNemar's test."
+            "Questions were asked several times: each counts with the mean of its attempts. McNemar's "
+            "test does not apply, because attempts are not independent."
         )
     if any(arms.table is None and not arms.several_attempts for arms in comparisons):
         yield "Scores are shares, not right or wrong: McNemar's test does not apply to them."
@@ -82,7 +82,7 @@ def _notes(comparisons: Sequence[ArmComparison]) -> Iterator[str]:
             if ids:
                 yield (
                     f"{arms.arm_a}:{arms.arm_b}: {format_count(len(ids), 'question')} of {name} "
-                    f"left out, which {other} was not asked: {name_some(ids)}"
+                    f"left out because {other} was not asked: {name_some(ids)}"
                 )
 
 

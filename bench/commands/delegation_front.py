@@ -16,17 +16,17 @@ def register(app: typer.Typer) -> None:
 
 def delegation_front(
     output: Annotated[Path, typer.Argument(help="Folder of answers, planners and the report.")],
-    seeds: Annotated[int, typer.Option(min=1, max=100, help="Trainings of each λ.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Trainings per λ.")] = 3,
     lambdas: Annotated[
-        str, typer.Option(help="What a reward loses for each dollar, comma-separated.")
+        str, typer.Option(help="Values of λ, comma-separated: the reward lost per dollar.")
     ] = "0,100,300,1000",
     held_out: Annotated[int, typer.Option(min=10, help="Questions to measure on.")] = 300,
     train_questions: Annotated[
-        int, typer.Option(min=60, help="Questions that a seed learns from.")
+        int, typer.Option(min=60, help="Training questions per seed.")
     ] = 300,
-    rounds: Annotated[int, typer.Option(min=1, help="Updates of a training.")] = 50,
-    questions: Annotated[int, typer.Option(min=1, help="Questions of a round.")] = 24,
-    group_size: Annotated[int, typer.Option(min=2, help="Decisions drawn on each.")] = 8,
+    rounds: Annotated[int, typer.Option(min=1, help="Updates per training.")] = 50,
+    questions: Annotated[int, typer.Option(min=1, help="Questions per round.")] = 24,
+    group_size: Annotated[int, typer.Option(min=2, help="Decisions sampled per question.")] = 8,
     learning_rate: Annotated[float, typer.Option(min=1e-9, help="Learning rate.")] = 8e-4,
     big_prompt_usd: Annotated[
         float, typer.Option(min=0, help="Dollars per million tokens that the big model reads.")
@@ -40,8 +40,12 @@ def delegation_front(
     small_completion_usd: Annotated[
         float, typer.Option(min=0, help="Dollars per million tokens that the small model writes.")
     ] = 0.6,
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Cells at once, a core each.")] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=256, help="Cells to run at once, on one core each.")
+    ] = 2,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON at the end.")
+    ] = False,
 ) -> None:
     """Teach a planner when to hand over, at several λ.
 

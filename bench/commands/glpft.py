@@ -29,17 +29,23 @@ def glpft(
     ] = "single,multitask,one-stage,glpft",
     tokens: Annotated[
         str,
-        typer.Option(help="Compute of each cell in tokens, padding included; or one per size."),
+        typer.Option(help="Compute per cell in tokens, including padding; or one value per size."),
     ] = "6000000",
     instructions: Annotated[int, typer.Option(min=1, help="Instructions to train on.")] = 10_000,
     samples: Annotated[
-        int, typer.Option(help="Held-out instructions of worlds, wordings and combinations.")
+        int,
+        typer.Option(help="Held-out instructions with unseen worlds, wordings or combinations."),
     ] = 1_000,
     unseen_apis: Annotated[
-        int, typer.Option(min=0, help="Held-out instructions with unseen APIs, reported apart.")
+        int,
+        typer.Option(min=0, help="Held-out instructions with unseen APIs, reported separately."),
     ] = 250,
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Cells at once, each on one core.")] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=256, help="Cells to run at once, on one core each.")
+    ] = 2,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON at the end.")
+    ] = False,
 ) -> None:
     """Measure GLPFT and its baselines at equal compute. Parameter counts are equal, too.
 

@@ -23,16 +23,15 @@ def grpo(
         str | None,
         typer.Option(
             metavar="NAME|MODULE:OBJECT",
-            help="An environment with lessons: its name, or where its object is. Without it, a way "
-            "through a grid.",
+            help="Environment with lessons: its name, or package.module:OBJECT. Default: "
+            "plan_path.",
         ),
     ] = None,
     seeds: Annotated[
         str,
         typer.Option(
-            help="Seeds, comma-separated. Arms that the findings compare have all of them, the "
-            "others the "
-            "first three."
+            help="Seeds, comma-separated. Arms that the findings compare use all of them; the "
+            "other arms use the first three."
         ),
     ] = "1,2,3,4,5,6,7,8",
     arms: Annotated[
@@ -41,18 +40,18 @@ def grpo(
             help="Arms, comma-separated: warm-start, continued-sft, expert-iteration, "
             "single-agent, "
             "single-agent-grpo, mas-grpo, mas-grpo-at-equal-tokens, at-grpo, at-grpo-per-role, "
-            "at-grpo-lora-per-role, swapped-policies, tool-agent-alone, best-of-k; those that "
-            "these need are done as well."
+            "at-grpo-lora-per-role, swapped-policies, tool-agent-alone, best-of-k. Arms "
+            "that these depend on run, too."
         ),
     ] = "all",
     trials: Annotated[
         str,
         typer.Option(
-            help="Comma-separated, own (the game's settings) or factors of its learning rate, its "
-            "entropy bonus, its puzzles per version (answers per supervised step), joined by +: "
-            "each arm that learns is tried in all these ways on the first seed, and takes the one "
-            "that is best by the validation split. With compared: before it a way is tried only in "
-            "arms that have all seeds, with whole-runs: only in MAS + GRPO. One alone is taken "
+            help="Tunings to try, comma-separated: own (the game's settings), or factors for its "
+            "learning rate, entropy bonus and puzzles per version (answers per supervised step), "
+            "joined by +. Each arm that learns tries all of them with the first seed and uses the "
+            "best one on the validation split. The prefix compared: limits a tuning to arms with "
+            "all seeds; the prefix whole-runs: limits it to MAS + GRPO. A single tuning is used "
             "without trials."
         ),
     ] = TRIALS,
@@ -61,13 +60,17 @@ def grpo(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="A setting of all arms in place of the game's own, as in reinforced.entropy=0; "
-            "may be repeated. A wrong name lists all names.",
+            help="Setting for all arms that replaces the game's own, such as reinforced.entropy=0; "
+            "may be repeated. An unknown name prints all names.",
         ),
     ] = None,
     held_out: Annotated[int, typer.Option(min=1, help="Puzzles to measure on.")] = 1_000,
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Arms at once, each on one core.")] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=256, help="Arms to run at once, on one core each.")
+    ] = 2,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON at the end.")
+    ] = False,
 ) -> None:
     """Train AT-GRPO and its peers on one game, and measure them. All start from random weights.
 

@@ -14,13 +14,14 @@ def register(app: typer.Typer) -> None:
 
 def history(
     proof: Annotated[
-        str | None, typer.Argument(help="Proof, as in engine; all that have lines without it.")
+        str | None, typer.Argument(help="Proof, such as engine. Default: all recorded proofs.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every measurement, not only those of the whole proof.")
+        bool,
+        typer.Option("--all", help="Show every measurement, not only those of the whole proof."),
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit code 1 if something became worse.")
+        bool, typer.Option("--check", help="Exit with code 1 if a measurement got worse.")
     ] = False,
 ) -> None:
     """Show recorded measurements of proofs, and what got worse. Lines are compared if machine and
@@ -46,8 +47,8 @@ def history(
     proof_names = baselines.recorded_proofs()
     if proof is not None and proof not in proof_names:
         raise UsageError(
-            f"there is no line of {proof!r} in {baselines.folder()}; `bench {proof} --record` adds "
-            f"one. There are lines of: {', '.join(proof_names) or 'nothing'}"
+            f"{baselines.folder()} has no lines of {proof!r}; `bench {proof} --record` adds one. "
+            f"It has lines of: {', '.join(proof_names) or 'nothing'}"
         )
     if not proof_names:
         typer.echo(f"no lines in {baselines.folder()}; `--record` of a proof adds one")

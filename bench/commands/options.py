@@ -65,7 +65,7 @@ class RunOptions(BudgetOptions):
     profile: str | None = None
     """Deployment profile: if none runs, start one and stop it at the end; refuse to run on a
     deployment with another profile."""
-    redis_url: Annotated[str | None, Option(default="the one of this state directory")] = None
+    redis_url: Annotated[str | None, Option(default="from the state directory")] = None
     """Redis URL of the deployment."""
 
     def asked(
@@ -131,7 +131,7 @@ class BenchmarkOptions(QuestionOptions):
     """Name of a benchmark, package.module:OBJECT, or a file of questions (my.jsonl)."""
     scorer: Annotated[Path | None, Option(default="answers are compared as texts")] = None
     """Python file with score(item, answer), for a file of questions."""
-    samples: Annotated[int | None, Option(default="all, or that of a generated set")] = None
+    samples: Annotated[int | None, Option(default="all, or the default of a generated set")] = None
     """Number of questions."""
     split: Annotated[str | None, Option(default="the benchmark's own")] = None
     """Split of the benchmark."""
@@ -174,7 +174,7 @@ class PuzzleOptions(TeamOptions):
     panel: ClassVar[str] = "Questions"
 
     game: Annotated[
-        str | None, Option(metavar="NAME|MODULE:OBJECT", default="a way through a grid")
+        str | None, Option(metavar="NAME|MODULE:OBJECT", default="plan_path")
     ] = None
     """Environment to play: its name, or package.module:OBJECT."""
     size: Annotated[int | None, Option(default="the game's")] = None
@@ -335,7 +335,7 @@ class ResumeOptions(ReportOptions):
     profile: str | None = None
     """Deployment profile: if none runs, start one and stop it at the end; refuse to run on a
     deployment with another profile."""
-    redis_url: Annotated[str | None, Option(default="the one of this state directory")] = None
+    redis_url: Annotated[str | None, Option(default="from the state directory")] = None
     """Redis URL of the deployment."""
 
 
@@ -346,7 +346,7 @@ class CompareOptions(JsonOptions):
     """Output directory of a benchmark, an inspect log, or lm-eval samples."""
     b: Annotated[Path, Argument()]
     """The same for the other benchmark."""
-    arms: Annotated[str | None, Option(metavar="A:B,…", default="those that both have")] = None
+    arms: Annotated[str | None, Option(metavar="A:B,…", default="arms that both have")] = None
     """Arms to pair, separated by commas."""
     scorer: Annotated[str | None, Option(metavar="A[:B]", default="the only one")] = None
     """Scorer to read from logs and samples; A_SCORER:B_SCORER sets one per side."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loopline.bench.datasets import Request
     from loopline.bench.session import BenchRequest
 
-ENDS = "Exit code 1 if every run of an arm ended in an error or at its deadline, 130 after Ctrl-C."
+ENDS = "Exits with 1 if every run of an arm ended in an error or at its deadline, 130 after Ctrl-C."
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +49,7 @@ def preview(options: RunOptions) -> list[str]:
         f"writes to {output or 'a new folder under results/'}",
     ]
     if output is not None and (output / "manifest.json").exists():
-        lines.append(f"{output} already holds a benchmark: go on with bench resume {output}")
+        lines.append(f"{output} already holds a benchmark: continue it with bench resume {output}")
     return lines
 
 

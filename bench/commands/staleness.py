@@ -22,11 +22,15 @@ def staleness(
         str, typer.Option(help="Corrections, comma-separated: none, clip, truncated, decoupled.")
     ] = "none,clip,truncated,decoupled",
     seeds: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "1",
-    updates: Annotated[int, typer.Option(min=1, help="Updates of each training.")] = 48,
+    updates: Annotated[int, typer.Option(min=1, help="Updates per training.")] = 48,
     episodes: Annotated[int, typer.Option(min=1, help="Puzzles per update.")] = 24,
     held_out: Annotated[int, typer.Option(min=1, help="Puzzles to measure on.")] = 400,
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Trainings at once, a core each.")] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=256, help="Trainings to run at once, on one core each.")
+    ] = 2,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON at the end.")
+    ] = False,
 ) -> None:
     """Train on samples of older versions with each correction. Trains one small model by AT-GRPO,
     and prints success and effective sample size as results arrive.
@@ -45,7 +49,7 @@ def staleness(
     if wanted[-1] >= updates:
         raise UsageError(
             f"--updates {updates}: no update would learn from samples of {wanted[-1]} versions "
-            f"ago; make at least {wanted[-1] + 1}"
+            f"ago; use at least {wanted[-1] + 1}"
         )
     settings = StalenessSettings(
         updates=updates,

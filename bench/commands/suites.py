@@ -46,8 +46,8 @@ def tools(options: ToolOptions) -> None:
         flags = [name for name in (constraint_flag, tool_style and "--tool-style") if name]
         if flags:
             raise UsageError(
-                f"{' and '.join(flags)}: of no use for --suite {options.suite}, whose questions "
-                "have a prompt of their own and are answered freely; leave it out"
+                f"{' and '.join(flags)}: no effect with --suite {options.suite}, whose questions "
+                "have their own prompt and take free answers; leave it out"
             )
     else:
         workflow_options["constrained"] = constrained is not False

@@ -42,6 +42,5 @@ def tasks(options: TaskOptions) -> None:
     sha256 = write(task_set, file, problems)
     typer.echo(
         f"{format_count(len(task_set.items), 'task')} of {task_set.source} in {file}, sha256 "
-        f"{sha256}; what "
-        f"decides them is in {problems}"
+        f"{sha256}; hidden tests and gold answers are in {problems}"
     )

@@ -21,38 +21,42 @@ def register(app: typer.Typer) -> None:
 
 def team_grpo(
     output: Annotated[Path, typer.Argument(help="Folder of policies, results and the report.")],
-    workflow: Annotated[_Workflow, typer.Option(help="Team that learns.")] = _Workflow.UMI,
-    seeds: Annotated[int, typer.Option(min=1, max=100, help="Trainings of each method.")] = 5,
+    workflow: Annotated[_Workflow, typer.Option(help="Team to train.")] = _Workflow.UMI,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Trainings per method.")] = 5,
     cpu_minutes: Annotated[
-        float, typer.Option(min=0.01, help="Computing time of each training, one thread.")
+        float, typer.Option(min=0.01, help="Computing time per training, on one thread.")
     ] = 20.0,
     split: Annotated[
-        str, typer.Option(help="Split that the team learns in, such as unseen_wordings.")
+        str, typer.Option(help="Split to train on, such as unseen_wordings.")
     ] = "train",
     domain: Annotated[
         list[str] | None,
-        typer.Option(help="What all questions are about, such as bank; may be repeated."),
+        typer.Option(help="Domain of the questions, such as bank; may be repeated."),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Model that learns, in place of the team's own: a folder or a hub id."),
+        typer.Option(help="Model to train instead of the team's own: a folder or a hub id."),
     ] = None,
     dollar_weight: Annotated[
-        float, typer.Option(min=0, help="What a run's reward loses for each dollar.")
+        float, typer.Option(min=0, help="Reward that a run loses per dollar.")
     ] = 0.0,
-    tasks: Annotated[int, typer.Option(min=1, help="Tasks of a round.")] = 16,
-    group_size: Annotated[int, typer.Option(min=2, help="Runs of each task.")] = 8,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks per round.")] = 16,
+    group_size: Annotated[int, typer.Option(min=2, help="Runs per task.")] = 8,
     temperature: Annotated[
         float, typer.Option(min=0.01, max=5, help="Temperature of the sampled runs.")
     ] = 1.0,
     rank: Annotated[int, typer.Option(min=1, help="LoRA rank.")] = 4,
     learning_rate: Annotated[float, typer.Option(min=1e-9, help="Learning rate.")] = 2e-3,
-    minibatch: Annotated[int, typer.Option(min=1, help="Groups of a policy per update.")] = 4,
-    look_every: Annotated[int, typer.Option(min=1, help="Rounds between looks.")] = 8,
-    look_tasks: Annotated[int, typer.Option(min=1, help="Validation tasks of a look.")] = 150,
+    minibatch: Annotated[int, typer.Option(min=1, help="Groups per update of a policy.")] = 4,
+    look_every: Annotated[int, typer.Option(min=1, help="Rounds between evaluations.")] = 8,
+    look_tasks: Annotated[int, typer.Option(min=1, help="Validation tasks per evaluation.")] = 150,
     held_out: Annotated[int, typer.Option(min=1, help="Tasks to measure on.")] = 500,
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Trainings at once, a core each.")] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=256, help="Trainings to run at once, on one core each.")
+    ] = 2,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON at the end.")
+    ] = False,
 ) -> None:
     """Teach a team by GRPO and by expert iteration.
 

@@ -67,7 +67,7 @@ def _show(findings: FolderContents, first: int) -> None:
     for entry in findings.read:
         trouble = [summarize_skipped(entry.skipped, first)] if entry.skipped else []
         if entry.unusable:
-            trouble.append(f"read, but of no use: {summarize_skipped(entry.unusable, first)}")
+            trouble.append(f"read, but unusable: {summarize_skipped(entry.unusable, first)}")
         table.add_row(
             escape(sanitize(entry.where)),
             entry.reader,
@@ -87,7 +87,7 @@ def _show(findings: FolderContents, first: int) -> None:
         named = ", ".join(findings.unknown[:_SHOWN_UNKNOWN])
         more = ", …" if findings.unknown[_SHOWN_UNKNOWN:] else ""
         summary += (
-            f"; {format_count(len(findings.unknown), 'file')} that no reader knows: {named}{more}"
+            f"; {format_count(len(findings.unknown), 'file')} of unknown format: {named}{more}"
         )
     typer.echo(sanitize(summary))
 

@@ -97,11 +97,11 @@ def read(year: int, data: Path | None = None) -> Reading[MathQuestion]:
     """Return a year's problems from the first published form that exists, or from the file `data`.
     Raises DataError, and UsageError for another year."""
     if year not in YEARS:
-        raise UsageError(f"there is no AIME of {year} here; there are 2024 and 2025")
+        raise UsageError(f"there is no AIME {year} here; there are AIME 2024 and AIME 2025")
     paths = _paths(year, data)
     for path in paths:
         if (named := _year_of_path(path)) not in (None, year):
-            raise DataError(f"{path} is of AIME {named} by its name, and {year} is asked for")
+            raise DataError(f"{path} is AIME {named} by its name, but AIME {year} was requested")
     records: list[MathQuestion] = []
     skipped: list[Skipped] = []
     for path in paths:
@@ -169,7 +169,7 @@ def _file(path: Path, year: int) -> Reading[MathQuestion]:
     def question(number: int, value: Any) -> MathQuestion:
         parsed_question = _question(year, f"{stem}/{number}", value)
         if parsed_question.id in ids:
-            raise Unreadable("a problem that stands there already", parsed_question.id)
+            raise Unreadable("a duplicate problem", parsed_question.id)
         ids.add(parsed_question.id)
         return parsed_question
 
@@ -199,7 +199,7 @@ def _integer_answer(row: _Row) -> str:
     """Return the answer without leading zeros. Raises Unreadable."""
     written = last_boxed(row.solution or "") if row.answer is None else str(row.answer)
     if written is None:
-        raise Unreadable("no answer", "neither a field of it nor a box in the solution")
+        raise Unreadable("no answer", "no answer field, and no box in the solution")
     bare = _DEGREES.sub("", written.strip().strip("$").strip()).strip()
     if not _WHOLE.fullmatch(bare):
         raise Unreadable("the answer is not a whole number from 0 to 999", written)

@@ -66,7 +66,7 @@ def load(data: Path | None = None) -> Reading[CodeProblem]:
     def problem(_: int, value: Any) -> CodeProblem:
         row = fit(_Row, value)
         if row.name in names:
-            raise Unreadable("a problem that stands there already", row.name)
+            raise Unreadable("a duplicate problem", row.name)
         names.add(row.name)
         tests, examples = _tests(row)
         return validate_record(
@@ -150,5 +150,5 @@ def _literal(text: str) -> Any:
     try:
         value = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise Unreadable("no literal", text) from error
+        raise Unreadable("not a literal", text) from error
     return value

@@ -156,7 +156,7 @@ def read(category: Category, questions_path: Path, possible: Path | None) -> Rea
     def answer(_: int, value: Any) -> None:
         row = fit(_AnswerRow, value)
         if row.id in answers:
-            raise Unreadable("an id twice", row.id)
+            raise Unreadable("a duplicate id", row.id)
         answers[row.id] = _wanted_calls(row)
 
     def question(_: int, value: Any) -> Question:

@@ -98,7 +98,7 @@ def read(path: Path, split: str) -> list[Item]:
         about: JsonObject = {"steps": len(values), "values": [*values, gold]}
         items.append(Item(f"gsm8k/{split}/{len(items)}", question, gold, about))
     if not items:
-        raise DataError(f"{path}: the file holds no question")
+        raise DataError(f"{path}: the file contains no questions")
     return items
 
 

@@ -19,7 +19,7 @@ MAX_SAMPLES = 100_000
 def load(request: Request) -> Dataset:
     """Generate problems; the same split, number and seed yield the same problems."""
     if request.data is not None:
-        raise UsageError("--data is of no use here: word problems are generated, not read")
+        raise UsageError("--data has no effect here: word problems are generated, not read")
     samples = DEFAULT_SAMPLES if request.samples is None else request.samples
     if not 1 <= samples <= MAX_SAMPLES:
         raise UsageError(f"--samples must lie between 1 and {MAX_SAMPLES}; got {samples}")

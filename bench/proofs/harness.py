@@ -143,8 +143,8 @@ def conduct(proof: Proof[OptionsT], options: OptionsT) -> Outcome:
         outcome = proof.run(options, progress)
     except KeyboardInterrupt:
         # Caught here, since typer turns it into a silent exit.
-        anything = display.show_partial(progress)
-        progress.say("stopped; the measurements so far are above" if anything else "stopped")
+        has_figures = display.show_partial(progress)
+        progress.say("stopped; the measurements so far are above" if has_figures else "stopped")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except Exception:
         display.show_partial(progress)

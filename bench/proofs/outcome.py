@@ -39,7 +39,7 @@ class Measurement(Record):
         return " / ".join(filter(None, (self.group, self.subject, self.name)))
 
     @property
-    def held(self) -> bool | None:
+    def met(self) -> bool | None:
         """Whether the bar is reached; None without a bar."""
         if self.bar is None:
             return None
@@ -125,7 +125,7 @@ class Outcome:
     @property
     def missed(self) -> list[Measurement]:
         """Measurements that do not reach their bars."""
-        return [measurement for measurement in self.measurements if measurement.held is False]
+        return [measurement for measurement in self.measurements if measurement.met is False]
 
     @property
     def passed(self) -> bool:
@@ -181,7 +181,7 @@ def _bar_text(measurement: Measurement) -> str:
 
 
 def _verdict(measurement: Measurement) -> str:
-    return {None: "", True: "held", False: "missed"}[measurement.held]
+    return {None: "", True: "met", False: "missed"}[measurement.met]
 
 
 def number(value: float) -> str:

@@ -61,5 +61,5 @@ def parse_choice(choices: JsonObject) -> Choice:
     environment_of(choices)
     choice = options_of(Choice, choices)
     if "team" in choice.setting:
-        raise UsageError("--setting team: who plays is chosen by --arms")
+        raise UsageError("--setting team: choose the players with --arms")
     return choice

@@ -81,7 +81,7 @@ def _generate(request: Request, choice: Choice, samples: int) -> tuple[list[Name
         published = environment.published
         instead = "" if published is None else f"; --split {published.name} reads puzzles"
         raise UsageError(
-            f"--data is of no use for the split {split!r}, whose puzzles are generated{instead}"
+            f"--data has no effect with the split {split!r}, whose puzzles are generated{instead}"
         )
     try:
         drawn = environment.puzzles(split, request.seed, samples, levels)
@@ -97,7 +97,7 @@ def _load_published(
 ) -> tuple[list[Named], int, str]:
     if choice.size is not None or choice.difficulty:
         raise UsageError(
-            f"The puzzles of {published.title} are as they are: leave --size and --difficulty out"
+            f"The puzzles of {published.title} are fixed: leave --size and --difficulty out"
         )
     root, files = _files(request, published)
     every: list[Named] = []
@@ -107,7 +107,7 @@ def _load_published(
         every += _read(path, place, published, choice.levels.setting)
     by_id = dict(every)
     if len(by_id) != len(every):
-        raise DataError(f"{root}: a level's number stands twice in one file; it should be its name")
+        raise DataError(f"{root}: a file contains a level's number twice; each level needs its own number")
     items = [Item(id=name, question="", gold="") for name in by_id]
     drawn = sample(items, samples, request.seed)
     source = f"{published.title}, {len(files)} files ({published.source})"
@@ -147,7 +147,7 @@ def _read(
         size = path.stat().st_size
         if size > MAX_LEVELS_BYTES:
             raise DataError(
-                f"{path}: {size:,} bytes are more than a file of levels may have "
+                f"{path}: {size:,} bytes are more than the limit for a file of levels "
                 f"({MAX_LEVELS_BYTES:,}): split it"
             )
         numbered = published.read(path.read_text(encoding="utf-8"), str(path), setting)

@@ -52,7 +52,7 @@ def parse_choice(request: Request, datasets: Sequence[str]) -> TeamChoice:
 def setting_of(model: type[S], choice: TeamChoice) -> S:
     """Return the setting, with its defaults. Raises UsageError."""
     if "team" in choice.setting:
-        raise UsageError("--setting team: who plays is chosen by --arms")
+        raise UsageError("--setting team: choose the players with --arms")
     try:
         return model.model_validate(choice.setting)
     except ValidationError as error:
@@ -71,7 +71,7 @@ def by_id(reading: Reading[P]) -> tuple[dict[str, P], tuple[Skipped, ...]]:
     repeats: list[Skipped] = []
     for record in reading.records:
         if record.id in problems_by_id:
-            repeats.append(Skipped(record.id, "a problem that stands there already"))
+            repeats.append(Skipped(record.id, "a duplicate problem"))
         else:
             problems_by_id[record.id] = record
     return problems_by_id, (*reading.skipped, *repeats)

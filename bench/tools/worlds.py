@@ -50,7 +50,7 @@ _LIMIT = "which is the limit"
 def load(request: Request) -> Dataset:
     """Return instances: the same for the same split, number and seed. Raises UsageError."""
     if request.data is not None:
-        raise UsageError("--data is of no use here: worlds are generated, not read")
+        raise UsageError("--data has no effect here: worlds are generated, not read")
     instances = instances_in_turn(splits_of(request.split), samples_of(request), request.seed)
     items = tuple(map(_item, instances))
     source = f"generated from seed {request.seed}"

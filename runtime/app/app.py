@@ -245,8 +245,8 @@ class App(Definition):
             }
             if names and session.app is None:
                 raise InputError(
-                    f"the deployment serves no app, so nobody runs {', '.join(sorted(names))}",
-                    hint=f"start it by `runtime up --app {self._file or 'FILE'}`.",
+                    f"the deployment serves no app, so no worker runs {', '.join(sorted(names))}",
+                    hint=f"start it with `runtime up --app {self._file or 'FILE'}`.",
                 )
             self._warn_of_change(session)
         return team
@@ -262,7 +262,7 @@ class App(Definition):
         if digest != app.digest:
             self._warned = True
             warnings.warn(
-                f"{file} has changed since `runtime up`: tools run as they were then, until "
+                f"{file} has changed since `runtime up`: workers run the old tools until "
                 "`runtime down` and `runtime up`",
                 RuntimeWarning,
                 stacklevel=4,
@@ -285,7 +285,7 @@ def parsed(text: str, answer: Any, run_id: str) -> Any:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         wrong = WrongAnswer(
-            f"the answer is not what was asked for: {where or 'it'}: {first['msg']}", run_id
+            f"the answer has the wrong type: {where or 'it'}: {first['msg']}", run_id
         )
         wrong.answer = text
         raise wrong from error

@@ -53,9 +53,9 @@ def new_run(
 def budget_of(seconds: float, usd: float | None, tokens: int | None) -> Budget:
     """Raises `InputError`."""
     if usd is not None and not 0 < usd <= MAX_USD:
-        raise InputError(f"budget_usd must be more than 0, and {MAX_USD:g} at most; got {usd}")
+        raise InputError(f"budget_usd must be more than 0 and at most {MAX_USD:g}; got {usd}")
     if tokens is not None and tokens < 1:
-        raise InputError(f"budget_tokens must be 1 at least; got {tokens}")
+        raise InputError(f"budget_tokens must be at least 1; got {tokens}")
     micro_dollars = None if usd is None else max(1, round(usd * 1e6))
     return Budget(seconds=seconds, tokens=tokens, micro_dollars=micro_dollars)
 
@@ -66,7 +66,7 @@ def with_answer(team: Part, schema: dict[str, object]) -> Part:
     agent = answering_agent(team)
     if agent is None:
         raise InputError(
-            "several agents answer side by side, so there is no one answer to give a type",
+            "several agents answer in parallel, so there is no single answer to give a type",
             hint="put an agent behind them: app.sequence(app.parallel(…), summary)",
         )
     typed = AgentPart.model_validate({**agent.model_dump(), "answer": schema})
@@ -131,7 +131,8 @@ async def events(session: Session, run: Run, timeout: float) -> AsyncGenerator[E
             async with asyncio.timeout(GRACE_SECONDS):
                 trajectory = await session.wait(run.id)
         except TimeoutError as error:
-            raise AnswerTimeout(f"no word of the run's end after {timeout:g} s", run.id) from error
+            message = f"no report of the run's end after {timeout:g} s"
+            raise AnswerTimeout(message, run.id) from error
         if trajectory.outcome is not Outcome.ANSWERED:
             raise error_of(trajectory)
         yield Answered(run.id, trajectory.answer or "")

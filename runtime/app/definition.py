@@ -173,8 +173,8 @@ class Definition:
         """
         if callable(until):
             raise InputError(
-                "until= is data, which travels with the run: a text that the last part's answer "
-                'contains, or fields of it (answer=Verdict, until={"approved": True})'
+                "until= must be data, because it travels with the run: a text that the last part's "
+                'answer contains, or fields of it (answer=Verdict, until={"approved": True})'
             )
         if isinstance(until, pydantic.BaseModel):
             until = until.model_dump(mode="json", exclude_unset=True)
@@ -192,7 +192,7 @@ class Definition:
         names = ", ".join(part.name for part in outer if isinstance(part, AgentPart))
         raise InputError(
             f"this app has {len(outer)} agents or teams to ask; say which by agent=",
-            hint=f"agents: {names or 'none but those within teams'}",
+            hint=f"agents: {names or 'only those within teams'}",
         )
 
     def part(self, agent: Part | str | None) -> Part:

@@ -46,15 +46,15 @@ def error_of(trajectory: Trajectory) -> AskError:
     reason = trajectory.reason or "no reason was given"
     match trajectory.outcome:
         case Outcome.DEADLINE:
-            return AnswerTimeout(f"the run came to no answer in time: {reason}", run_id)
+            return AnswerTimeout(f"the run found no answer in time: {reason}", run_id)
         case Outcome.BUDGET:
-            return OverBudget(f"the run was ended by a budget: {reason}", run_id)
+            return OverBudget(f"a budget ended the run: {reason}", run_id)
         case Outcome.CANCELLED:
             return RunCancelled(f"the run was cancelled: {reason}", run_id)
         case Outcome.GAVE_UP:
             last = trajectory.steps[-1].decision.data if trajectory.steps else {}
             if "wrong_answer" in last:
-                error = WrongAnswer(f"the answer is not what was asked for: {reason}", run_id)
+                error = WrongAnswer(f"the answer has the wrong type: {reason}", run_id)
                 error.answer = str(last["wrong_answer"])
                 return error
             return GaveUp(f"the run gave up: {reason}", run_id)

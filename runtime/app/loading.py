@@ -47,7 +47,7 @@ def load_app(file: AppFile) -> list[App]:
             for tool in app.tools.values():
                 if tool.name in tools.names():
                     raise _unusable(
-                        f"{path}: another tool is called {tool.name!r}, too", "rename one of them."
+                        f"{path}: another tool is also called {tool.name!r}", "rename one of them."
                     )
                 tools.register(tool)
             for name, agent in app.agents.items():
@@ -69,12 +69,13 @@ def _imported(path: Path) -> ModuleType:
         return loaded
     if not path.is_file():
         raise _unusable(
-            f"the app's file {path} is not there",
-            "put it back, or `runtime down`; what is asked meanwhile waits.",
+            f"the app's file {path} is missing",
+            "put it back, or run `runtime down`; until then, runs wait.",
         )
     if name in sys.modules or name in sys.stdlib_module_names or find_spec(name) is not None:
         raise _unusable(
-            f"{path}: there is a module {name!r} already, which others import", "rename the file."
+            f"{path}: another module is called {name!r}, and other code imports it",
+            "rename the file.",
         )
     # The app can import files of its folder, as a script can; installed packages take precedence.
     if str(path.parent) not in sys.path:

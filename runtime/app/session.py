@@ -175,5 +175,5 @@ class LocalSession:
 
     def _task(self, run_id: str) -> asyncio.Task[Trajectory]:
         if run_id not in self._runs:
-            raise RunUnknown(f"no run {run_id} was played in this process")
+            raise RunUnknown(f"this process has played no run {run_id}")
         return self._runs[run_id]

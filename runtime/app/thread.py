@@ -166,7 +166,7 @@ class Thread:
         return trajectory.run, [trajectory.run.task.messages[-1], answer]
 
     def _busy(self, head: ThreadHead) -> ThreadBusy:
-        return ThreadBusy(f"thread {self.id!r}: the turn before has not ended", head.run_id)
+        return ThreadBusy(f"thread {self.id!r}: the previous turn has not ended", head.run_id)
 
 
 def _previous(head: ThreadHead) -> ThreadHead | None:

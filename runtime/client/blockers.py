@@ -70,10 +70,10 @@ async def list_blockers(bus: Bus, run: Run, deployment: Deployment) -> list[str]
             if worker["state"] == "broken"
         ]
     if await bus.redis.zscore(bus.keys.shard_of(run.id).turn_waits, run.id) is not None:
-        reasons.append("the run waits for its turn: as many are at work as may be")
+        reasons.append("the run waits for its turn: no more runs may be active now")
     state = await bus.run_state(run.id)
     if state.failure:
-        reasons.append(f"a step failed and is tried again: {state.failure}")
+        reasons.append(f"a step failed and will be retried: {state.failure}")
     for wait, words in zip(state.waits, describe_waits(state.waits), strict=True):
         commands = {"approval": "approvals ls", "effect": "effects ls"}
         command = commands.get(wait.kind, f"runs signal {run.id} {wait.name}")

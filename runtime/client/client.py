@@ -293,7 +293,7 @@ class Client(WaitingCalls):
                 raise InputError(
                     f"no tool worker offers {name!r}",
                     hint=(f"did you mean {near[0]!r}? " if near else "")
-                    + "`runtime status --json` tells of the tool sources.",
+                    + "`runtime status --json` lists the tool sources.",
                 )
         task = attach_specs(run.task, offered) if "tools" in run.task.instance else run.task
         options = naming.with_tools(run.options, offered) if naming else run.options

@@ -99,7 +99,7 @@ def describe_canary(canary: Canary) -> str:
     return f"{what} {canary.share:.4g} of the runs, margin {canary.margin:g}"
 
 
-NOT_LOOKED = "no recorder has looked at it yet"
+NOT_LOOKED = "no recorder has evaluated it yet"
 
 
 def comparisons_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any]]:
@@ -125,7 +125,7 @@ def describe_entry(entry: LogEntry) -> tuple[str, str, str, str, str]:
     when = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
     what = f"{entry.action}: {entry.version}"
     if entry.before != entry.version:
-        what += f" (in use before: {entry.before})"
+        what += f" (previously {entry.before})"
     if entry.action == "canary":
         why = f"{entry.evidence.get('mode')} of {entry.evidence.get('share')}"
     else:

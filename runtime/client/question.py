@@ -84,8 +84,8 @@ def resolve_question(
     text = next((turn.content for turn in reversed(turns) if turn.role == "user"), "")
     if not any(turn.role != "system" for turn in turns):
         raise InputError(
-            f"{messages} has system messages alone: there is no question",
-            hint='give it too: runtime ask "…" --messages FILE.',
+            f"{messages} has only system messages: there is no question",
+            hint='give one too: runtime ask "…" --messages FILE.',
         )
     if system is not None:
         turns.insert(0, Message(role="system", content=_decodable(system, "--system")))
@@ -166,7 +166,7 @@ def read_conversation(path: Path) -> list[Message]:
         conversation = chat.conversation
         if any(message.parts for message in conversation):
             raise InputError(
-                f"--messages {path}: a message holds an image, and workflows take text alone",
+                f"--messages {path}: a message contains an image, and workflows take only text",
                 hint="`/v1/chat/completions` of the gateway takes images.",
             )
         return [*conversation]

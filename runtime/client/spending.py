@@ -23,7 +23,9 @@ def tenant_of(run: Run, settings: Settings | None) -> Tenant:
     """Return the tenant of a run with its settings. Raises `InputError`."""
     name = tenant_name(run)
     if not name.isprintable() or len(name) > MAX_TENANT:
-        raise InputError(f"the tenant {name[:60]!r} is not a name: printable, {MAX_TENANT} at most")
+        raise InputError(
+            f"the tenant {name[:60]!r} is not a name of at most {MAX_TENANT} printable characters"
+        )
     configured = settings.tenants.get(name) if settings is not None else None
     if configured is None:
         return Tenant(name)
@@ -51,7 +53,7 @@ def require_prices(run: Run, settings: Settings) -> None:
         models = ", ".join(f"{name} ({settings.models[name].model})" for name in missing)
         setting = f"models.{missing[0]}.price"
         raise InputError(
-            f"the price of {models} is unknown, so a budget in dollars can't be kept",
+            f"the price of {models} is unknown, so a budget in dollars can't be enforced",
             hint=f"set {setting}.prompt and {setting}.completion (US dollars per million tokens, 0 "
-            "for your own server), or leave the dollars out",
+            "for your own server), or leave out the dollars",
         )

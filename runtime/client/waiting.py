@@ -138,7 +138,7 @@ class WaitingCalls:
             case SignalSent.MISSING:
                 raise RunUnknown(f"the bus has no run {run_id[:64]}")
             case SignalSent.ENDED:
-                raise SignalRefused(f"run {run_id} is over: it takes no signal")
+                raise SignalRefused(f"run {run_id} has ended: it takes no signals")
             case SignalSent.FULL:
                 raise SignalRefused(
                     f"run {run_id} has {waits.MAX_KEPT} signals that it has not waited for yet"
@@ -184,8 +184,8 @@ class WaitingCalls:
             if wait.kind == "approval" and wait.guard == guard:
                 return pending_approval(run_id, wait)
         raise ApprovalUnknown(
-            f"no request waits for approval as {approval_id[:80]!r}",
-            hint="`runtime approvals ls` lists what does.",
+            f"no request {approval_id[:80]!r} waits for approval",
+            hint="`runtime approvals ls` lists those that do.",
         )
 
     async def decide(
@@ -212,13 +212,13 @@ class WaitingCalls:
             case Decided.OK:
                 return
             case Decided.DECIDED:
-                raise ApprovalConflict(f"{approval.id} was decided already")
+                raise ApprovalConflict(f"{approval.id} has already been decided")
             case Decided.CHANGED:
                 raise ApprovalConflict(
-                    f"{approval.id} waits with other arguments now: look at them first"
+                    f"{approval.id} now waits with other arguments: review them first"
                 )
             case Decided.MISSING:
-                raise ApprovalUnknown(f"{approval.id} does not wait for approval any more")
+                raise ApprovalUnknown(f"{approval.id} no longer waits for approval")
 
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -230,7 +230,7 @@ def parse_delay(text: str, option: str) -> float:
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 0 < seconds <= MAX_WAIT_SECONDS:
         raise InputError(
-            f"{option}: {text[:40]!r} is not a time of up to a year",
+            f"{option}: {text[:40]!r} is not a duration of at most a year",
             hint="for example 90s, 2h or 3d",
         )
     return seconds
@@ -250,9 +250,9 @@ def _subject(wait: OpenWait) -> str:
             name = "something that this version can't read" if request is None else request.name
             if wait.kind == "approval":
                 return f"approval of {name}"
-            return f"a person's word on what became of a call of {name}"
+            return f"a person's decision on the outcome of a call of {name}"
         case _:
-            return "its time to begin,"
+            return "its start time,"
 
 
 def _utc(seconds: float) -> str:

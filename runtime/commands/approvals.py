@@ -20,7 +20,7 @@ ApprovalId = Annotated[
 ]
 Digest = Annotated[
     str | None,
-    typer.Option(help="Digest of what you have seen: refuse to decide anything else."),
+    typer.Option(help="Digest of the request that you reviewed; refuse to decide any other."),
 ]
 
 
@@ -83,7 +83,7 @@ def approve(
 
 def deny(
     approval_id: ApprovalId,
-    reason: Annotated[str, typer.Option(help="Why: the model reads it.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason; the model reads it.")] = "",
     digest: Digest = None,
     redis_url: RedisUrl = None,
     as_json: AsJson = False,

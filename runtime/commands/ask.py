@@ -59,8 +59,8 @@ def ask(
         typer.Option(
             min=0,
             metavar="NUMBER",
-            help="Ask an instruction of the API simulator instead, with its tools, and tell "
-            "whether it was done. For umi and umi_single.",
+            help="Send an instruction of the API simulator instead, with its tools, and report "
+            "whether it was carried out. For umi and umi_single.",
         ),
     ] = None,
     workflow: Annotated[
@@ -68,7 +68,7 @@ def ask(
         typer.Option(
             "--workflow",
             "-w",
-            help="delegate, solo, umi, umi_single, or one of yours; without it the profile's.",
+            help="delegate, solo, umi, umi_single, or one of yours (default: the profile's).",
         ),
     ] = None,
     stream: Annotated[
@@ -78,7 +78,7 @@ def ask(
         bool | None,
         typer.Option(
             "--calculator/--no-calculator",
-            help="Offer the calculator (default: as the profile says).",
+            help="Offer the calculator (default: the profile's setting).",
         ),
     ] = None,
     policy: Annotated[
@@ -117,7 +117,7 @@ def ask(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Begin later, as in 90s, 30m, 2h or 3d; print the run's id now.",
+            help="Start later, as in 90s, 30m, 2h or 3d; print the run's id now.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
@@ -132,21 +132,21 @@ def ask(
         typer.Option(
             min=0,
             max=1,
-            help="Share of the likeliest tokens that are drawn from; above 0. Without it the"
-            " pool's own.",
+            help="Sample only the likeliest tokens up to this total probability, above 0 (default:"
+            " the pool's).",
         ),
     ] = None,
     max_tokens: Annotated[
         int | None,
         typer.Option(
-            min=1, max=131_072, help="Most tokens of a completion of the agent that answers."
+            min=1, max=131_072, help="Maximum tokens of a completion of the answering agent."
         ),
     ] = None,
     stop: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="The answer ends before it; may be repeated."),
+        typer.Option(metavar="TEXT", help="Text before which the answer ends; may be repeated."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer alone.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer.")] = False,
     redis_url: RedisUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -215,7 +215,7 @@ def ask(
             print(sanitize(ending_reason(trajectory)), file=sys.stderr)
     if simulated and not as_json:
         reason = simulated.verify(trajectory)
-        typer.echo(f"not done: {reason}" if reason else "done, says the simulator", err=quiet)
+        typer.echo(f"not done: {reason}" if reason else "the simulator reports: done", err=quiet)
     if not succeeded(trajectory):
         raise typer.Exit(EXIT_FAILED)
 

@@ -41,7 +41,7 @@ def canary(
     ] = 0.02,
     delta: Annotated[float, typer.Option(help="Probability of a wrong decision.")] = 0.05,
     runs: Annotated[
-        int, typer.Option(help="Most comparisons; if undecided, it is rolled back.")
+        int, typer.Option(help="Maximum comparisons; if undecided, roll back.")
     ] = 5_000,
     stop: Annotated[bool, typer.Option(help="End the trial; nothing is promoted.")] = False,
     redis_url: RedisUrl = None,
@@ -87,7 +87,7 @@ def log(
         str | None,
         typer.Argument(metavar="[POLICY]", help="Show the changes of this policy."),
     ] = None,
-    count: Annotated[int, typer.Option(min=1, max=10_000, help="Latest changes.")] = 50,
+    count: Annotated[int, typer.Option(min=1, max=10_000, help="Latest changes to show.")] = 50,
     redis_url: RedisUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -120,7 +120,7 @@ def share_of(text: str) -> float:
         share = math.nan
     if not 0 < share <= 1:
         raise InputError(
-            f"{text[:40]!r} is not a share of the runs", hint="more than 0, up to 1: --share 10%"
+            f"{text[:40]!r} is not a share of the runs", hint="more than 0 and at most 1: --share 10%"
         )
     return share
 
@@ -137,7 +137,7 @@ def _beginning(
     from loopline.runtime.errors import InputError
 
     if share is None:
-        raise InputError("a canary needs its share of the runs", hint="for example --share 10%")
+        raise InputError("a canary needs a share of the runs", hint="for example --share 10%")
     try:
         canary = Canary(
             version=version,
@@ -162,7 +162,7 @@ def _require_recorder(redis_url: str | None) -> None:
 
     if "recorder" not in find(redis_url=redis_url).settings.workers:
         raise InputError(
-            "nobody would judge a canary: this deployment has no recorder",
+            "this deployment has no recorder, which judges canaries",
             hint="add [workers.recorder] to the profile.",
         )
 

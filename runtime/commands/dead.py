@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 def ls(
     redis_url: RedisUrl = None,
-    limit: Annotated[int, typer.Option(min=1, help="Most letters to list.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum letters to list.")] = 50,
     as_json: AsJson = False,
 ) -> None:
     """List dead letters, newest first."""

@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 
 def create(
-    name: Annotated[str, typer.Argument(help="Whose key it is, for `runtime keys ls`.")],
+    name: Annotated[str, typer.Argument(help="Name of the key's owner, for `runtime keys ls`.")],
     model: Annotated[
         list[str] | None,
         typer.Option(

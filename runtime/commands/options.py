@@ -36,15 +36,15 @@ Set = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated."),
 ]
 BudgetUsd = Annotated[
-    float | None, typer.Option(min=0.000001, help="Most US dollars that a run may spend.")
+    float | None, typer.Option(min=0.000001, help="Maximum US dollars that a run may spend.")
 ]
-BudgetTokens = Annotated[int | None, typer.Option(min=1, help="Most tokens that a run may use.")]
+BudgetTokens = Annotated[int | None, typer.Option(min=1, help="Maximum tokens that a run may use.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 UnsafeExec = Annotated[
     bool,
     typer.Option(
         "--unsafe-exec",
-        help="Run generated programs though bubblewrap is missing: they can read your files and use"
+        help="Run generated programs even without bubblewrap: they can read your files and use"
         " the network.",
     ),
 ]

@@ -25,7 +25,7 @@ Wait = Annotated[float, typer.Option(help="Seconds to wait until the policy's wo
 def register(app: typer.Typer) -> None:
     policies = typer.Typer(
         no_args_is_help=True,
-        help="Publish, pin, try and roll back adapters while requests go on.",
+        help="Publish, pin, try and roll back adapters while requests are served.",
     )
     app.add_typer(policies, name="policies")
     register_canaries(policies)
@@ -162,6 +162,6 @@ def _require_base(name: str, path: str, redis_url: str | None) -> None:
         raise InputError(str(error), hint="nothing was published.") from error
     if Path(path).is_dir() and not any(Path(path).glob("*.safetensors")):
         raise InputError(
-            f"{path} holds neither an adapter nor a model (*.safetensors)",
+            f"{path} contains neither an adapter nor a model (*.safetensors)",
             hint="for a training, name the folder of one policy: OUTPUT/policies/NAME.",
         )

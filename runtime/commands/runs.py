@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 def ls(
     redis_url: RedisUrl = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Most runs to list.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum runs to list.")] = 20,
     active: Annotated[bool, typer.Option("--active", help="Only runs in flight.")] = False,
     waiting: Annotated[bool, typer.Option("--waiting", help="Only waiting runs.")] = False,
     as_json: AsJson = False,
@@ -162,7 +162,7 @@ def replay(run_id: RunId, redis_url: RedisUrl = None) -> None:
 
 def fork(
     run_id: RunId,
-    at: Annotated[int, typer.Option("--at", min=0, help="The turn to take again.")] = 0,
+    at: Annotated[int, typer.Option("--at", min=0, help="The turn to repeat.")] = 0,
     seed: Annotated[
         int | None, typer.Option("--seed", help="Seed of the sampling, in place of the run's.")
     ] = None,
@@ -214,7 +214,7 @@ def cancel(run_id: RunId, redis_url: RedisUrl = None) -> None:
     async def cancelled(client: Client, _: Deployment) -> str:
         whole = await resolve(client.bus, run_id)
         if not await client.cancel(whole):
-            raise InputError(f"run {whole} is over, or the bus doesn't know it")
+            raise InputError(f"run {whole} has ended, or the bus doesn't know it")
         return whole
 
     typer.echo(f"cancelled {run_with_client(redis_url, cancelled)}")
@@ -255,8 +255,8 @@ def signal(
         typer.echo(json.dumps({"run": whole, "name": name, "status": status}))
         return
     words = {
-        "woken": "it goes on",
-        "kept": "it does not wait for it yet, and will find it",
+        "woken": "it continues",
+        "kept": "it does not wait for the signal yet, but will find it",
         "already": "a signal with this id was sent before",
     }
     typer.echo(f"run {whole}: {words[status]}")
@@ -273,13 +273,13 @@ def reward(
     ] = None,
     source: Annotated[
         str,
-        typer.Option(help="Who says so. Its next reward for the target replaces this one."),
+        typer.Option(help="Source of the reward. Its next reward for the target replaces this one."),
     ] = "user",
     reward_id: Annotated[
         str | None,
         typer.Option("--id", help="Id of the reward; repeated sending counts once."),
     ] = None,
-    comment: Annotated[str, typer.Option(help="Why, in words.")] = "",
+    comment: Annotated[str, typer.Option(help="Reason, in words.")] = "",
     session: Annotated[
         bool,
         typer.Option("--session", help="ID names a session: reward each of its trajectories."),
@@ -311,7 +311,7 @@ def reward(
     if as_json:
         typer.echo(json.dumps({**outcome.reward.model_dump(), "new": outcome.new}))
         return
-    counted = "" if outcome.new else ", which was counted before"
+    counted = "" if outcome.new else ", which had been counted before"
     typer.echo(f"reward {outcome.reward.id} for {outcome.reward.target}{counted}")
 
 

@@ -61,7 +61,7 @@ def add(
     missed: Annotated[
         MissedTicks,
         typer.Option(
-            help="Ticks at which no worker was there: `once` runs the last of them late, "
+            help="Ticks while no worker was running: `once` runs the last of them late, "
             "`skip` none."
         ),
     ] = MissedTicks.ONCE,
@@ -107,7 +107,7 @@ def add(
             body = new.model_dump_json().encode()
             if not await schedules.put(client.bus, name, body, tick, replace=replace):
                 raise InputError(
-                    f"there is a schedule {name!r} already",
+                    f"a schedule {name!r} already exists",
                     hint="--replace replaces it.",
                 )
         except (AgentError, ValueError) as error:

@@ -180,7 +180,7 @@ def store_folder(store: Path | None) -> Path:
     if not folder.is_dir():
         raise InputError(
             f"there is no store in {folder}",
-            hint="a deployment's recorder makes it; --store names another folder.",
+            hint="a deployment's recorder creates it; --store names another folder.",
         )
     return folder
 

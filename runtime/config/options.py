@@ -303,15 +303,15 @@ def signature_of(model: type[BaseModel], *, dry_run: bool) -> inspect.Signature:
     names = [parameter.name for parameter in parameters]
     config = typer.Option(
         "--config", metavar="<file.toml>", rich_help_panel=DEFAULT_PANEL,
-        help="File with these options by name, as --dry-run prints them; the command line goes "
-        "before it." if dry_run else "File with these options by name, as in `samples = 50`; the "
-        "command line goes before it.",
+        help="File with these options by name, as --dry-run prints them; the command line "
+        "overrides it." if dry_run else "File with these options by name, as in `samples = 50`; "
+        "the command line overrides it.",
     )  # fmt: skip
     parameters.append(_keyword("config", Annotated[Path | None, config]))
     if dry_run:
         preview = typer.Option(
             "--dry-run", rich_help_panel=DEFAULT_PANEL, show_default=False,
-            help="Print the whole configuration and what would run, and end.",
+            help="Print the whole configuration and what would run, and exit.",
         )  # fmt: skip
         parameters.append(_keyword("dry_run", Annotated[bool | None, preview]))
     if clash := {parameter for parameter in names if names.count(parameter) > 1} | {

@@ -68,10 +68,10 @@ def _concurrency_substitute(kind: str, worker: WorkerSettings) -> str:
     if worker.models:
         return "a gpu worker takes models.POOL.max_concurrency of each of its pools"
     if kind == "recorder":
-        return "a recorder writes what there is in one batch"
+        return "a recorder writes everything pending in one batch"
     if kind == "improve":
         return "a loop takes one round at a time"
-    return "jobs.max_jobs is for all of them" if kind == "jobs" else ""
+    return "jobs.max_jobs limits all of them together" if kind == "jobs" else ""
 
 
 class Settings(BaseSettings):
@@ -169,9 +169,9 @@ class Settings(BaseSettings):
                     f"workers.{kind}.concurrency has no effect: {instead}; leave it out"
                 )
             if kind == "improve" and worker.count > 1:
-                raise ValueError("workers.improve.count is 1 at most: there is one loop")
+                raise ValueError("workers.improve.count must be at most 1: there is only one loop")
             if worker.roles and worker.models:
-                raise ValueError(f"workers.{kind} has roles and models: make it two kinds")
+                raise ValueError(f"workers.{kind} has roles and models: split it into two kinds")
             for pool in worker.models:
                 if pool not in self.models:
                     raise ValueError(

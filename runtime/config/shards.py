@@ -40,9 +40,9 @@ async def change_shards(
                 reported_holdings = holdings
             if asyncio.get_running_loop().time() > end:
                 raise UserError(
-                    f"the shards stay {before}: after {wait:g} s the bus still holds {holdings}",
-                    hint="`runtime runs ls` and `runtime dead ls` show what; a recorder must run to"
-                    " write what has ended. Wait longer with --wait.",
+                    f"the number of shards stays {before}: after {wait:g} s the bus still holds {holdings}",
+                    hint="`runtime runs ls` and `runtime dead ls` list them; a recorder must be"
+                    " running to write ended runs. Wait longer with --wait.",
                 )
             await asyncio.sleep(LOOK_SECONDS)
         shared = {**bus.agreement.shared, "shards": wanted}
@@ -50,8 +50,8 @@ async def change_shards(
             bus.redis, bus.keys, bus.agreement.epoch, shared, with_workers_present=True
         ):
             raise UserError(
-                "somebody else has changed the settings of this deployment meanwhile",
-                hint="look with `runtime status`, then ask again.",
+                "another process has changed the settings of this deployment in the meantime",
+                hint="check `runtime status`, then try again.",
             )
         before_keys = Keys(bus.settings.prefix, before)
         await budgets.redistribute(bus.redis, before_keys, Keys(bus.settings.prefix, wanted))

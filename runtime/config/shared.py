@@ -134,7 +134,7 @@ def differences(here: SharedConfiguration, there: SharedConfiguration) -> Iterat
             yield (
                 f"{key} is {_format_value(deployment_values.get(key, _ABSENT))} in the "
                 "deployment, and this process"
-                f" names {_format_value(local_values.get(key, _ABSENT))}"
+                f" sets {_format_value(local_values.get(key, _ABSENT))}"
             )
 
 
@@ -200,8 +200,8 @@ def require_same(here: SharedConfiguration, there: SharedConfiguration) -> None:
         return
     raise UserError(
         "\n".join(mismatches),
-        hint=f"leave it out to serve what the deployment does (profile {there.profile}), or stop"
-        " the deployment (`runtime down`) and start it with the other value.",
+        hint=f"leave it out to use the deployment's value (profile {there.profile}), or stop the"
+        " deployment (`runtime down`) and start it with the other value.",
         exit_code=EXIT_CONFIG,
     )
 
@@ -211,8 +211,8 @@ def require_passwords(settings: Settings) -> None:
     for pool, model in settings.models.items():
         if model.base_url and f"{HIDDEN}@" in model.base_url:
             raise UserError(
-                f"models.{pool}.base_url carries a password, which is not on the bus",
-                hint=f"give it whole here, in LOOPLINE_MODELS__{pool.upper()}__BASE_URL.",
+                f"models.{pool}.base_url contains a password, which is not on the bus",
+                hint=f"set the whole URL here, in LOOPLINE_MODELS__{pool.upper()}__BASE_URL.",
                 exit_code=EXIT_CONFIG,
             )
 

@@ -257,8 +257,8 @@ def _try_lock(lock: FileLock) -> bool:
                 return False
         if time.monotonic() > give_up:
             raise UserError(
-                f"for {LOOK_SECONDS:g} s other processes have been looking at {lock.path}",
-                hint="end the one that hangs (`fuser` names it), then start again.",
+                f"other processes have been checking {lock.path} for {LOOK_SECONDS:g} s",
+                hint="kill the one that hangs (`fuser` shows it), then start again.",
             )
         time.sleep(_LOOK_PAUSE)
 

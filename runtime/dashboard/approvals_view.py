@@ -69,7 +69,7 @@ class ApprovalsView:
         approval = await self._frame.client.approval(form.get("id", ""))
         if approval.request.digest != form.get("digest", ""):
             raise ApprovalConflict(
-                f"{approval.id} wants something else now than this page has shown: load it again"
+                f"{approval.id} has changed since this page was loaded: reload it"
             )
         name, key = viewer.key.name, viewer.key.id
         await self._frame.client.decide(

@@ -36,7 +36,7 @@ _DAY = "%Y-%m-%d"
 _NAMES: Mapping[Grouping, str] = {
     "day": "no day",
     "model": "no model",
-    "workflow": "runs that are nowhere any more",
+    "workflow": "runs without a record",
     "tag": "without a tag",
     "key": "without a key",
 }
@@ -118,7 +118,7 @@ def period(fields: Mapping[str, str], now: float) -> tuple[float, float]:
     last = _day(fields, "until", today)
     first = _day(fields, "since", last - (DEFAULT_DAYS - 1) * DAY_SECONDS)
     if first > last:
-        raise InputError("the first day of the period lies behind its last one")
+        raise InputError("the first day of the period is after its last")
     if last - first >= MAX_DAYS * DAY_SECONDS:
         raise InputError(f"a period has at most {MAX_DAYS} days")
     return first, last
@@ -140,7 +140,7 @@ def grouping(fields: Mapping[str, str]) -> Grouping:
     for known_grouping in GROUPINGS:
         if name == known_grouping:
             return known_grouping
-    raise InputError(f"by: {name[:40]!r} is none of {', '.join(GROUPINGS)}")
+    raise InputError(f"by: {name[:40]!r} is not one of {', '.join(GROUPINGS)}")
 
 
 def cost_words(line: CostLine) -> str:

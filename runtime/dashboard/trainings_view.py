@@ -263,7 +263,7 @@ def _chosen(folders_of_form: Sequence[str], folders: Sequence[str]) -> list[str]
         if folder not in folders:
             raise InputError(f"{folder[:200]!r} is not the folder of a training")
     if len(folders_of_form) > MAX_CHOSEN:
-        raise InputError(f"at most {MAX_CHOSEN} trainings are drawn over each other")
+        raise InputError(f"at most {MAX_CHOSEN} trainings fit in one chart")
     return list(dict.fromkeys(folders_of_form)) or list(folders[:1])
 
 

@@ -227,7 +227,7 @@ async def cancel(settings: Settings, job_id: str) -> None:
         status = await _job(pool, settings, job_id).status()
         if status in (JobStatus.not_found, JobStatus.complete):
             raise InputError(
-                f"job {job_id} is {'over' if status == JobStatus.complete else 'not known'}",
+                f"job {job_id} {'has ended' if status == JobStatus.complete else 'is not known'}",
                 hint="`runtime jobs` lists them.",
             )
         # Our mark comes first: it outlives arq's mark by the time that the job may take to stop.
@@ -375,7 +375,7 @@ async def _free_unclaimed(bus: Bus, settings: Settings, local_job_ids: set[str])
                 if marked and not claimed and job_id not in local_job_ids:
                     unclaimed_ids.add(job_id)
             for job_id in unclaimed.gone(unclaimed_ids, time.monotonic()):
-                log.warning("job set free: its worker is gone", job=job_id)
+                log.warning("job released: its worker is gone", job=job_id)
                 await bus.redis.delete(in_progress_key_prefix + job_id)
         except OUTAGE as error:
             unclaimed.forget()

@@ -37,8 +37,8 @@ def require_allowed(request: JobRequest, state: StateDirectory) -> None:
     place = Path(request.cwd).resolve()
     if not any(_is_within(place, folder) for folder in folders):
         raise InputError(
-            f"a job works in a folder of the deployment ({', '.join(map(str, folders))}), and "
-            f"{place} is not one of them",
+            f"a job must run in a folder of the deployment ({', '.join(map(str, folders))}), and "
+            f"{place} is not in one of them",
             hint="queue it from there, or run the command itself.",
         )
     for word in request.argv:
@@ -48,7 +48,7 @@ def require_allowed(request: JobRequest, state: StateDirectory) -> None:
             )
         if option == "--redis-url":
             raise InputError(
-                "a job may not have --redis-url: all who read the queue would see its password",
+                "a job may not have --redis-url: every reader of the queue would see its password",
                 hint="leave it out: a job joins the bus of its deployment.",
             )
 

@@ -44,7 +44,7 @@ def test_a_rewritten_record_keeps_the_fields_of_a_later_version() -> None:
 @pytest.mark.parametrize(
     ("change", "says_so"),
     [
-        ({"version": 9}, "has version 9 of the records, this process reads up to 1"),
+        ({"version": 9}, "has version 9 of the records, but this process reads only up to 1"),
         ({"deadline": "soon"}, "does not fit this version, which reads up to 1: deadline"),
     ],
 )
@@ -86,7 +86,9 @@ def test_a_compatible_payload_of_a_later_version_is_read_and_written_unchanged()
     payload = parse_payload(later)
     assert isinstance(payload, SubtaskPayload)
     assert payload.as_json() == later
-    with pytest.raises(VersionMismatch, match="'subtask' in version 4, this process reads up to 1"):
+    with pytest.raises(
+        VersionMismatch, match="'subtask' in version 4, but this process reads only"
+    ):
         parse_payload({**later, "readable_from": 2})
 
 

@@ -88,7 +88,7 @@ async def test_what_the_bus_has_not_counted_is_taken_off_the_limit(settings: Bus
 
 async def test_a_client_without_a_bus_is_refused_rather_than_unlimited() -> None:
     await hold(LocalClient(), limited(), [], [])
-    with pytest.raises(UsageError, match="held on the bus"):
+    with pytest.raises(UsageError, match="a budget needs a bus"):
         await hold(LocalClient(), limited(budget_tokens=1), [], [])
 
 

@@ -51,7 +51,7 @@ def test_help_imports_nothing_heavy(program: str, commands: Sequence[str]) -> No
     [
         ("wordproblems", "Number of questions. [default: 60]", "--data"),
         ("gsm8k", "Number of questions. [default: all]", "generated set"),
-        ("run", "Number of questions. [default: all, or that of a generated set]", "default: all]"),
+        ("run", "Number of questions. [default: all, or the default of a generated set]", "default: all]"),
         ("tools", "[default: 200 of the simulator, else all]", "default: all]"),
     ],
 )

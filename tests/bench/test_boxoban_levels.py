@@ -58,5 +58,5 @@ def test_levels_that_are_not_there_or_not_readable_are_named(tmp_path: Path) -> 
     with pytest.raises(DataError, match=r"1\.txt: 1,099,511,627,776 bytes .* split it"):
         load("puzzles", wanted("sokoban", 2, split="boxoban", data=tmp_path))
     (tmp_path / "1.txt").write_text(BOXOBAN + "\n" + BOXOBAN)
-    with pytest.raises(DataError, match="stands twice"):
+    with pytest.raises(DataError, match="a level's number twice"):
         load("puzzles", wanted("sokoban", 2, split="boxoban", data=tmp_path))

@@ -53,13 +53,13 @@ def test_a_bar_is_held_at_its_figure_and_not_beyond(
     drain: float, p99: float, verdicts: list[bool]
 ) -> None:
     measurements = ratios(peers(peer(drain, p99), peer(5_000, 2.0)), bars=True)
-    assert [measurement.held for measurement in measurements] == [*verdicts, None]
+    assert [measurement.met for measurement in measurements] == [*verdicts, None]
 
 
 def test_the_slowest_recovery_counts() -> None:
     measurements = recovery_measurements(Recovery(2.0, first=(1.5, 1.6), last=(1.9, 3.1)))
     slowest = measurements[-1]
-    assert (slowest.value, slowest.bar, slowest.held) == (3.1, 3.0, False)
+    assert (slowest.value, slowest.bar, slowest.met) == (3.1, 3.0, False)
 
 
 def test_every_figure_is_whole_on_80_columns() -> None:

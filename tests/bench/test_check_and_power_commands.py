@@ -44,7 +44,7 @@ def test_check_without_json_prints_intervals_and_disagreements(tmp_path: Path) -
     process = bench("check", str(path))
     assert process.returncode == 0
     assert "math_verify" in process.stdout
-    assert "1 line on which the checkers disagree" in process.stdout
+    assert "The checkers disagree on 1 line:" in process.stdout
 
 
 def test_check_names_every_bad_line_and_scores_nothing(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_apps_selected_problems_are_128_and_22_repeats() -> None:
     """150 rows, as published: 98 of them call a function, 52 run a program."""
     read = apps_selected.load()
     assert len(read.records) == 128
-    assert [skip.reason for skip in read.skipped] == ["a problem that stands there already"] * 22
+    assert [skip.reason for skip in read.skipped] == ["a duplicate problem"] * 22
     kinds = {problem.id: type(problem.tests[0]) for problem in read.records}
     repeated = [kinds[f"apps/{skip.detail}"] for skip in read.skipped]
     assert Counter([*kinds.values(), *repeated]) == {CallTest: 98, ProgramTest: 52}
@@ -218,7 +218,7 @@ def test_what_apps_rows_cannot_be_read_is_named(tmp_path: Path) -> None:
         {**called, "name": "16", "test_list": [{"input": "{1, 2}", "output": [1]}]},
     )  # fmt: skip
     assert reasons(apps_selected.load(tmp_path)) == [
-        ("selected150.jsonl:2", "a problem that stands there already"),
+        ("selected150.jsonl:2", "a duplicate problem"),
         ("selected150.jsonl:3", "the starter code is not a function"),
         ("selected150.jsonl:4", "the starter code is not Python"),
         ("selected150.jsonl:5", "not the expected fields"),

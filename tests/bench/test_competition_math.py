@@ -117,5 +117,5 @@ def test_the_bench_does_not_ask_a_broken_aime(tmp_path: Path) -> None:
 def test_missing_data_say_where_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no file test\.jsonl or OE_TO.*Hothan/OlympiadBench"):
         olympiadbench.load(tmp_path)
-    with pytest.raises(UsageError, match="no AIME of 1983 here; there are 2024 and 2025"):
+    with pytest.raises(UsageError, match="no AIME 1983 here; there are AIME 2024 and AIME 2025"):
         aime.read(1983, tmp_path)

@@ -200,7 +200,7 @@ def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
     """A benchmark of no question is none."""
     path = tmp_path / "test.jsonl"
     path.write_bytes(b"\n")
-    with pytest.raises(DataError, match="holds no question"):
+    with pytest.raises(DataError, match="contains no questions"):
         load("gsm8k", Request(data=path))
 
 

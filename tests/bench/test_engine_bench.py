@@ -107,7 +107,7 @@ def test_a_table_of_figures_is_whole_on_80_columns() -> None:
     ("arguments", "words"),
     [
         (("--concurrency", "1,x"), "numbers from 1 to 200"),
-        (("--only", "tgi"), "--only tgi: there are llama_cpp, torch, vllm, and both"),
+        (("--only", "tgi"), "--only tgi: choose from llama_cpp, torch, vllm, both"),
         (("--only", "torch", "--model", "/nowhere"), "no folder with a config.json"),
         (("--only", "torch", "--model", "micro:none"), "no micro model 'micro:none'; shipped"),
         (("--only", "torch", "--precision", "q9"), "--precision is one of f32"),

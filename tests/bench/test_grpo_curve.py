@@ -39,7 +39,7 @@ from loopline.bench.experiments.grpo_curve.settings import (
     settings_of,
 )
 from loopline.bench.experiments.grpo_curve.tables import verdicts
-from loopline.bench.proofs.grpo_faults.driver import KeptAdapters
+from loopline.bench.proofs.grpo_faults.driver import AdapterCopies
 from loopline.runtime.config.key_value_options import key_value_options
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.core.models import WEIGHTS
@@ -228,25 +228,25 @@ def published(output: Path, number: int, text: str) -> Path:
 
 
 def test_adapters_are_kept_though_the_loop_forgets_them(tmp_path: Path) -> None:
-    adapters, output = KeptAdapters(tmp_path / "kept"), tmp_path / "loop"
-    adapters.take(output)
+    adapters, output = AdapterCopies(tmp_path / "kept"), tmp_path / "loop"
+    adapters.copy_new(output)
     published(output, 0, "none")
     (output / "published/abc/.0001.77.part").mkdir()
-    adapters.take(output)
+    adapters.copy_new(output)
     shutil.rmtree(output / "published/abc/0000")
     published(output, 1, "one")
-    adapters.take(output)
-    assert [(adapters.of(at) / "shared/weights").read_text() for at in (0, 1)] == ["none", "one"]
+    adapters.copy_new(output)
+    assert [(adapters.folder(n) / "shared/weights").read_text() for n in (0, 1)] == ["none", "one"]
     with pytest.raises(BenchError, match="adapters of round 2 were gone before they were copied"):
-        adapters.of(2)
+        adapters.folder(2)
 
 
 def test_a_copy_that_was_broken_off_is_made_again(tmp_path: Path) -> None:
-    adapters, output = KeptAdapters(tmp_path / "kept"), tmp_path / "loop"
+    adapters, output = AdapterCopies(tmp_path / "kept"), tmp_path / "loop"
     published(output, 1, "one")
     (tmp_path / "kept/.0001.99999999.part/shared").mkdir(parents=True)
-    adapters.take(output)
-    assert (adapters.of(1) / "shared/weights").read_text() == "one"
+    adapters.copy_new(output)
+    assert (adapters.folder(1) / "shared/weights").read_text() == "one"
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from loopline.bench.proofs.grpo_faults.checker import (
 )
 from loopline.bench.proofs.grpo_faults.driver import (
     ONLY_KILLS,
-    KeptAdapters,
+    AdapterCopies,
     LoopAttack,
     LoopDriver,
     LoopEvidence,
@@ -52,7 +52,7 @@ class Attacked(NamedTuple):
 
     attack: LoopAttack
     work: LoopWork
-    adapters: KeptAdapters
+    adapters: AdapterCopies
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def whole() -> Iterator[Attacked]:
     pytest.importorskip("peft", reason="needs make install")
     where = _MEMORY if _MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="grpo-faults-", dir=where) as folder:
-        adapters = KeptAdapters(Path(folder) / "adapters")
+        adapters = AdapterCopies(Path(folder) / "adapters")
         work = work_of(Path(folder) / "base", groups=84, seed=SEED, puzzles=12, staleness=0)
         driver = LoopDriver(
             Path(folder), work, seed=SEED, faults=ONLY_KILLS, progress=print, adapters=adapters
@@ -105,7 +105,7 @@ def test_what_every_round_published_is_kept_and_measured_when_the_loop_has_ended
     whole: Attacked,
 ) -> None:
     adapters = [
-        load_file(whole.adapters.of(number) / "shared" / ADAPTER)
+        load_file(whole.adapters.folder(number) / "shared" / ADAPTER)
         for number in range(whole.work.rounds + 1)
     ]
     final = load_file(whole.attack.evidence.final / "shared" / ADAPTER)
@@ -114,7 +114,7 @@ def test_what_every_round_published_is_kept_and_measured_when_the_loop_has_ended
     assert len({tensor[name].numpy().tobytes() for tensor in adapters}) == len(adapters)
     settings = CurveSettings(game=GAME, reinforced=Reinforced(rank=2, limit=8), held_out=3)
     measurement = Measurement(whole.work.base, settings)
-    assert len(measurement.outcomes(whole.adapters.of(1) / "shared")) == 3
+    assert len(measurement.outcomes(whole.adapters.folder(1) / "shared")) == 3
 
 
 def test_a_group_that_is_sealed_twice_or_not_at_all_is_found(attacked: LoopAttack) -> None:
@@ -138,12 +138,12 @@ def test_a_group_of_another_version_than_its_record_s_or_its_round_s_is_found(
     wrong = first.model_copy(update={"version": first.version + 1})
     (violation, late) = sampled_by_one_version(with_groups(evidence, wrong, *others))
     assert "was sampled by" in violation.message
-    assert "which came of round 1" in late.message
+    assert "which came from round 1" in late.message
     # Learned from two rounds later.
     (old,) = sampled_by_one_version(
         with_groups(evidence, *evidence.sealed[1].groups, first, number=1)
     )
-    assert "which came of round 0" in old.message
+    assert "which came from round 0" in old.message
 
 
 def test_a_run_that_nobody_planned_and_one_that_was_not_sealed_are_found(

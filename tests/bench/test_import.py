@@ -60,8 +60,8 @@ def test_epochs_count_by_their_mean_and_unmatched_questions_are_named() -> None:
 
 def test_the_table_counts_and_names_what_was_left_out() -> None:
     output = bench("compare", str(TWO_EPOCHS), str(ONE_EPOCH), "--scorer", "match").stdout
-    assert "1 question of A left out, which B was not asked: q1" in output
-    assert "3 questions of B left out, which A was not asked: q6, q7, q8" in output
+    assert "1 question of A left out because B was not asked: q1" in output
+    assert "3 questions of B left out because A was not asked: q6, q7, q8" in output
 
 
 def test_with_several_scorers_one_must_be_chosen() -> None:

@@ -186,7 +186,7 @@ def test_half_a_line_that_a_full_disk_left_is_taken_back(tmp_path: Path) -> None
         log.append({"n": 1})
         resource.setrlimit(resource.RLIMIT_FSIZE, (50, hard))
         try:
-            with pytest.raises(OutputError, match="make room"):
+            with pytest.raises(OutputError, match="free some space"):
                 log.append({"n": "x" * 100})
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

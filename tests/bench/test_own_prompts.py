@@ -36,7 +36,7 @@ def test_a_benchmark_knows_the_prompts_of_its_arms_and_is_not_resumed_with_other
     assert known_manifest.prompts.keys() == {"solo.md"}
     OutputDirectory(tmp_path / "out").create(known_manifest)
     running(monkeypatch, tmp_path, "scripted")
-    with pytest.raises(UsageError, match=r"began with the prompts solo\.md .*the shipped prompts"):
+    with pytest.raises(UsageError, match=r"started with the prompts solo\.md .*the shipped prompts"):
         resume(tmp_path / "out")
 
 
@@ -82,5 +82,5 @@ def test_a_manifest_that_does_not_say_who_plays_is_compared_in_the_rest(
     old = {"policies": {}, "prompts": {"solo.md": "0" * 64}}
     OutputDirectory(tmp_path / "out").create(begun_without_adapter().model_copy(update=old))
     running(monkeypatch, tmp_path, "petting")
-    with pytest.raises(UsageError, match="began with the prompts"):
+    with pytest.raises(UsageError, match="started with the prompts"):
         resume(tmp_path / "out")

@@ -63,7 +63,7 @@ def test_it_begins_with_its_duration_and_ends_with_one_line_of_json(
         }
     }  # fmt: skip
     assert "2 (1–3)" in output.out
-    assert "held" in output.out
+    assert "met" in output.out
 
 
 def test_a_missed_bar_is_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,12 +163,12 @@ def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
 
 
 def test_a_bar_is_held_at_its_value_from_the_better_side() -> None:
-    def held(value: float, better: Any) -> bool | None:
-        return Measurement(name="m", value=value, bar=2.0, better=better).held
+    def met(value: float, better: Any) -> bool | None:
+        return Measurement(name="m", value=value, bar=2.0, better=better).met
 
-    assert [held(value, "higher") for value in (1.9, 2.0, 2.1)] == [False, True, True]
-    assert [held(value, "lower") for value in (1.9, 2.0, 2.1)] == [True, True, False]
-    assert Measurement(name="m", value=1.0).held is None
+    assert [met(value, "higher") for value in (1.9, 2.0, 2.1)] == [False, True, True]
+    assert [met(value, "lower") for value in (1.9, 2.0, 2.1)] == [True, True, False]
+    assert Measurement(name="m", value=1.0).met is None
 
 
 def test_numbers_out_of_their_range_are_refused_with_the_range() -> None:

@@ -120,7 +120,7 @@ def test_a_proof_without_lines_is_named_with_those_that_have_some(folder: Path) 
     recorded(folder, line(10))
     done = bench("history", "soak")
     assert done.returncode == 2
-    assert "`bench soak --record` adds one. There are lines of: bus" in done.stderr
+    assert "`bench soak --record` adds one. It has lines of: bus" in done.stderr
 
 
 def test_a_damaged_line_is_named(folder: Path) -> None:

@@ -254,7 +254,7 @@ def test_the_source_says_whether_the_whole_test_split_was_asked(tmp_path: Path) 
     assert load("code", request).source == "apps, test, from selected150.jsonl"
     write(tmp_path / "test.jsonl", LINE, LINE)
     assert load("code", request).source == (
-        "apps, test, from test.jsonl (1 record left out: a problem that stands there already: 1 "
+        "apps, test, from test.jsonl (1 record left out: a duplicate problem: 1 "
         "(apps_test/0000))"
     )
     apps_request = Request("selected", data=tmp_path, choices={"dataset": "apps"})

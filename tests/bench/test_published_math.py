@@ -102,7 +102,7 @@ def test_the_problems_of_one_year_are_not_asked_as_another_s(tmp_path: Path) -> 
     write(tmp_path / "aime25/test.jsonl", {"problem": "1 + 1?", "answer": "2", "id": "0"})
     for data in (tmp_path / "aime25", tmp_path / "aime25/test.jsonl"):
         assert len(read(2025, data)) == 1
-        with pytest.raises(DataError, match=r"test\.jsonl is of AIME 2025 by its name, and 2024"):
+        with pytest.raises(DataError, match=r"test\.jsonl is AIME 2025 by its name, but AIME 2024"):
             aime.read(2024, data)
 
 
@@ -118,7 +118,7 @@ def test_what_problems_of_aime_cannot_be_read_is_named(tmp_path: Path) -> None:
     reading = aime.read(2025, tmp_path)
     assert len(reading.records) == 1
     assert skipped(reading) == [
-        ("test.jsonl:2", "a problem that stands there already"),
+        ("test.jsonl:2", "a duplicate problem"),
         ("test.jsonl:3", "a problem of another year"),
         ("test.jsonl:4", "a problem of another year"),
         ("test.jsonl:5", "the answer is not a whole number from 0 to 999"),
@@ -247,7 +247,7 @@ def test_a_split_that_is_not_there_is_refused(dataset: str, split: str, message:
 
 
 def test_generated_problems_are_not_read_from_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--data is of no use here"):
+    with pytest.raises(UsageError, match="--data has no effect here"):
         load("math", Request(data=tmp_path, choices={"dataset": "wordproblems"}))
 
 

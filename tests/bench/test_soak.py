@@ -68,7 +68,7 @@ def test_prefixes_that_cross_adapters_are_found(monkeypatch: pytest.MonkeyPatch)
     by_key = Sequences.longest_prefix
 
     def naive(self: Sequences, _: Any, ids: Sequence[int]) -> Any:
-        sequences = (*self._in_work, *self._kept)  # pyright: ignore[reportPrivateUsage]
+        sequences = (*self._in_use, *self._kept)  # pyright: ignore[reportPrivateUsage]
         matches = [by_key(self, key, ids) for key in {entry.key for entry in sequences}]
         return max(matches, key=lambda entry: entry[1], default=(None, 0))
 

@@ -52,7 +52,7 @@ def test_a_file_holds_the_problems_of_the_bench_and_the_judge_knows_them(
     assert process.returncode == 0, process.stderr
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     assert process.stdout == (
-        f"3 tasks of mbpp, train in {path}, sha256 {sha256}; what decides them is in "
+        f"3 tasks of mbpp, train in {path}, sha256 {sha256}; hidden tests and gold answers are in "
         f"{problems.path}\n"
     )
     task_file = read_tasks(path)

@@ -324,7 +324,7 @@ def test_a_failure_has_one_class(
         (["math", "--arms", "tool_user_alone"], "there is no arm"),
         (["code", "--setting", "turns=0"], "--setting turns"),
         (["code", "--setting", "speed=2"], "--setting speed"),
-        (["math", "--setting", 'team=["reasoner"]'], "chosen by --arms"),
+        (["math", "--setting", 'team=["reasoner"]'], "choose the players with --arms"),
         (["code", "--split", "train"], "humaneval has no 'train'"),
         (["math", "--split", "train"], "aime24 has no 'train'"),
         (["code", "--greedy", "--attempts", "4"], "--greedy draws nothing"),

@@ -103,7 +103,7 @@ def test_files_that_no_reader_knows_are_named_too(tmp_path: Path) -> None:
     assert report["unknown"] == [
         "answer/notes.txt", "possible_answer/BFCL_v4_parallel.json", "torchhub_eval.json.xz",
     ]  # fmt: skip
-    assert "1 file: 1 record, 0 skipped; 3 files that no reader knows: answer/notes.txt, " in lines
+    assert "1 file: 1 record, 0 skipped; 3 files of unknown format: answer/notes.txt, " in lines
 
 
 def test_of_each_reason_the_first_places_are_shown_and_all_are_in_the_line_of_json(

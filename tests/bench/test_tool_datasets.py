@@ -127,7 +127,7 @@ def test_what_bfcl_lines_cannot_be_read_is_named(tmp_path: Path) -> None:
     ] == [
         ("BFCL_v4_multiple.json:2", "not the expected fields"),
         ("BFCL_v4_multiple.json:5", "not JSON"),
-        ("BFCL_v4_multiple.json:6", "an id twice"),
+        ("BFCL_v4_multiple.json:6", "a duplicate id"),
         ("BFCL_v4_multiple.json:7", "not the expected fields"),
         ("BFCL_v4_multiple.json:2", "not JSON"),
         ("BFCL_v4_multiple.json:3", "not the expected fields"),

@@ -83,7 +83,7 @@ def test_the_mixed_split_has_every_held_out_one_in_equal_parts() -> None:
     [
         (Request("tomorrow", 3), "no split 'tomorrow'"),
         (Request(SPLIT, 0), "--samples must lie between"),
-        (Request(SPLIT, 3, data=Path(".")), "--data is of no use"),
+        (Request(SPLIT, 3, data=Path(".")), "--data has no effect"),
     ],
 )
 def test_what_the_simulator_can_not_give_is_said(request_: Request, message: str) -> None:

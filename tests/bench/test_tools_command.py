@@ -14,4 +14,4 @@ def test_an_option_that_means_nothing_to_a_suite_is_refused_and_named(
 ) -> None:
     process = bench("tools", "--suite", suite, *option)
     assert process.returncode == 2
-    assert f"{option[0]}: of no use for --suite {suite}" in process.stderr
+    assert f"{option[0]}: no effect with --suite {suite}" in process.stderr

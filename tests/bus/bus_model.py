@@ -1,4 +1,4 @@
-"""The pure model that the bus is held to, and its comparison with a server.
+"""The pure model of the bus's rules, and its comparison with a server.
 
 A message is in exactly one place; a run is active, or ended with one trajectory per generation.
 """
@@ -26,7 +26,7 @@ Place = Literal["queued", "held", "delayed", "dead", "kept", "gone"]
 
 @dataclass(eq=False, repr=False)
 class Message:
-    """The model's message. One of these is in exactly one place."""
+    """A message of the model. It is in exactly one of these places."""
 
     run: Run
     stream: str
@@ -39,14 +39,14 @@ class Message:
     """Worker, delivery count, entry."""
     deliveries: int = 0
     begun: frozenset[int] = frozenset({1})
-    """Deliveries whose handling began, or may have, and of which nobody knows the end. The first is
-    taken for begun until somebody says otherwise."""
+    """Deliveries whose handling may have started and whose end is unknown. The first counts as
+    started until another process says otherwise."""
     letter: str = ""
     entry: tuple[int, int] = (0, 0)
-    """Its last place on its stream."""
+    """Its last position on its stream."""
 
     def __repr__(self) -> str:
-        # Runs and messages know each other: the generated one would never end.
+        # Runs and messages refer to each other: a generated repr would never end.
         return f"<{self.run.id} {self.text} {self.place}>"
 
     @property
@@ -68,7 +68,7 @@ class Run:
     joins: dict[str, tuple[int, Message]] = field(default_factory=dict[str, tuple[int, "Message"]])
     generation: int = 0
     failure: str = ""
-    """What was tried again last, while no commit came after it."""
+    """The failure of the last retry, until the next commit."""
     turns: int = 1
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ class Run:
 
 
 def outgoing(message: Message) -> Outgoing:
-    """The model's message as it goes over the wire."""
+    """Return the model's message as sent over the wire."""
     envelope = Envelope(
         type="note", run_id=message.run.id, turn=message.turn, branch=message.branch,
         attempt=message.attempt, deadline=2e9, payload={"text": message.text},
@@ -86,7 +86,7 @@ def outgoing(message: Message) -> Outgoing:
 
 @dataclass(frozen=True, repr=False)
 class Token:
-    """What a worker that read a message believes to hold."""
+    """The lease that a worker believes it holds after reading a message."""
 
     message: Message
     delivery: Delivery
@@ -111,8 +111,8 @@ async def assert_same(
     messages: list[Message],
     published: list[tuple[str, int, str, list[str]]],
 ) -> None:
-    """The server holds what the model says: journals, messages in their places, trajectories in
-    order with one per end of a run, and no key without a time to live."""
+    """Check the server against the model: journals, messages in their places, trajectories in order
+    with one per end of a run, and no key without a time to live."""
     shard = bus.keys.shard(0)
     pipe = bus.redis.pipeline(transaction=False)
     for run in runs:
@@ -159,7 +159,7 @@ async def assert_same(
         begun_by_entry = {
             message.holder[2]: message.begun for message in mine if message.holder is not None
         }
-        # Nothing is written of what was delivered once, and nothing is left of what is settled.
+        # A first delivery leaves no record, and neither does a settled message.
         assert {entry: begun for entry, begun in begun_by_entry.items() if begun != {1}} == {
             entry: begun for entry, begun in on_server.items() if begun != {1}
         }

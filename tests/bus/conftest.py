@@ -1,4 +1,4 @@
-"""What holds for every test of the bus: its payload is known, and no key outlives its time."""
+"""Rules of every bus test: the payload type is registered, and every key expires."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _known_payload(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_key_without_an_end(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Whatever a test did, each key that it left has a time to live."""
+    """Every key that a test leaves has a time to live."""
     used = [
         name
         for name in ("shared_server", "own_server", "any_server")

@@ -1,5 +1,4 @@
-"""A bus on a real server alongside the model of it, and what the moves of the state machine
-share."""
+"""A bus on a real server next to its model, and the shared parts of the state machine's moves."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ T = TypeVar("T")
 
 
 class DrivenBus(RuleBasedStateMachine):
-    """Has no moves of its own."""
+    """A base without moves."""
 
     url = ""
 
@@ -63,7 +62,7 @@ class DrivenBus(RuleBasedStateMachine):
         self.do(clear())
         self.runner.close()
 
-    # Messages of the model and of the wire.
+    # Messages of the model and the wire.
 
     def publish(self, message: Message) -> None:
         message.place, message.holder, message.begun = "queued", None, frozenset({1})
@@ -85,7 +84,7 @@ class DrivenBus(RuleBasedStateMachine):
         return token
 
     def pick(self, which: tuple[int, int]) -> Token:
-        """Mostly a token that holds its message; else any that ever did."""
+        """Pick a token, mostly one that holds its message, otherwise any earlier one."""
         number, stale = which
         valid = [token for token in self.tokens if token.valid]
         pool = self.tokens if stale == 0 or not valid else valid

@@ -1,4 +1,4 @@
-"""A process that begins the steps of the runs that it admits, for tests."""
+"""A test process that eagerly starts the steps of the runs that it admits."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Process:
         self.bus = bus
         self.inbox = Inbox(bus)
         self.begun: list[str] = []
-        """Runs whose step was begun here."""
+        """Runs whose step started here."""
         self.paid: list[str] = []
-        """Runs whose call was paid for."""
+        """Runs whose call was paid for here."""
         self.before_asking: Callable[[], Awaitable[None]] | None = None
         self.before_reply: Callable[[Delivery], Awaitable[None]] | None = None
 

@@ -1,4 +1,4 @@
-"""A request leased by hand: what a worker holds, without a worker around it."""
+"""A request leased by hand: the state of a worker without the worker."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ async def ask(bus: Bus, run_id: str) -> None:
 async def take(
     bus: Bus, run_id: str, worker: str, after: Delivery | None = None, *, most: int | None = None
 ) -> Delivery:
-    """Lease the request, from its stream or from its holder. Raises ValueError where there is
-    none, and where there are several that may be read (`most`)."""
+    """Lease the request, from its stream or from its holder. Raises ValueError if there is none, or
+    if there are several to read (`most`)."""
     shard = bus.keys.shard_of(run_id)
     stream = shard.work("infer")
     if after is None:

@@ -1,5 +1,4 @@
-"""The third version of the payload that the bus tests send, and runs whose first message is of
-another version."""
+"""The third version of the bus tests' payload, and runs whose first message has another version."""
 
 from __future__ import annotations
 
@@ -34,7 +33,8 @@ def third_version() -> Registry:
 
 
 async def admit_strange(bus: Bus, **changes: Any) -> str:
-    """Admit a run whose first message is of another version of this software; its id."""
+    """Admit a run whose first message comes from another version of this software; return its
+    id."""
     run_id = new_run_id()
     strange = Envelope.model_validate({**note(run_id).model_dump(), **changes})
     await bus.admit(Admission(run_id, b"{}", time.time() + 60, (Outgoing("planner", strange),)))

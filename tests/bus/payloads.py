@@ -1,4 +1,4 @@
-"""The payload that the bus tests send."""
+"""The payload of the bus tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Note(BaseModel):
 
 
 class Woken(Note):
-    """What has ended a wait, in the place of a note's text."""
+    """The payload that contains the event that ended a wait."""
 
     text: Any = ""
 
@@ -48,7 +48,7 @@ async def admit(
     bus: Bus, stream: str = "planner", *, text: str = "", seconds: float = 60, notify: str = "",
     tokens: int = 0, micro_dollars: int = 0, tenant: Tenant = NO_TENANT,
 ) -> str:  # fmt: skip
-    """Admit a run whose first message is a note to `stream`; its id."""
+    """Admit a run whose first message is a note to `stream`; return its id."""
     run_id = new_run_id()
     await bus.admit(
         Admission(

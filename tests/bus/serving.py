@@ -1,4 +1,4 @@
-"""Consumers for tests, in this process, and waiting for what they do."""
+"""Consumers for tests in this process, and helpers that wait for their work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Handler = Callable[[Delivery], Awaitable[None]]
 async def serving(
     bus: Bus, streams: Sequence[str], handler: Handler, places: int = 8
 ) -> AsyncGenerator[Consumer]:
-    """A consumer that is drained at the end, so nothing is left in hand."""
+    """A consumer that is drained at the end, so that no message stays in hand."""
     consumer = Consumer(bus, streams, handler, concurrency=places)
     task = asyncio.create_task(consumer.run())
     try:
@@ -36,7 +36,8 @@ async def finishing(delivery: Delivery) -> None:
 
 async def ended(bus: Bus, run_id: str, within: float = 20) -> None:
     async def wait() -> None:
-        # To the follower's own end: the log of a replayed run holds an earlier `ended`, too.
+        # Read until the follower ends by itself: the log of a replayed run also contains an earlier
+        # `ended`.
         async for _ in bus.follow(run_id):
             pass
 
@@ -44,7 +45,7 @@ async def ended(bus: Bus, run_id: str, within: float = 20) -> None:
 
 
 async def until(holds: Callable[[], bool | Awaitable[bool]], what: str, within: float = 20) -> None:
-    """Look again, at once at first and then ever more rarely, until a condition holds."""
+    """Check again until a condition is true: at once at first, then less and less often."""
     began, pause = time.monotonic(), 0.001
     while True:
         answer = holds()
@@ -62,7 +63,7 @@ async def letters(bus: Bus) -> list[DeadLetter]:
 
 
 async def pending(bus: Bus, stream: str) -> int:
-    """Deliveries of a work stream that are held, over all shards."""
+    """Return the number of pending deliveries of a work stream over all shards."""
     count = 0
     for shard in bus.keys.all_shards():
         if await bus.redis.exists(shard.work(stream)):

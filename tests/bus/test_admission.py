@@ -1,4 +1,4 @@
-"""Letting runs in: once each, within limits, or with a reason why not."""
+"""Admission: once for each run, within limits, or with a reason for the refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One truth for a deployment: written by the first, taken or refused by the rest."""
+"""One agreement for a deployment: the first process writes it, the others adopt it or are
+refused."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from tests.conftest import quick_settings
 
 
 def other(settings: BusSettings, **named: object) -> BusSettings:
-    """The settings of a process that knows where the bus is, and names nothing but this."""
+    """Settings of a process that knows where the bus is and sets only these values."""
     return BusSettings.model_validate(
         {"redis_url": settings.redis_url, "prefix": settings.prefix, **named}
     )

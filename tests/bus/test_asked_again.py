@@ -1,4 +1,4 @@
-"""A request that its process asks again, and serves itself: its text goes on where it ended."""
+"""A process repeats a request and serves it itself: the text continues where it ended."""
 
 from __future__ import annotations
 

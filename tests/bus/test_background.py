@@ -1,4 +1,4 @@
-"""No part of a process ends unseen: its end takes down what relies on it."""
+"""No background task ends unnoticed: its end stops the work that depends on it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_a_worker_exits_and_names_its_failed_background_task(
     name: str,
     broken: Callable[..., object],
 ) -> None:
-    """One that lived on without it would say for ever that it is ready."""
+    """A worker that continued without it would report that it is ready forever."""
     monkeypatch.setattr(target, broken)
     settings = RoleWorkerSettings(bus=quick_settings(any_server.url), roles=("planner",))
     with pytest.raises(BackgroundEnded, match=name):

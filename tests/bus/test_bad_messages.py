@@ -1,4 +1,4 @@
-"""What arrives is checked: whatever is not a message of ours is set aside whole, with the
+"""Arriving messages are checked: anything that is not a valid message is set aside whole, with the
 reason."""
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ async def _one_letter(bus: Bus) -> bool:
 async def test_a_message_whose_upcaster_or_validator_raises_becomes_a_dead_letter(
     bus: Bus, payload: dict[str, Any]
 ) -> None:
-    """It would raise at every delivery, and the count of attempts is looked at after decoding."""
+    """Such a message would raise at every delivery, and attempts are checked only after
+    decoding."""
     run_id = await admit(bus, "elsewhere")
     body = note(run_id).model_copy(update={"payload": payload}).to_json()
     async with Bus(bus.settings, third_version()) as newer:

@@ -1,4 +1,4 @@
-"""What a process remembers has a bound, and nothing goes wrong when it forgets."""
+"""A process's memory of earlier work is bounded, and forgetting does no harm."""
 
 from __future__ import annotations
 

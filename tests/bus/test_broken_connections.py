@@ -1,5 +1,5 @@
-"""Connections that are reset, torn, half-closed, delayed or lead to another server by now: whatever
-the transport says, it is an outage to outlast."""
+"""Connections that are reset, torn, half-closed, delayed or lead to the wrong server: whatever the
+transport reports, the bus treats it as an outage and survives."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 @pytest.fixture(params=LOOPS)
 def loop_factory(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop and asyncio raise other errors where a transport is gone."""
+    """uvloop and asyncio raise different errors when a transport is gone."""
     return LOOPS[request.param]
 
 
@@ -73,7 +73,8 @@ def _clean(connection: object) -> bool:
 def test_every_transport_failure_surfaces_as_a_redis_py_error(
     any_server: RedisProcess, loop_factory: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """Also in the middle of a command, while connecting, and where the stream holds rubbish."""
+    """This includes errors in the middle of a command, while connecting, and a stream of
+    garbage."""
     source = random.Random(3)
     value = b"v" * 300_000
 
@@ -115,7 +116,7 @@ def test_every_transport_failure_surfaces_as_a_redis_py_error(
 async def test_any_error_of_a_broken_transport_becomes_a_connection_error(
     any_server: RedisProcess, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """As uvloop's RuntimeError "the handler is closed" does, which this stands for."""
+    """A stand-in for uvloop's RuntimeError "the handler is closed"."""
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("unable to perform operation; the handler is closed")
@@ -134,7 +135,7 @@ async def test_any_error_of_a_broken_transport_becomes_a_connection_error(
 async def test_runs_finish_despite_resets_torn_replies_and_half_closed_connections(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
-    """Real workers of every kind: no run is stuck, none paid in no entry, no worker dies."""
+    """Real workers of every kind: no run is stuck, every payment is recorded, no worker dies."""
     source = random.Random(11)
     async with Proxy(any_server.url) as proxy:
         fleet_settings = quick_settings(proxy.url, lease_seconds=1.0, max_attempts=50)
@@ -168,7 +169,7 @@ async def test_runs_finish_despite_resets_torn_replies_and_half_closed_connectio
                 for run in runs:
                     await client.submit(run)
                     await asyncio.sleep(0.05)
-                # Some faults fall in every case.
+                # Every case contains some faults.
                 await until(lambda: proxy.torn >= 4, "replies are torn", within=60)
                 injecting.cancel()
                 await asyncio.gather(injecting, return_exceptions=True)
@@ -187,7 +188,7 @@ async def _all_ready(bus: Bus, names: set[str]) -> bool:
     return names <= {worker.name for worker in await live_workers(bus) if worker.state == "ready"}
 
 
-# Failover behind one address.
+# A failover behind one address.
 
 
 @contextlib.asynccontextmanager
@@ -218,10 +219,10 @@ def _port_options() -> tuple[str, ...]:
 
 
 async def fail_over(proxy: Proxy, old: RedisProcess, new: RedisProcess) -> None:
-    """As a proxy with health checks sees it: the new primary first, open connections stay."""
+    """Fail over like a proxy with health checks: the new primary first, open connections stay."""
     async with Redis.from_url(old.url) as before, Redis.from_url(new.url) as after:
         port = (await before.config_get("port"))["port"]
-        # All that was written until now: what is not yet copied would be lost, as with any server.
+        # Wait for all earlier writes: any server would lose the ones that are not yet copied.
         await before.set("last", "write")
         assert await before.wait(1, 20_000) == 1
         await after.execute_command("REPLICAOF", "NO", "ONE")
@@ -238,7 +239,7 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_workers_and_clients_move_to_the_new_primary_after_a_failover(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """All that they have open leads to the old one, which answers, and refuses each write."""
+    """All open connections lead to the old primary, which answers but refuses each write."""
     async with (
         two_servers(folder_of(tmp_path_factory)) as (old, new),
         Proxy(old.url) as proxy,
@@ -295,7 +296,7 @@ async def test_leases_are_renewed_at_the_new_primary_after_a_failover(
 
 
 def test_a_failover_invalidates_old_connections_only_once() -> None:
-    """Of many that hear of one failover, the first makes the others old, and none the new ones."""
+    """The first of many to notice a failover invalidates the old connections and no new ones."""
     node = Node()
     node.left(0)
     node.left(0)

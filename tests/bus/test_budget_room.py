@@ -1,5 +1,4 @@
-"""A call that waits for room in a budget is brought back by the call that leaves it room, with that
-room held for it."""
+"""When a call leaves room in a budget, it brings a waiting call back with that room reserved."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from tests.bus.test_budgets import admitted, answer, asked, own_counts, send
 
 
 async def put_aside(bus: Bus, run_id: str, key: str, tokens: int) -> Delivery:
-    """Ask for this many tokens, for which there is no room now."""
+    """Ask for this many tokens when there is no room, and wait."""
     delivery = await asked(bus, run_id, key)
     with pytest.raises(NoRoom) as refused:
         await send(delivery, tokens)
@@ -26,7 +25,7 @@ async def waiting(bus: Bus) -> int:
 
 
 async def back(bus: Bus, run_id: str) -> Delivery | None:
-    """The next call that was brought back to the stream."""
+    """Return the next call that was brought back to the stream."""
     try:
         return await take(bus, run_id, "next", most=1)
     except ValueError:
@@ -44,7 +43,7 @@ async def test_an_answer_brings_a_waiting_call_back_and_reserves_its_room(bus: B
     second = await back(bus, run_id)
     assert second is not None
     assert second.envelope.reply_key == f"{run_id}/second"
-    with pytest.raises(NoRoom):  # nobody who comes later takes it away
+    with pytest.raises(NoRoom):  # no later call takes it away
         await send(await asked(bus, run_id, "third"), 10)
     await send(second, 60)
     assert (await own_counts(bus, run_id))["held:tokens"] == 60
@@ -87,7 +86,7 @@ async def test_a_waiting_call_that_can_no_longer_fit_returns_to_be_refused(bus: 
 
 
 async def test_a_call_waits_for_the_budget_that_lacks_room(bus: Bus) -> None:
-    """What its run leaves does not help it, while its key has nothing."""
+    """The room that its run leaves does not help while its key has none."""
     scope = Scope("key:somebody", Limits(tokens=100))
     others = await asked(bus, await admitted(bus, scope), "others")
     run_id = await admitted(bus, scope, tokens=90)
@@ -106,7 +105,7 @@ async def test_an_ended_run_releases_all_its_room_to_others(bus: Bus) -> None:
     scope = Scope("key:somebody", Limits(tokens=100))
     first_run, second_run = await admitted(bus, scope), await admitted(bus, scope)
     first = await asked(bus, first_run, "first")
-    await first.mark(1, b"", most=Reservation(100))  # a model of our own
+    await first.mark(1, b"", most=Reservation(100))  # a local model
     await put_aside(bus, second_run, "second", 100)
     await bus.cancel(first_run)
     assert await back(bus, second_run) is not None

@@ -1,5 +1,5 @@
-"""A budget is held before it is spent: in every order of events no limit is passed, and nothing
-stays held."""
+"""A budget is reserved before it is spent: no order of events exceeds a limit or leaks a
+reservation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REPLY = b'"42"'
 
 
 def usage_line(sent_as: str, tokens: int, micro: int, *, is_known: bool = True) -> bytes:
-    """A ledger line, as far as the bus reads it."""
+    """A ledger line with the fields that the bus reads."""
     usage = {"prompt": tokens, "completion": 0}
     unknown = {**usage, "micro_dollars": micro}
     return json.dumps(
@@ -70,7 +70,7 @@ async def admitted(
 
 
 async def asked(bus: Bus, run_id: str, key: str = "call") -> Delivery:
-    """A request of the run, in a worker's hands."""
+    """A request of the run in a worker's hands."""
     stream = bus.keys.shard_of(run_id).work("infer")
     await bus.redis.xadd(stream, {FIELD: note(run_id, key=f"{run_id}/{key}").to_json()})
     await bus.redis.pexpire(stream, 100_000)
@@ -79,7 +79,7 @@ async def asked(bus: Bus, run_id: str, key: str = "call") -> Delivery:
 
 
 async def send(delivery: Delivery, tokens: int, micro: int | None = 0, *, number: int = 1) -> bytes:
-    """Mark a call; its ledger line if nobody knows more."""
+    """Mark a call; return its ledger line for the case that its usage stays unknown."""
     line = usage_line(delivery.call_name(number), tokens, micro or 0, is_known=False)
     await delivery.mark(number, line, most=Reservation(tokens, micro))
     return line
@@ -160,7 +160,7 @@ async def test_a_call_whose_worker_died_is_charged_its_full_reservation(bus: Bus
     with pytest.raises(BudgetExceeded, match="60 tokens spent, 0 tokens reserved"):
         await send(second, 60)
     await send(second, 40)
-    with pytest.raises(LeaseLost):  # it was only paused: what it says now is charged already
+    with pytest.raises(LeaseLost):  # the worker was only paused: its call is already charged
         await answer(first, 10)
     await answer(second, 30)
     assert await own_counts(bus, run_id) == {
@@ -241,7 +241,7 @@ async def test_changing_the_shards_redistributes_limits_and_spending(bus: Bus) -
     assert shares == [b"[300, 0, 0]"] * 3
     await redistribute(bus.redis, three, single)
     spent, _ = await counts(bus, "day")
-    assert spent.tokens == 102  # rounded up, thrice
+    assert spent.tokens == 102  # rounded up three times
     [state] = await limited_scopes(bus)
     assert state.limits == Limits(tokens=900)
     await set_limits(bus, "day", Limits())
@@ -253,16 +253,16 @@ async def test_an_invalid_scope_is_refused(bus: Bus, scope: str) -> None:
         await set_limits(bus, scope, Limits(tokens=1))
 
 
-# Any interleaving.
+# Any interleaving of moves.
 
 
 @dataclass
 class Call:
-    """One that was sent."""
+    """A call that was sent."""
 
     delivery: Delivery
     bill: tuple[int, int]
-    """What the provider charges, whatever becomes of it."""
+    """The provider's charge, whatever happens to the call."""
 
 
 @dataclass
@@ -283,22 +283,22 @@ class World:
         self.deliveries.append(await asked(self.bus, run_id, f"{len(self.deliveries)}-{pick}"))
 
     async def collect(self, pick: int, amount: int) -> None:
-        """Take what was brought back to the stream."""
+        """Take calls that were brought back to the stream."""
         while True:
             try:
                 delivery = await take(self.bus, next(iter(self.runs)), uuid.uuid4().hex, most=1)
-            except ValueError:  # nothing is there
+            except ValueError:  # the stream is empty
                 return
             self.deliveries.append(delivery)
 
     async def finish(self) -> None:
-        """Work until nothing is left to do; what waits is brought back by what ends alone."""
+        """Work until nothing is left; only calls that end bring waiting ones back."""
         while self.deliveries or self.sent:
             for delivery in list(self.deliveries):
                 await self.mark(self.deliveries.index(delivery), 40)
             while self.sent:
                 await self.reply(0, 0)
-            self.deliveries.clear()  # refused for good, or of a run that is over
+            self.deliveries.clear()  # refused permanently, or of an ended run
             await self.collect(0, 0)
 
     async def mark(self, pick: int, amount: int) -> None:

@@ -1,4 +1,4 @@
-"""A canary of a policy: which runs it has, how it begins and ends, and what the log says of it."""
+"""A canary of a policy: the runs that it gets, its start and end, and its log entries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_canary_gets_its_share_of_the_runs(share: float, version: int, first: 
     canary = Canary(version=version, against=0, share=share)
     runs = 4_000
     count = sum(canary.takes("slm/a", f"{RUN}{first + number:016x}") for number in range(runs))
-    # Six standard deviations: 25 examples do not reach them by chance.
+    # Six standard deviations: 25 examples do not exceed them by chance.
     assert abs(count - share * runs) <= 6 * math.sqrt(share * (1 - share) * runs) + 1
 
 

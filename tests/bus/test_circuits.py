@@ -1,4 +1,4 @@
-"""One breaker for all workers: what one finds out holds for all, and one alone tries again."""
+"""One breaker for all workers: one worker's failures count for all, and only one probes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def circuit(bus: Bus, *, failures: int = 2, seconds: float = 600) -> Circuit:
 
 
 async def opened(bus: Bus, *, probed: bool = False) -> None:
-    """It has failed twice; with `probed`, the time for which it stays open is over."""
+    """Open the circuit with two failures; with `probed`, its open time is over."""
     worker = circuit(bus)
     await worker.failed("1")
     await worker.failed("2")

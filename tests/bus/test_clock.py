@@ -1,4 +1,5 @@
-"""The deployment's time: the server's, whatever machines' clocks say and wherever it jumps."""
+"""The deployment's time follows the server, whatever the machines' clocks show and wherever they
+jump."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The bus's connections: cancellation is never lost, waiters are served in order, and a
-connection that the server closed is opened again."""
+"""The bus's connections: cancellation is never lost, waiters are served in order, and a connection
+that the server closed is reopened."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loopline.testing import RedisProcess
 async def test_a_task_in_constant_contact_with_redis_can_be_cancelled(
     bus: Bus,
 ) -> None:
-    """Whenever the cancellation comes: while a command is written, awaited, or between two."""
+    """The cancellation may come while a command is written, awaited, or between two."""
     source = random.Random(5)
 
     async def talk() -> None:
@@ -47,7 +47,7 @@ async def test_more_callers_than_connections_are_all_served(shared_server: Redis
         for _ in range(50):
             await client.ping()  # pyright: ignore[reportGeneralTypeIssues]
             counts[index] += 1
-            # Anyone who comes back at once stands behind those who wait.
+            # A caller that returns at once queues behind the waiting ones.
             assert max(counts) - min(counts) <= 3
 
     await asyncio.gather(*(call(index) for index in range(len(counts))))
@@ -81,8 +81,8 @@ async def test_a_connection_that_the_server_closed_is_reopened(
     number = await client.client_id()
     async with Redis.from_url(shared_server.url) as admin:
         await admin.client_kill_filter(_id=str(number))
-    # Known to this end once the loop has read the end of the stream; until then the one command
-    # on its way would fail, and be repeated.
+    # This end learns of it once the loop has read the end of the stream; until then one command in
+    # flight would fail and be repeated.
     with contextlib.suppress(RedisConnectionError):
         await client.client_id()
     assert await client.client_id() != number

@@ -1,4 +1,5 @@
-"""Dead letters: listed, shown, replayed once, purged; a replayed run goes on where it was."""
+"""Dead letters are listed, shown, replayed once and purged; a replayed run resumes at its
+position."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ async def reject(delivery: Delivery) -> None:
 
 
 async def buried(bus: Bus, stream: str = "planner") -> str:
-    """A run whose first message is a dead letter; its id."""
+    """Create a run whose first message is a dead letter; return its id."""
     async with serving(bus, [stream], reject):
         run_id = await admit(bus, stream, text="hear me")
         await ended(bus, run_id)
@@ -149,7 +150,7 @@ async def test_replaying_a_request_without_a_waiter_fails_and_keeps_its_letter(b
 
 @pytest.mark.bus_settings(retention_seconds=30.0)
 async def test_a_replay_extends_the_journal_s_life_to_that_of_its_run(bus: Bus) -> None:
-    """An ended run's keys live for the retention; awake again, they must outlive its deadline."""
+    """An ended run's keys live for the retention; after a replay they must outlive its deadline."""
     async with Bus(bus.settings, bus.registry) as short:
 
         async def step_then_reject(delivery: Delivery) -> None:
@@ -170,13 +171,13 @@ async def test_a_replay_extends_the_journal_s_life_to_that_of_its_run(bus: Bus) 
             events: list[str] = []
             async for _, event in short.follow(run_id):
                 events.append(event["type"])
-        # A follower from the beginning goes on past the end that the replay took back.
+        # A follower from the start reads past the end that the replay withdrew.
         assert events == ["step", "ended", "step", "ended"]
         assert (await short.run_state(run_id)).steps == (b'"first"', b'"done"')
 
 
 async def test_a_replay_restores_the_branches_that_ended_with_the_run(bus: Bus) -> None:
-    """One branch dies and ends the run; its sisters are settled; the replay needs them all."""
+    """One branch dies and ends the run; its siblings are settled; the replay needs them all."""
     poisoned = True
     release = asyncio.Event()
 
@@ -201,7 +202,7 @@ async def test_a_replay_restores_the_branches_that_ended_with_the_run(bus: Bus) 
     async with serving(bus, ["planner", "slm"], handler):
         run_id = await admit(bus)
         await ended(bus, run_id)
-        release.set()  # the sisters commit, or are cancelled, and find the run over
+        release.set()  # the siblings commit or are cancelled, and find the run ended
         await until(lambda: _in_hand(bus, 0), "the sisters are settled")
         assert (await bus.run_state(run_id)).outcome == "error"
         poisoned = False
@@ -263,7 +264,7 @@ async def test_unencodable_characters_of_a_traceback_become_question_marks(
 
 
 async def test_the_caller_receives_a_reason_that_any_message_can_carry(bus: Bus) -> None:
-    """It becomes part of a step, which is written down as JSON."""
+    """The text becomes part of a step, which is stored as JSON."""
 
     async def handler(delivery: Delivery) -> None:
         raise Reject("half a pair: \ud800")

@@ -1,4 +1,4 @@
-"""SIGTERM drains: nothing new is taken, what is in hand stays leased and is finished."""
+"""SIGTERM drains: the process takes nothing new, keeps its leases and finishes its work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_a_drained_process_keeps_its_leases_and_finishes_its_work(bus: Bus
         worker.send(signal.SIGTERM)
         await worker.heard("draining")
         drained = time.monotonic()
-        # A read that was waiting at the signal may still bring something, and that is served.
+        # A read that was waiting at the signal may still return a message, which is served.
         last_read = drained + 3 * bus.settings.block_seconds
         await until(lambda: time.monotonic() > last_read, "its last read is over")
         async with (
@@ -55,7 +55,7 @@ async def test_a_drained_process_keeps_its_leases_and_finishes_its_work(bus: Bus
 
 
 async def test_a_consumer_that_is_cancelled_leaves_its_work_to_another(bus: Bus) -> None:
-    """Ctrl-C twice: the run goes on elsewhere."""
+    """After a second Ctrl-C the run continues elsewhere."""
     working = asyncio.Event()
 
     async def handler(delivery: Delivery) -> None:

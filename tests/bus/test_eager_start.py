@@ -1,5 +1,4 @@
-"""A step that begins ahead of its run's admission: what others see of it is what they would have
-seen without."""
+"""A step that starts before its run's admission: others see the same as without it."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ async def second_bus(bus: Bus) -> AsyncIterator[Bus]:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the scripts that are called about runs, in order."""
+    """Names of the scripts called about runs, in order."""
     names: list[str] = []
     call = scripts.call
 
@@ -167,7 +166,7 @@ class TestALostLease:
         run_id = await admit(bus, ASKING)
         await ended(bus, run_id)
         assert process.paid == [run_id]
-        # The mark that was written and never acted on says what may have been paid.
+        # The mark that was written but not acted on records a possible payment.
         assert await bus.usage(run_id) == [UNKNOWN, USED]
 
     async def test_a_step_based_on_a_late_answer_is_repeated(

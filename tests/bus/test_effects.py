@@ -1,4 +1,4 @@
-"""Calls that must not be made twice: written down before they are made."""
+"""Calls that must not be made twice are recorded before they are made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REPLY = b'{"result": "paid"}'
 
 
 async def begun(bus: Bus) -> tuple[str, Delivery]:
-    """A run, and the delivery of its request under which the call began."""
+    """Return a run, and the delivery of its request under which the call started."""
     run_id = await admit(bus)
     await ask(bus, run_id)
     delivery = await take(bus, run_id, "first")
@@ -23,7 +23,7 @@ async def begun(bus: Bus) -> tuple[str, Delivery]:
 
 
 async def taken_over(bus: Bus) -> tuple[str, Delivery, Delivery]:
-    """The same, and the delivery to the worker that has taken the request over."""
+    """Return the same, and the delivery to the worker that took the request over."""
     run_id, paused = await begun(bus)
     second = await take(bus, run_id, "second", paused)
     assert await effects.begin(second, NOTE) is Start.INTERRUPTED

@@ -1,5 +1,5 @@
-"""Which deliveries count as failures of a message: those that its worker did not outlive, and none
-that a worker lost, gave back, or never saw."""
+"""Deliveries that count as failures of a message: only those that killed their worker, and none
+that a worker lost, returned, or never saw."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.conftest import quick_settings
 
 @asynccontextmanager
 async def deployment(server: RedisProcess, **changes: object) -> AsyncGenerator[Bus]:
-    """Of a test's own: all that join it hold the same values."""
+    """A separate deployment for one test: all its processes share the same settings."""
     async with Bus(quick_settings(server.url, **changes)) as bus:
         bus.registry.register("note", Note)
         yield bus
@@ -34,8 +34,8 @@ async def bus(shared_server: RedisProcess) -> AsyncGenerator[Bus]:
 
 
 async def test_deliveries_that_no_worker_received_do_not_count_as_failures(bus: Bus) -> None:
-    """The reply of a read or of a sweep can be lost with its connection: the count of Redis rises
-    all the same."""
+    """The reply of a read or of a sweep can be lost with its connection, but Redis still counts the
+    delivery."""
     counts: list[int] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -59,7 +59,8 @@ async def test_deliveries_that_no_worker_received_do_not_count_as_failures(bus: 
 async def test_abandoned_work_moves_to_another_worker_at_once_and_never_counts(
     shared_server: RedisProcess,
 ) -> None:
-    """Five workers are told to leave it; a message that had failed so often would be buried."""
+    """Five workers are told to abandon it; the same number of failures would make it a dead
+    letter."""
     async with deployment(shared_server, max_attempts=1, lease_seconds=30.0) as bus:
         run_id = await admit(bus)
         for count in range(1, 6):
@@ -85,7 +86,7 @@ async def test_abandoned_work_moves_to_another_worker_at_once_and_never_counts(
 async def test_killing_a_draining_worker_does_not_count_against_its_work(
     shared_server: RedisProcess,
 ) -> None:
-    """Anyone who stops it has lost patience."""
+    """An operator who kills a draining worker has lost patience."""
     async with deployment(shared_server, max_attempts=1) as bus:
         run_id = await admit(bus)
         shard = bus.keys.shard_of(run_id)
@@ -123,7 +124,7 @@ async def test_a_thawed_worker_withdraws_the_failure_counted_against_its_message
                 return await bus.redis.hget(begun, entry) == b"2"  # pyright: ignore
 
             await until(forgiven, "the first handling does not count")
-            first.send(signal.SIGKILL)  # it would take the message over again
+            first.send(signal.SIGKILL)  # otherwise it would take the message over again
             await first.gone()
             second.send(signal.SIGSTOP)
             async with serving(bus, ["planner"], finishing):

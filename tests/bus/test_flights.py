@@ -1,4 +1,4 @@
-"""Of equal requests one is made; the others wait for what comes of it, in any worker."""
+"""One of several equal requests is made; the others wait for its result, in any worker."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_leader_that_leaves_hands_the_flight_to_the_next_caller(bus: Bus
 
 async def test_a_leader_that_dies_is_noticed_within_its_lease(bus: Bus) -> None:
     flights = Flights(bus)
-    await flights.board("a")  # and is never heard of again
+    await flights.board("a")  # and then goes silent
     second = await flights.board("a")
     async with asyncio.timeout(20):
         assert (await flights.landing(second)).kind is Landed.GONE
@@ -66,7 +66,7 @@ async def test_a_leader_that_works_for_long_is_not_considered_dead(bus: Bus) -> 
     second = await flights.board("a")
     waiting = asyncio.create_task(flights.landing(second))
     async with flights.leading(leader) as lead:
-        # Longer than a lease of the tests.
+        # This is longer than a lease of the tests.
         await asyncio.wait({waiting}, timeout=2.5 * bus.settings.lease_seconds)
         assert not waiting.done()
         lead.landing = ANSWERED

@@ -1,5 +1,5 @@
-"""What one script does in one call is what its parts do one after the other: the same answers, and
-the same data."""
+"""A fused script does in one call what its parts do in sequence: the same answers and the same
+data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Call = Callable[[str, list[str], list[scripts.Value]], Any]
 
 
 def data(client: redis.Redis, shard: Shard) -> dict[str, object]:
-    """All that is in the shard. Times and ids, which differ from one call to the next, are `T`."""
+    """Return all data of the shard. Times and ids, which differ between calls, become `T`."""
     dump: dict[str, object] = {}
     for key in sorted(client.scan_iter(match=f"{{{shard.prefix}:*")):
         kind = client.type(key)
@@ -61,7 +61,7 @@ def masked(value: object, shard: Shard) -> str:
 
 
 class Case:
-    """One shard with what a disturbance left there."""
+    """One shard with the data that a disturbance left there."""
 
     def __init__(self, client: redis.Redis, disturbances: set[str]) -> None:
         self.client = client
@@ -204,7 +204,7 @@ class TestReplyAndCommit:
         assert data(client, fused.shard) == data(client, apart.shard)
 
     def begun(self, case: Case) -> tuple[bytes, bytes]:
-        """The ids of the step and of its request, both held here."""
+        """Return the ids of the step and its request, both held here."""
         step = own(case.call("admit", *case.admit)[1], STEP)
         request = own(case.call("request", *case.request)[2], ASKED)
         assert step is not None

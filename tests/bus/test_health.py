@@ -1,5 +1,5 @@
-"""A server that answers, and lets the bus do nothing, is refused at the join, by the name of what
-is missing and with what to do."""
+"""A server that answers but does not let the bus work is refused at the join, with the missing
+right and the remedy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def refusal(url: str) -> str:
 
 @contextlib.contextmanager
 def user(server: RedisProcess, *rights: str) -> Generator[str]:
-    """The URL of a user with these rights alone."""
+    """Return the URL of a user with only these rights."""
     with redis.Redis.from_url(server.url) as admin:
         admin.execute_command("ACL", "SETUSER", "one", "reset", "on", ">pw", *rights)
         try:

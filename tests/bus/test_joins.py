@@ -1,4 +1,4 @@
-"""Laws of fan-out and join: every branch once, the continuation once, after the last of them."""
+"""Laws of fan-out and join: every branch once, the continuation once and last."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_the_continuation_comes_once_whatever_the_order_and_the_crashes(
     crashes: dict[int, str],
     hand_over: set[int],
 ) -> None:
-    """A branch's worker may die before its commit, or after it and before its answer; a branch
-    may hand over to another role that arrives in its place."""
+    """A branch's worker may die before its commit, or between it and its answer; a branch may hand
+    over to another role that arrives in its place."""
     count = len(order)
 
     async def scenario() -> None:
@@ -113,7 +113,7 @@ async def _taken_over(bus: Bus, delivery: Delivery) -> Delivery:
 
 
 async def test_joins_nest(bus: Bus) -> None:
-    """A branch fans out itself; the outer join waits for the inner one's continuation."""
+    """A branch fans out itself; the outer join waits for the inner join's continuation."""
 
     async def handler(delivery: Delivery) -> None:
         run_id, turn, branch = (

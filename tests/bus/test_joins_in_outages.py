@@ -1,4 +1,4 @@
-"""A server that restarts while a process joins is outlasted, whatever step it meets."""
+"""A process joins successfully although the server restarts at any step."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from loopline.testing import RedisProcess
 from tests.conftest import quick_settings
 
 MOST_REPLIES = 60
-"""More than any start reads."""
+"""More replies than any start reads."""
 
 
 class RestartingProxy(Proxy):
-    """The server behind it is killed as it gives one of its replies, and comes back empty."""
+    """Kill the server behind the proxy at one of its replies; it comes back empty."""
 
     def __init__(self, server: RedisProcess, at: int) -> None:
-        """`at`: number of the reply, from 1."""
+        """`at`: number of the reply, starting at 1."""
         super().__init__(server.url)
         self._redis, self._at = server, at
         self._replies = 0
@@ -43,7 +43,7 @@ class RestartingProxy(Proxy):
                 await link.client.drain()
 
     def spare(self) -> None:
-        """The start has ended."""
+        """Set when the start has ended."""
         self._at = 0
 
     def _restart(self) -> None:
@@ -72,7 +72,8 @@ async def test_a_process_starts_although_the_server_restarts_at_any_step(
     check = Connections.check
 
     async def patient(connections: Connections, *, wait_seconds: float = 0.0) -> None:
-        # A command says at once that nobody answers, before it joins: not what is looked at here.
+        # A command reports at once, before it joins, that no server answers; that is tested
+        # elsewhere.
         await check(connections, wait_seconds=30)
 
     monkeypatch.setattr(Connections, "check", patient)
@@ -84,14 +85,14 @@ async def test_a_process_starts_although_the_server_restarts_at_any_step(
                 assert at > 5
                 break
             await proxy.restarted
-            # What is agreed on, and what the shards' scripts go by, are of one and the same.
+            # The agreement and the settings of the shards' scripts match.
             key = bus.keys.shard(0).deployment
             for agreed_at in (bus.keys.deployment, key):
                 epoch: bytes | None = await bus.redis.hget(agreed_at, "epoch")  # pyright: ignore
                 assert epoch in (None, bus.agreement.epoch.encode())
     else:
         raise AssertionError("no start came to its end")
-    # A server dies with the thread that started it: this one outlives the event loop's.
+    # A server dies with the thread that started it: this thread outlives the event loop's.
     own_server.kill()
     own_server.start()
 

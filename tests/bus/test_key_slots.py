@@ -1,4 +1,4 @@
-"""Everything that one script touches lies in one slot of a cluster."""
+"""Everything that one script touches is in one slot of a cluster."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def tag(key: str) -> str:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
-    """Every script call of the process with its keys, from either client."""
+    """Record every script call of the process with its keys, from either client."""
     script_calls: list[tuple[str, list[str]]] = []
     call, call_sync = scripts.call, scripts.call_sync
 
@@ -78,7 +78,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
 async def test_all_keys_of_a_script_call_carry_one_hash_tag(
     settings: BusSettings, calls: list[tuple[str, list[str]]]
 ) -> None:
-    """Runs over five shards go through every script there is."""
+    """Runs over five shards use every script."""
     release = asyncio.Event()
 
     async def handler(delivery: Delivery) -> None:
@@ -125,7 +125,7 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
             runs: list[str] = []
             while len({bus.keys.shard_of(run_id) for run_id in runs}) < SHARDS:
                 runs.append(await admit(bus))
-            # Renewal puts leases of several shards together only if it ignores their tags.
+            # Renewal combines leases of several shards only if it ignores their tags.
             await until(lambda: any(name == "renew" for name, _ in calls), "a renewal")
             release.set()
             for run_id in runs:
@@ -170,7 +170,7 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
 
 
 async def waited_and_woken(bus: Bus) -> list[str]:
-    """Runs of several shards that wait for a signal and for approval, and one of a schedule."""
+    """Runs of several shards wait for a signal and for approval, and a schedule starts one."""
 
     async def wait(delivery: Delivery) -> None:
         run_id = delivery.envelope.run_id
@@ -205,7 +205,7 @@ async def all_wait(bus: Bus, kind: str, count: int) -> bool:
 
 
 async def left_and_taken_over(bus: Bus) -> list[str]:
-    """Runs of several shards that one worker leaves in its hands, and another takes over."""
+    """One worker abandons runs of several shards, and another takes them over."""
     run_ids: list[str] = []
 
     async def hold(delivery: Delivery) -> None:

@@ -1,4 +1,4 @@
-"""Leases: renewed from outside the work, lost by who sleeps, and never won back by renewal."""
+"""Leases: renewed outside the work, lost by a sleeping process, and never regained by renewal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.conftest import quick_settings
 
 
 async def hold_then_finish(delivery: Delivery, leases: float = 3.0) -> None:
-    """Works for longer than its lease."""
+    """A worker that works for longer than its lease."""
     bus = delivery.bus
     until_then = time.monotonic() + leases * bus.settings.lease_seconds
     await until(lambda: time.monotonic() > until_then, "the work's length")
@@ -54,7 +54,7 @@ async def test_a_renewed_lease_keeps_its_delivery_count_and_its_owner(bus: Bus) 
 
 
 async def _renewed(bus: Bus, stream: str) -> bool:
-    """Held for the first time, for longer than a renewal's interval, and not idle that long."""
+    """A message held for the first time, longer than a renewal interval and not idle that long."""
     [pending_entry] = await bus.redis.xpending_range(stream, GROUP, "-", "+", 10)
     age = time.time() * 1000 - int(pending_entry["message_id"].split(b"-")[0])
     interval = bus.settings.lease_ms / 2
@@ -72,14 +72,14 @@ def _busy_python(seconds: float) -> None:
 
 
 def _busy_c_code(seconds: float) -> None:
-    """Compiled code without a pause: it holds no lock of Python's meanwhile."""
+    """Run compiled code without a pause that does not hold Python's lock."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         hashlib.pbkdf2_hmac("sha256", b"work", b"salt", 400_000)
 
 
 def _busy_c_code_with_the_lock(seconds: float) -> None:
-    """Compiled code that keeps Python's lock for tens of milliseconds at a time."""
+    """Run compiled code that holds Python's lock for tens of milliseconds at a time."""
     end = time.monotonic() + seconds
     numbers = [hash(str(number)) for number in range(50_000)]
     while time.monotonic() < end:
@@ -106,7 +106,7 @@ async def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(
         async with serving(bus, ["planner"], blocking):
             run_id = await admit(bus)
             await holding.wait()
-            # The other process would take the message over the moment that its lease runs out.
+            # The other process would take the message over as soon as its lease expires.
             with worker_process(settings) as second_worker:
                 await second_worker.heard("ready")
                 rival.set()
@@ -117,7 +117,7 @@ async def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(
 async def test_a_stopped_process_loses_its_lease_and_cannot_commit_after_it_resumes(
     bus: Bus,
 ) -> None:
-    """Only the bus stands between a worker that ignores every signal and the journal."""
+    """Only the bus protects the journal from a worker that ignores every signal."""
     with worker_process(bus.settings, behaviour="stubborn") as paused:
         await paused.heard("ready")
         run_id = await admit(bus)
@@ -146,7 +146,7 @@ async def test_a_renewal_after_a_takeover_is_refused_and_changes_nothing(bus: Bu
     assert await scripts.call(bus.redis, "renew", [stream, run], args) == [1]
     await bus.redis.xclaim(stream, GROUP, "second", 0, [entry])
     assert await scripts.call(bus.redis, "renew", [stream, run], args) == [0]
-    # Also when it came back to the first: the count tells the old delivery from the new.
+    # This is also true when it returned to the first: the count distinguishes the deliveries.
     await bus.redis.xclaim(stream, GROUP, "first", 0, [entry])
     assert await scripts.call(bus.redis, "renew", [stream, run], args) == [0]
     assert await scripts.call(bus.redis, "renew", [stream, run], [GROUP, "first", entry, 3]) == [1]
@@ -175,7 +175,7 @@ async def test_a_handler_whose_lease_was_taken_over_is_cancelled(bus: Bus) -> No
         run_id = await admit(bus)
         await asyncio.wait_for(takeover.wait(), 10)
         await asyncio.wait_for(cancelled.wait(), 10)
-        await ended(bus, run_id)  # the thief is silent, so its lease ends too
+        await ended(bus, run_id)  # the thief is silent, so its lease also ends
 
 
 async def test_leases_survive_a_redis_outage_shorter_than_their_length(
@@ -213,7 +213,7 @@ async def _touched(bus: Bus, run_id: str) -> bool:
 
 
 async def test_the_lease_keeper_survives_a_holder_whose_event_loop_is_gone(bus: Bus) -> None:
-    """One broken callback must not let the leases of everybody else run out."""
+    """One failing callback must not let other leases expire."""
     run_id = await admit(bus)
     shard = bus.keys.shard_of(run_id)
 
@@ -255,7 +255,7 @@ async def test_a_commit_after_a_takeover_is_refused_in_the_same_process(bus: Bus
 
 
 def test_a_consumer_never_exceeds_its_places(settings: BusSettings) -> None:
-    """Reading and sweeping together never put more work in hand than there are places."""
+    """Reading and sweeping together never hold more messages than there are places."""
 
     async def run() -> None:
         async with Bus(settings) as bus:

@@ -1,5 +1,5 @@
 """A process that publishes to a stream which it serves reads its message in the same script, and
-tells itself of replies and ends."""
+notifies itself of replies and ends."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.bus.serving import ended, finishing, pending, serving, until
 
 @pytest.fixture
 async def second_bus(bus: Bus) -> AsyncIterator[Bus]:
-    """Of another process."""
+    """A bus of another process."""
     async with Bus(bus.settings, bus.registry) as second:
         yield second
 
 
 async def running(consumer: Consumer) -> asyncio.Task[None]:
-    """A consumer whose groups are there, so that scripts can read for it."""
+    """Start a consumer whose groups exist, so that scripts can read for it."""
     for shard in consumer.bus.keys.all_shards():
         await consumer.ensure_groups(shard)
     task = asyncio.create_task(consumer.run())
@@ -62,7 +62,7 @@ async def test_the_message_that_waited_longer_comes_first(bus: Bus) -> None:
     for shard in bus.keys.all_shards():
         await consumer.ensure_groups(shard)
     older = await admit(bus)
-    bus.local.serve(["planner"], consumer)  # its reader does not run yet
+    bus.local.serve(["planner"], consumer)  # its reader is not running yet
     newer = await admit(bus)
     task = asyncio.create_task(consumer.run())
     await asyncio.wait_for(both.wait(), 20)

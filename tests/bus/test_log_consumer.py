@@ -1,4 +1,4 @@
-"""Reading a stream in groups: durable first, acknowledged then, trimmed last."""
+"""Reading a stream in groups: first stored, then acknowledged, finally trimmed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def reading(
 
 
 class Shelf:
-    """A handler that keeps what it is given."""
+    """A handler that keeps its entries."""
 
     def __init__(self) -> None:
         self.entries: list[str] = []
@@ -100,7 +100,7 @@ async def test_a_batch_too_large_for_the_connection_s_timeout_is_split(
 
         async def slow(*args: Any, read: Any = client.xreadgroup, **options: Any) -> Any:
             response = await read(*args, **options)
-            if response and len(response[0][1]) > 2:  # the server has given them away all the same
+            if response and len(response[0][1]) > 2:  # the server has still delivered them
                 raise RedisTimeoutError("Timeout reading from the server")
             return response
 
@@ -157,7 +157,7 @@ async def test_a_group_that_has_read_nothing_yet_keeps_everything(bus: Bus) -> N
 
 
 async def test_another_reader_takes_over_the_batch_of_a_dead_one(bus: Bus) -> None:
-    """And its name goes, so that dead names do not pile up."""
+    """Its name is also removed, so that dead names do not accumulate."""
     key = bus.keys.shard(0).trajectories
     runs = await finished_runs(bus, 3)
     await bus.redis.xgroup_create(key, "recorder", id="0")
@@ -175,7 +175,7 @@ async def test_another_reader_takes_over_the_batch_of_a_dead_one(bus: Bus) -> No
 
 
 async def test_entries_deleted_under_a_reader_do_not_stop_it(bus: Bus) -> None:
-    """Pending and deleted, they are offered for ever, and new ones would never be read."""
+    """Deleted entries that stay pending would be offered forever and block new ones."""
     key = bus.keys.shard(0).trajectories
     shelf = Shelf()
     first = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What a handler logs says of which run it is."""
+"""A handler's log lines identify their run."""
 
 from __future__ import annotations
 

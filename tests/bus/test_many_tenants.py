@@ -1,4 +1,4 @@
-"""Tenants at their own limits hide nobody who may go on, however many they are."""
+"""Tenants at their own limits never block others, however many there are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ MANY = 1_200
 
 
 async def add_tenants_at_their_limit(bus: Bus) -> None:
-    """As many admissions would leave them: a run at work, another one that waits."""
+    """Write the state that many admissions would leave: one run at work and one waiting per
+    tenant."""
     tag, now = bus.keys.shard(0).turn_waits.removesuffix("turn-waits"), bus.clock.now_ms()
     async with bus.redis.pipeline(transaction=False) as pipe:
         for n in range(MANY):
@@ -42,7 +43,7 @@ async def test_a_tenant_at_its_limit_continues_when_one_of_its_runs_ends(
     async with bounded(settings, 10) as bus:
         bounded_tenant = Tenant("a", max_working=1)
         first, second = await admit(bus, bounded_tenant), await admit(bus, bounded_tenant)
-        await bus.cancel(await admit(bus, Tenant("b")))  # `a` is put aside
+        await bus.cancel(await admit(bus, Tenant("b")))  # `a` is parked
         active = [run_id for run_id, _ in await bus.active_runs()]
         assert active == [first]
         await bus.cancel(first)
@@ -53,7 +54,7 @@ async def test_a_tenant_continues_when_its_limit_is_raised(settings: BusSettings
     async with bounded(settings, 10) as bus:
         bounded_tenant = Tenant("a", max_working=1)
         runs = [await admit(bus, bounded_tenant) for _ in range(3)]
-        await bus.cancel(await admit(bus, Tenant("b")))  # `a` is put aside
+        await bus.cancel(await admit(bus, Tenant("b")))  # `a` is parked
         runs.append(await admit(bus, Tenant("a", max_working=3)))
         await bus.cancel(await admit(bus, Tenant("b")))
         active = {run_id for run_id, _ in await bus.active_runs()}

@@ -1,5 +1,5 @@
-"""A call that may be paid for is marked before it is sent: what nobody accounts for is in the
-ledger as unknown, once, anyone who dies when."""
+"""A call that may be paid for is marked before it is sent: the ledger records an unaccounted call
+once as unknown, whichever process dies when."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ REPLY = b'"42"'
 
 
 async def asked(bus: Bus) -> tuple[str, Delivery]:
-    """A run, and its request in a worker's hands."""
+    """Return a run, and its request in a worker's hands."""
     run_id = await admit(bus)
     await ask(bus, run_id)
     return run_id, await take(bus, run_id, "first")
 
 
 async def entered(bus: Bus, run_id: str) -> list[bytes]:
-    """The run's usage; the ledger's stream says the same."""
+    """Return the run's usage, which must equal the ledger's stream."""
     stream = await bus.redis.xrange(bus.keys.shard_of(run_id).ledger)
     usage = await bus.usage(run_id)
     assert [fields[b"usage"] for _, fields in stream] == usage
@@ -77,7 +77,7 @@ async def test_the_end_of_a_run_records_calls_of_workers_that_never_came_back(bu
     await delivery.mark(1, UNKNOWN)
     assert await bus.cancel(run_id)
     assert await entered(bus, run_id) == [UNKNOWN]
-    # The worker was alive: what it says now has the same name, for readers to tell.
+    # The worker was alive: its late entry has the same name, so readers can recognize it.
     await delivery.reply(REPLY, store=True, usage=[(USED, DISCARDED)])
     assert await entered(bus, run_id) == [UNKNOWN, USED]
 
@@ -125,7 +125,7 @@ async def test_every_call_of_a_delivery_is_accounted_for(bus: Bus) -> None:
     run_id, delivery = await asked(bus)
     await delivery.mark(1, UNKNOWN)
     await delivery.mark(2, UNKNOWN, [(1, b'"in vain"')])
-    await delivery.mark(2, UNKNOWN, [(1, b'"in vain"')])  # again, over a broken connection
+    await delivery.mark(2, UNKNOWN, [(1, b'"in vain"')])  # sent again over a broken connection
     await delivery.mark(3, b'"third"', [(2, b"")])
     assert await entered(bus, run_id) == [b'"in vain"']
     assert await bus.cancel(run_id)
@@ -142,7 +142,7 @@ async def test_a_mark_lives_as_long_as_its_run(bus: Bus) -> None:
 
 
 async def take_step(bus: Bus, run_id: str) -> Delivery:
-    """The run's first step in a worker's hands."""
+    """Return the run's first step in a worker's hands."""
     shard = bus.keys.shard_of(run_id)
     stream = shard.work("planner")
     await scripts.call(bus.redis, "group", [stream], [GROUP])

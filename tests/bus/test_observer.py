@@ -1,4 +1,4 @@
-"""Who observes a process's work on the bus is told of each event, once."""
+"""An observer of a process's work on the bus receives each event once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.bus.worker_process import worker_process
 
 
 class Recording(Observer):
-    """Remembers what it was told."""
+    """Records its events."""
 
     def __init__(self) -> None:
         self.events: Counter[str] = Counter()
@@ -97,7 +97,7 @@ async def test_the_observer_sees_the_takeover_of_a_killed_worker_s_lease(
 
 async def test_the_observer_sees_a_stolen_lease_as_lost(bus: Bus, observer: Recording) -> None:
     async def handler(delivery: Delivery) -> None:
-        # As another worker that took this one for dead would do.
+        # Another worker that considered this one dead would do the same.
         await bus.redis.xclaim(
             delivery.lease.stream, delivery.lease.group, "another", 0, [delivery.lease.entry]
         )

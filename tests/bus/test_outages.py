@@ -1,4 +1,4 @@
-"""Bad weather: Redis away, restarted, flushed, full, read-only, or not ours."""
+"""Outages: Redis away, restarted, flushed, full, read-only, or not ours."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_killing_and_restarting_redis_mid_run_loses_and_duplicates_nothing
 
 
 async def test_runs_survive_a_silent_redis(own_server: RedisProcess, stormy: BusSettings) -> None:
-    """Stopped, it accepts what the socket takes and answers nothing until it goes on."""
+    """A stopped server accepts what fits the socket and answers nothing until it resumes."""
     async with joined(stormy) as bus, serving(bus, ["planner"], stepping):
         run_id = await admit(bus)
         own_server.pause()
@@ -115,7 +115,8 @@ async def test_scripts_that_the_server_forgot_are_sent_again(
 async def test_workers_serve_newly_admitted_runs_after_a_flush(
     own_server: RedisProcess, stormy: BusSettings
 ) -> None:
-    """NOGROUP: the groups are made again. What was flushed is gone, and nobody waits for it."""
+    """NOGROUP: the groups are recreated. Flushed messages are gone, and no caller waits for
+    them."""
     outcomes: list[str] = []
     working, go_on = asyncio.Event(), asyncio.Event()
 
@@ -134,7 +135,7 @@ async def test_workers_serve_newly_admitted_runs_after_a_flush(
         await admit(bus)
         await working.wait()
         own_server.flush()
-        go_on.set()  # the only place is taken by a commit to a group that is gone
+        go_on.set()  # a commit to a missing group takes the only place
         run_id = await admit(bus)
         await ended(bus, run_id)
     assert outcomes[-1] == "ok"
@@ -142,7 +143,7 @@ async def test_workers_serve_newly_admitted_runs_after_a_flush(
 
 
 async def test_a_log_reader_survives_a_flush(own_server: RedisProcess, stormy: BusSettings) -> None:
-    """Also one that comes between its handler and its acknowledgement."""
+    """This includes a flush between its handler and its acknowledgement."""
     run_ids: list[str] = []
 
     async def handler(entries: Sequence[Entry]) -> None:
@@ -166,8 +167,8 @@ async def test_a_log_reader_survives_a_flush(own_server: RedisProcess, stormy: B
 async def test_a_request_ends_when_a_flush_removes_its_run(
     own_server: RedisProcess, stormy: BusSettings
 ) -> None:
-    """Workers drop the work of a run that the server does not have, so the waiter looks
-    again, and does not wait for the deadline. Once the run is admitted again, it may ask again."""
+    """Workers drop the work of a run that the server does not have, so the waiter checks again
+    instead of waiting for the deadline. Once the run is admitted again, it may ask again."""
     executions: list[int] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -212,7 +213,7 @@ def _no_replicas(server: RedisProcess) -> Callable[[], None]:
 
 
 def _misconf(server: RedisProcess) -> Callable[[], None]:
-    """A snapshot that can't be written stops all writes, as a full disk does."""
+    """A snapshot that can't be written stops all writes, like a full disk."""
     with redis.Redis.from_url(server.url) as client:
         client.config_set("save", "3600 1")
         client.set("{x}", "y", px=60_000)
@@ -366,7 +367,8 @@ async def test_unknown_persistence_settings_of_a_server_are_not_guessed(
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-lru"])
 async def test_a_server_that_evicts_keys_is_refused(own_server: RedisProcess, policy: str) -> None:
-    """Also one that takes only those with a time to live: every key of the bus has one."""
+    """This includes a policy that evicts only keys with a time to live: every key of the bus has
+    one."""
     configure(own_server.url, maxmemory_policy=policy)
     async with Bus(quick_settings(own_server.url)) as bus:
         with pytest.raises(BusUnavailable, match=rf"{policy}.*noeviction"):

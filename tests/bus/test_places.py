@@ -1,4 +1,4 @@
-"""A consumer leases no more than it has places for, over however many shards its work is spread."""
+"""A consumer leases no more than its places, over however many shards its work is spread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def settings(settings: BusSettings) -> BusSettings:
 
 
 async def admit_to(bus: Bus, shards: Sequence[int]) -> list[str]:
-    """One run to each of these shards."""
+    """Admit one run to each of these shards."""
     runs: list[str] = []
     for shard in shards:
         run_id = new_run_id()

@@ -1,4 +1,4 @@
-"""Policies: published versions, the one in use, and how those who serve them hear of it."""
+"""Policies: published versions, the one in use, and how serving workers learn of it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_forgotten_version_cannot_be_chosen_and_its_number_is_not_reused() -> 
     policy = Policy(name="slm/red")
     for number in (1, 2, 3, 4):
         policy = policy.published(f"/{number}", 0.0)
-    # In use, what a rollback goes back to, and the newest number stay.
+    # The version in use, the target of a rollback, and the newest number stay.
     smaller_policy = policy.with_version_in_use(2).without_versions([1, 2, 3, 4])
     assert [version.version for version in smaller_policy.versions] == [2, 4]
     with pytest.raises(PolicyError, match="no version 3; there are: 0, 2, 4"):

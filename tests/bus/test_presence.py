@@ -1,4 +1,4 @@
-"""Who is there: said by each worker, and faded when it says no more."""
+"""Presence: each worker announces itself, and its announcement expires when it stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One bucket for all workers: turns follow each other evenly, and what an endpoint says holds."""
+"""One bucket for all workers: turns are spaced evenly, and an endpoint's limits count."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_all_workers_together_stay_within_the_limit(bus: Bus) -> None:
 
     began = time.monotonic()
     await asyncio.gather(*map(calls, workers))
-    # 20 a second, of which the first second's worth may go at once.
+    # 20 per second; the first second's worth may go at once.
     assert len(turns) == 32
     assert max(turns) - began >= (32 - 20) / 20
     assert max(turns) - began < 10
@@ -52,7 +52,7 @@ async def test_a_turn_that_comes_too_late_is_not_taken(bus: Bus) -> None:
     await worker.wait(0, None)
     with pytest.raises(NoTurn, match="allows the next call in 6"):
         await worker.wait(0, 5.0)
-    with pytest.raises(NoTurn, match="allows the next call in 6"):  # as far away as before
+    with pytest.raises(NoTurn, match="allows the next call in 6"):  # as far in the future as before
         await worker.wait(0, 5.0)
 
 
@@ -109,15 +109,15 @@ async def test_a_limit_from_headers_outlives_the_bucket(bus: Bus) -> None:
     await worker.learn(1, None, None)
     await worker.wait(0, 1.0)
     [key] = [key async for key in bus.redis.scan_iter(match=f"{{{bus.keys.prefix}}}:rate:*")]
-    await bus.redis.delete(key)  # by its end after an idle hour, or with the server's data
-    await worker.learn(1, None, None)  # nothing new: it is not sent
+    await bus.redis.delete(key)  # expired after an idle hour, or lost with the server's data
+    await worker.learn(1, None, None)  # no news: it is not sent
     await worker.wait(0, 1.0)
     with pytest.raises(NoTurn):
         await worker.wait(0, 1.0)
 
 
 async def _have_sent(bus: Bus, calls: int, *, seconds_ago: int) -> int:
-    """Note calls of all workers in the bucket; the Unix second in which they were sent."""
+    """Note calls of all workers in the bucket; return the Unix second in which they were sent."""
     [key] = [key async for key in bus.redis.scan_iter(match=f"{{{bus.keys.prefix}}}:rate:*")]
     now, _ = await bus.redis.time()
     second = int(now) - seconds_ago
@@ -129,7 +129,7 @@ async def test_a_call_over_the_minute_s_limit_waits_although_its_turn_has_come(
     bus: Bus,
 ) -> None:
     worker = bucket(bus, requests=1_200)
-    for _ in range(21):  # the second's worth that may go at once, and one that waits
+    for _ in range(21):  # the second's worth that may go at once, and one waiting
         await worker.wait(0, None)
     sent = await _have_sent(bus, 1_200, seconds_ago=60)
     await worker.wait(0, 5.0)

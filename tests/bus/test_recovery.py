@@ -1,4 +1,4 @@
-"""What a dead worker held is taken over; what kills its workers is stopped."""
+"""A dead worker's message is taken over; a message that kills its workers is stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def test_a_killed_worker_s_message_is_taken_over_within_its_lease_plus_a_s
 ) -> None:
     with worker_process(bus.settings, behaviour="hold") as doomed:
         await doomed.heard("ready")
-        async with serving(bus, ["slm"], finishing):  # another worker, of another stream
+        async with serving(bus, ["slm"], finishing):  # another worker, for another stream
             run_id = await admit(bus)
             await doomed.heard("took")
             async with serving(bus, ["planner"], finishing):
@@ -35,7 +35,7 @@ async def test_a_killed_worker_s_message_is_taken_over_within_its_lease_plus_a_s
 async def test_a_worker_that_renewed_too_late_keeps_its_unclaimed_work(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it would begin again by itself, and pay for its calls again."""
+    """Otherwise the worker would restart its own work and pay for its calls again."""
     monkeypatch.setattr(bus.keeper, "_renew_due", lambda _: None)  # pyright: ignore[reportUnknownLambdaType]
     begun: list[int] = []
     may_end = asyncio.Event()
@@ -51,7 +51,7 @@ async def test_a_worker_that_renewed_too_late_keeps_its_unclaimed_work(
         await until(lambda: len(begun) == 1, "the work")
 
         async def renewed() -> bool:
-            """Its lease had lapsed, and is young again."""
+            """Its lease had expired and is fresh again."""
             (pending_entry,) = await bus.redis.xpending_range(stream, GROUP, "-", "+", 1)
             idle.append(pending_entry["time_since_delivered"])
             return max(idle) > 1000 * bus.settings.lease_seconds * 0.9 and idle[-1] < max(idle)
@@ -87,7 +87,8 @@ async def test_a_worker_that_could_not_renew_loses_its_work_to_another(
 
 
 async def test_the_scan_reaches_entries_behind_many_live_ones(bus: Bus) -> None:
-    """XAUTOCLAIM looks at ten times its count: always from the beginning, it never gets there."""
+    """XAUTOCLAIM checks ten times its count: a scan that always starts at the beginning never
+    arrives."""
     run_id = await admit(bus, "other")
     stream = bus.keys.shard_of(run_id).work("planner")
     counts: list[int] = []
@@ -98,7 +99,7 @@ async def test_the_scan_reaches_entries_behind_many_live_ones(bus: Bus) -> None:
 
     async with serving(bus, ["planner"], handler, places=1) as consumer:
         await until(lambda: _has_group(bus, stream), "the group")
-        # 12,000 that a live worker holds, then the one of a dead worker.
+        # 12,000 entries of a live worker, then the one of a dead worker.
         body = (await bus.redis.xrange(bus.keys.shard_of(run_id).work("other")))[0][1][b"e"]
         consumer.drain()
     pipe = bus.redis.pipeline(transaction=False)
@@ -134,7 +135,7 @@ async def _has_group(bus: Bus, stream: str) -> bool:
 
 
 async def test_a_full_worker_leaves_the_sweep_to_one_with_a_free_place(bus: Bus) -> None:
-    """It also goes on ending runs whose deadline has passed."""
+    """The worker still ends runs whose deadline has passed."""
     release = asyncio.Event()
     entries: list[str] = []
 
@@ -171,7 +172,8 @@ async def _holds(bus: Bus, stream: str) -> bool:
 async def test_a_full_worker_gives_its_next_place_to_a_dead_worker_s_message(
     bus: Bus,
 ) -> None:
-    """Readers would fill each place at once, and sweeps find none until the backlog ends."""
+    """Otherwise readers would fill each place at once, and sweeps find none until the backlog
+    ends."""
     doors = [asyncio.Event() for _ in range(5)]
     order: list[str] = []
 
@@ -230,7 +232,7 @@ async def _size(bus: Bus, key: str, size: int) -> bool:
 async def test_a_message_that_kills_its_workers_becomes_a_dead_letter_after_the_last_attempt(
     bus: Bus,
 ) -> None:
-    """The count is Redis' own: nothing in the process lives long enough to keep one."""
+    """Redis keeps the count: no process lives long enough to keep one."""
     settings = bus.settings
     run_id = await admit(bus)
     for count in ("1", "2"):
@@ -256,7 +258,7 @@ async def test_names_of_dead_workers_are_removed_unless_they_hold_messages(bus: 
     await bus.redis.xreadgroup(GROUP, "holder", {stream: ">"})
 
     async def names() -> set[bytes]:
-        # The holder stays alive: nobody may take its entry.
+        # The holder stays alive: no other worker may take its entry.
         await bus.redis.xclaim(stream, GROUP, "holder", 0, [entry], justid=True)
         consumers = await bus.redis.xinfo_consumers(stream, GROUP)
         return {consumer["name"] for consumer in consumers}

@@ -1,4 +1,4 @@
-"""How long the bus keeps the replies to a step's requests: until nobody can ask for them again."""
+"""Lifetime of the replies to a step's requests: the bus keeps them while a step may ask again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def answer(delivery: Delivery) -> None:
 
 
 async def lives(bus: Bus) -> list[int]:
-    """Of all requests, in milliseconds."""
+    """Lives of all requests, in milliseconds."""
     return [
         int(await bus.redis.pttl(key))
         for shard in bus.keys.all_shards()
@@ -59,7 +59,7 @@ async def test_replies_expire_within_a_minute_of_their_run_s_end(bus: Bus) -> No
 
 
 async def test_a_resumed_worker_pays_nothing_for_a_committed_step(bus: Bus) -> None:
-    """Its replies may be gone by then: it is told that nobody needs the answer."""
+    """Its replies may have expired: the worker learns that the answer is obsolete."""
 
     async def step(delivery: Delivery) -> None:
         await delivery.commit(StepCommit(b"{}"))
@@ -103,7 +103,7 @@ class Request:
 
 
 class ReplyMachine(BusMachine):
-    """The moves of the bus, and steps that ask meanwhile."""
+    """Moves of the bus, with steps that ask in between."""
 
     def __init__(self) -> None:
         super().__init__()

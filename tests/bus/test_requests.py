@@ -1,4 +1,4 @@
-"""Requests: asked as often as one likes, done once, answered to anyone who still waits."""
+"""Requests: asked any number of times, done once, answered to every remaining waiter."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_retried_step_receives_the_stored_answer(bus: Bus) -> None:
 
 
 async def test_concurrent_callers_share_one_execution(bus: Bus) -> None:
-    """In one process and in two; all are told."""
+    """Callers in one process and in two all receive the answer."""
     executions: list[str] = []
     everybody = asyncio.Event()
 
@@ -147,7 +147,7 @@ async def test_a_permanent_error_is_stored_like_an_answer(bus: Bus) -> None:
 
 
 async def test_a_restarted_waiter_finds_the_answer_when_it_asks_again(bus: Bus) -> None:
-    """The reply went to an inbox that nobody reads; the answer is stored all the same."""
+    """The reply went to an inbox without a reader, but the answer is stored."""
     run_id = await admit(bus)
     async with Inbox(bus) as inbox:
         asking = asyncio.create_task(answered(inbox, run_id, "k"))
@@ -180,16 +180,16 @@ async def test_another_process_answers_a_request_after_the_first_was_killed(
 
 
 async def test_a_late_reply_is_refused_but_its_usage_is_recorded_as_discarded(bus: Bus) -> None:
-    """It was paid for. Sum of the entries = the provider's count, anyone who won."""
+    """It was paid for. The sum of the entries equals the provider's count, whichever worker won."""
     late: list[str] = []
 
     async def handler(delivery: Delivery) -> None:
         lease = delivery.lease
         if lease.count == 1:
-            # Somebody else claims it and answers first.
+            # Another worker claims it and answers first.
             await bus.redis.xclaim(lease.stream, GROUP, lease.consumer, 0, [lease.entry])
             try:
-                for _ in range(2):  # the second goes as after a lost connection
+                for _ in range(2):  # the second is sent as after a lost connection
                     try:
                         await delivery.reply(b'"late"', store=True, usage=[(USED, DISCARDED)])
                     except LeaseLost:
@@ -209,7 +209,7 @@ async def test_a_late_reply_is_refused_but_its_usage_is_recorded_as_discarded(bu
 
 
 async def test_a_late_reply_to_a_forgotten_request_leaves_no_key_without_expiry(bus: Bus) -> None:
-    """Its hash went with a dead letter; the check after each test looks for keys for ever."""
+    """A dead letter took its hash; the check after each test looks for keys without expiry."""
     done = asyncio.Event()
 
     async def handler(delivery: Delivery) -> None:
@@ -239,7 +239,7 @@ async def test_a_waiter_stops_at_its_deadline(bus: Bus) -> None:
 
 
 async def test_a_request_that_its_worker_dropped_can_be_asked_again(bus: Bus) -> None:
-    """Dropped past its deadline, its key must not be waited for until it expires."""
+    """A request dropped past its deadline must not block its key until it expires."""
     executions: list[int] = []
 
     async def handler(delivery: Delivery) -> None:

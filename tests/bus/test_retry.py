@@ -1,4 +1,4 @@
-"""Retries: put off without a gap, counted with the crashes, and kept over a restart."""
+"""Retries: delayed without a gap, counted with the crashes, and kept across a restart."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_the_backoff_doubles(bus: Bus) -> None:
 
 @pytest.mark.bus_settings(max_attempts=4)
 async def test_crashes_and_retries_count_together(bus: Bus) -> None:
-    """Two deliveries that died and one retry are three attempts, not one."""
+    """Two crashed deliveries and one retry are three attempts."""
     settings = bus.settings
     run_id = await admit(bus)
     for _ in range(2):
@@ -113,7 +113,8 @@ async def test_a_redis_outage_during_a_handler_does_not_count_against_its_messag
 
 @pytest.mark.parametrize("error", [FileNotFoundError("no such file"), TimeoutError("slow tool")])
 async def test_a_handler_s_own_error_counts_against_its_message(bus: Bus, error: Exception) -> None:
-    """An OSError of the work is not an outage of Redis: retried without a count, it never ends."""
+    """The work's own OSError is not an outage of Redis: retried without a count, it would never
+    end."""
 
     async def handler(delivery: Delivery) -> None:
         raise error

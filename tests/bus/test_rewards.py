@@ -1,4 +1,4 @@
-"""Rewards that come after the fact: accepted once for each id, however often they are sent."""
+"""Late rewards: accepted once for each id, however often they are sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.bus.serving import until
 
 
 async def bodies(bus: Bus) -> list[bytes]:
-    """What waits for the recorder, in all shards."""
+    """Entries that wait for the recorder, in all shards."""
     streams = [await bus.redis.xrange(shard.rewards) for shard in bus.keys.all_shards()]
     return [fields[b"reward"] for stream in streams for _, fields in stream]
 
@@ -105,7 +105,7 @@ async def test_no_reward_is_accepted_while_the_shards_change(bus: Bus) -> None:
 
 
 async def test_a_reward_under_outdated_settings_is_refused(bus: Bus) -> None:
-    """It could lie in a shard where no recorder looks."""
+    """The reward could end up in a shard that no recorder reads."""
     await publish_epoch(bus.redis, bus.keys.all_shards(), "9" * 15)
     with pytest.raises(DeploymentChanged, match="restart this process"):
         await publish_reward(bus, new_run_id(), "thumb", b"1")
@@ -113,7 +113,7 @@ async def test_a_reward_under_outdated_settings_is_refused(bus: Bus) -> None:
 
 
 async def test_a_reward_that_is_not_recorded_yet_is_in_flight(bus: Bus) -> None:
-    """The shards are not changed over it."""
+    """The shards do not change while it waits."""
     await publish_reward(bus, new_run_id(), "thumb", b"1")
     waiting = await in_flight(bus.redis, bus.settings.prefix, bus.settings.shards)
     assert waiting.unrecorded == 1

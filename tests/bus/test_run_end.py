@@ -1,4 +1,4 @@
-"""The ends of a run: each once, with its trajectory, and its work stopped."""
+"""Each run ends once, with its trajectory, and its work stops."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def _nothing_in_hand(bus: Bus) -> bool:
 
 
 async def test_a_handler_that_needs_time_to_stop_is_cancelled_once(bus: Bus) -> None:
-    """A second cancellation would interrupt its cleaning up, and the settling after it."""
+    """A second cancellation would interrupt the clean-up and the settling after it."""
     events: list[str] = []
     working = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""What is announced of a run: each end and each wait for approval, at least once."""
+"""Announcements of a run: each end and each wait for approval, at least once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def due(bus: Bus) -> list[RunEnd]:
 
 
 async def parked_twice(bus: Bus) -> tuple[RunEnd, RunEnd]:
-    """A step waits with its second call: the announcement of its first, and that of this one."""
+    """Park a step at its second call; return the announcements of its first and second call."""
     parked: list[str] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -48,7 +48,7 @@ async def test_a_second_call_that_waits_during_the_first_announcement_is_announc
     bus: Bus,
 ) -> None:
     first, second = await parked_twice(bus)
-    # The receiver of the first approved it before it answered the announcement.
+    # The receiver approved the first call before it answered the announcement.
     await run_ends.settle(bus, first)
     assert await bus.redis.zscore(second.shard.ends, second.member) == round(1000 * second.due)
     await run_ends.settle(bus, second)

@@ -1,4 +1,4 @@
-"""Each script includes the parts that it uses, each part does, and neither includes any other."""
+"""Each script includes exactly the parts that it uses, and so does each part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INCLUDE = re.compile(r"^-- include: (\S+)$", re.MULTILINE)
 
 
 def code(path: Path) -> str:
-    """Without comments; no string of a script holds two dashes."""
+    """Return the script without comments; no string of a script contains two dashes."""
     return re.sub(r"--.*", "", path.read_text())
 
 
@@ -29,7 +29,7 @@ def definitions(path: Path) -> frozenset[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FOLDER)))
 def test_a_script_includes_the_parts_that_it_uses_and_no_others(path: Path) -> None:
-    # A call, or a constant: a word in a string or behind a dot is neither.
+    # A call or a constant; a word in a string or after a dot is not a use.
     names = set(re.findall(r"(?<![\w.:'])(?:[A-Z_]{2,}\b|\w+(?=\())", code(path)))
     uses = {part.name for part in PARTS if part != path and definitions(part) & names}
     assert set(INCLUDE.findall(path.read_text())) == uses

@@ -1,5 +1,5 @@
-"""Scripts that share one connection: every caller gets the answer to its own, whatever becomes of
-the others and of the connection."""
+"""Scripts that share one connection: every caller gets its own answer, whatever happens to the
+others and the connection."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_every_caller_gets_its_own_answer_through_resets_and_cancellations(
             injecting.cancel()
             proxy.tear(0)
             async with asyncio.timeout(10):
-                # The last reset may be seen only by the next call.
+                # The next call may be the first to notice the last reset.
                 while True:
                     with contextlib.suppress(RedisError):
                         assert await client.eval(ECHO, 0, "after") == b"after"
@@ -134,7 +134,7 @@ async def test_a_script_that_takes_too_long_times_out_for_all_waiting_callers(
 async def test_a_connection_to_a_server_other_than_the_primary_is_closed(
     any_server: RedisProcess,
 ) -> None:
-    """Anyone who waits at it is answered all the same."""
+    """A caller that waits on that connection still gets its answer."""
     node = Node()
     async with Proxy(any_server.url) as proxy, client_of(proxy.url, node=node) as client:
         assert await client.eval(ECHO, 0, "1") == b"1"

@@ -178,7 +178,7 @@ def test_an_option_that_may_be_part_of_a_password_is_not_shown() -> None:
 
 
 def test_a_connection_accepts_every_allowed_url_option() -> None:
-    """redis-py hands what it does not know on to its connections, which then fail on it."""
+    """redis-py passes unknown options on to its connections, which then fail."""
     values = {"db": "1", "socket_keepalive": "yes", "ssl_check_hostname": "yes"}
     for scheme, options in OPTIONS.items():
         query = "&".join(f"{name}={values.get(name, 'none')}" for name in sorted(options))

@@ -1,4 +1,4 @@
-"""A lease ends with its message: the keeper that misses it then has not lost it."""
+"""A lease ends with its message: a keeper that misses it afterwards has not lost it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SETTLE: dict[str, Callable[[Delivery], Awaitable[None]]] = {
 async def test_a_lease_keeper_that_outruns_the_answer_abandons_nothing(
     bus: Bus, way: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The loop stands still from the moment at which Redis has settled the message until the
-    keeper has looked for its lease."""
+    """Block the loop from the moment when Redis has settled the message until the keeper has
+    checked its lease."""
     outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def handler(delivery: Delivery) -> None:
@@ -52,7 +52,7 @@ async def test_a_lease_keeper_that_outruns_the_answer_abandons_nothing(
     async def stop_the_loop(delivery: Delivery) -> None:
         with redis.Redis.from_url(bus.settings.redis_url) as client:
             lease = delivery.lease
-            # In each turn of the loop, or the answer would come first.
+            # Block in each turn of the loop, or the answer would come first.
             while cast("dict[str, int]", client.xpending(lease.stream, lease.group))["pending"]:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             while bus.keeper.count:

@@ -1,8 +1,8 @@
-"""The bus held to a small pure model of its rules, with crashes between any two commands.
+"""The bus compared with a small pure model of its rules, with crashes between any two commands.
 
-The scripts run on a real server. Time is a move: a lease expires when the entry is made to look
-old, a retry is due and a deadline has passed when their times are set back. After every move the
-server must hold exactly what the model says.
+The scripts run on a real server. Time is a move: a lease expires when the entry's age is set, a
+retry is due and a deadline has passed when their times are set back. After every move the server
+must contain exactly the state of the model.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ WHICH = st.tuples(st.integers(0, 7), st.integers(0, 3))
 
 
 class BusMachine(DrivenBus):
-    """Moves of clients, workers, sweepers, operators and fate."""
+    """Moves of clients, workers, sweepers, operators and failures."""
 
     runs = Bundle("runs")
     letters = Bundle("letters")
@@ -129,14 +129,15 @@ class BusMachine(DrivenBus):
         self.work(self.pick(which), what, branches, answer_lost)
 
     def work(self, token: Token, what: str, branches: int, answer_lost: bool) -> None:
-        """A valid token or a stale one; with `answer_lost` the very same commit goes again."""
+        """Commit with a valid or a stale token; with `answer_lost` the same commit is sent
+        again."""
         message, run = token.message, token.message.run
         step = f"{message.guard}#{len(run.journal)}"
         published: list[Message] = []
         join: tuple[str, int, Message] | None = None
         arrives, finish = message.arrives, None
         if arrives:
-            if what == "error":  # hands over to an expert, who arrives in its place
+            if what == "error":  # hand over to an expert, who arrives in its place
                 published = [Message(run, "planner", run.turns, message.branch, arrives)]
                 arrives = ""
         elif what == "next":
@@ -236,7 +237,8 @@ class BusMachine(DrivenBus):
     def a_worker_says_that_a_delivery_was_no_failure(
         self, which: tuple[int, int], release: bool
     ) -> None:
-        """One that is drained or cut off says so while it holds it; one that was frozen, later."""
+        """A drained or cut-off worker excuses itself while it holds the message; a frozen one does
+        so later."""
         token = self.pick(which)
         lease, message = token.delivery.lease, token.message
         got = self.do(
@@ -256,7 +258,7 @@ class BusMachine(DrivenBus):
     def a_worker_puts_it_off(self, which: tuple[int, int]) -> None:
         token = self.pick(which)
         lease, message = token.delivery.lease, token.message
-        # Its own handling fails; those before count where nobody said how they ended.
+        # Its own handling fails; earlier ones count if their end was never reported.
         attempt = message.attempt + len(message.begun - {lease.count}) + 1
         again = token.delivery.envelope.model_copy(update={"attempt": attempt})
         got = self.do(
@@ -308,8 +310,8 @@ class BusMachine(DrivenBus):
     def a_worker_dies_or_sleeps_past_its_lease(
         self, which: tuple[int, int], swept_by: str, wakes: bool
     ) -> None:
-        """Nobody renews its lease any more. One that sleeps may wake later and act on what it
-        believes to hold; it may even be the one who takes it over, with an old token and a new."""
+        """A worker stops renewing its lease. A sleeping one may wake later and act on its old
+        lease; it may even be the one that takes it over, with an old token and a new one."""
         token = self.pick(which)
         lease = token.delivery.lease
         if token.valid:
@@ -332,8 +334,8 @@ class BusMachine(DrivenBus):
         self.sweep(worker, stream, free)
 
     def sweep(self, worker: str, stream: str, free: int) -> None:
-        """It takes over what has expired, in the order of the entries, and nothing else; what it
-        has no place for is counted."""
+        """A sweep takes over exactly the expired entries, in their order; it counts those beyond
+        its places."""
         key = self.shard.work(stream)
         old: list[Any] = [
             candidate["message_id"].decode()
@@ -388,7 +390,7 @@ class BusMachine(DrivenBus):
             )  # fmt: skip
             await self.bus.redis.delete(self.shard.lock(stream))
             assert result[1] == len(members)
-            return sorted(members)  # due at one moment, they come in the order of their bytes
+            return sorted(members)  # entries due at the same moment come in byte order
 
         for member in self.do(promote()):
             result = json.loads(member)
@@ -426,7 +428,7 @@ class BusMachine(DrivenBus):
             self.adopt_kept(run)
         self.publish(message)
 
-    # What must hold after every move.
+    # Invariants after every move.
 
     @invariant()
     def the_server_holds_what_the_model_says(self) -> None:

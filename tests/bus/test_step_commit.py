@@ -1,4 +1,4 @@
-"""A step's commit is all or nothing, and only the lease's holder can make it."""
+"""A step's commit is atomic, and only the lease's holder can make it."""
 
 from __future__ import annotations
 
@@ -134,7 +134,8 @@ async def test_a_message_whose_handler_raises_is_retried_and_then_kept_with_its_
 async def test_a_commit_whose_answer_was_lost_is_applied_once(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server applied it, the connection broke, the same commit goes again: 'already'."""
+    """The server applied the commit, the connection broke, and the same commit is sent again:
+    'already'."""
     send: Any = bus.redis.evalsha
     answers: list[Any] = []
 
@@ -243,7 +244,7 @@ async def test_a_step_over_the_size_limit_becomes_a_dead_letter_with_the_reason(
 
 
 async def test_each_commit_of_a_batch_has_its_own_result(bus: Bus) -> None:
-    """Half of them lost their lease; the other half goes through in the same script call."""
+    """Half of them lost their lease; the other half succeeds in the same script call."""
     results: dict[str, str] = {}
     arrived: list[str] = []
 
@@ -252,8 +253,8 @@ async def test_each_commit_of_a_batch_has_its_own_result(bus: Bus) -> None:
         arrived.append(run_id)
         await until(lambda: len(arrived) >= 40, "all deliveries in hand")
         if int(delivery.envelope.payload["text"]) % 2:
-            # Somebody else claims it: the delivery count rises, the token no longer fits. The
-            # keeper must not learn of it first: it would cancel this handler.
+            # Another worker claims it: the delivery count rises, and the token no longer fits. The
+            # keeper must not notice first: it would cancel this handler.
             bus.keeper.release(delivery.lease)
             await bus.redis.xclaim(
                 delivery.lease.stream, "workers", "thief", 0, [delivery.lease.entry]
@@ -288,7 +289,7 @@ HALF = "half a pair: \ud800"
 async def test_an_unencodable_text_fails_only_its_own_commit(
     bus: Bus, spoilt: StepCommit, named: str
 ) -> None:
-    """Both stand in line at once, so that they would travel in one batch."""
+    """Both are queued at once, so that they would travel in one batch."""
     async with two_in_hand(bus) as (bad, good):
         failed, done = await asyncio.gather(
             bad.commit(spoilt), good.commit(StepCommit(b"{}", finish=Finish("answered"))),
@@ -310,7 +311,7 @@ async def test_unencodable_characters_of_a_reason_become_question_marks(bus: Bus
 
 @asynccontextmanager
 async def two_in_hand(bus: Bus) -> AsyncGenerator[tuple[Delivery, Delivery]]:
-    """Two leased messages, to be settled by the caller."""
+    """Return two leased messages for the caller to settle."""
     deliveries: list[Delivery] = []
     settled = asyncio.Event()
 
@@ -337,7 +338,7 @@ async def test_a_step_is_not_committed_on_a_stale_reply(
     async def handler(delivery: Delivery) -> None:
         shard, run_id = delivery.shard, delivery.envelope.run_id
         if not delivery.envelope.attempt:
-            # Nobody holds the request: another worker has taken it over, and answers it.
+            # This worker no longer holds the request: another one has taken it over and answers it.
             keys = [shard.work("slm"), shard.request("k"), shard.run(run_id), shard.usage(run_id),
                     shard.ledger]  # fmt: skip
             guard = delivery.envelope.guard

@@ -1,4 +1,4 @@
-"""Where runs at work are bounded, tenants take turns, by weight and priority."""
+"""Where the number of running runs is limited, tenants take turns by weight and priority."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ async def at_work(bus: Bus) -> int:
 
 
 async def order(bus: Bus, runs: dict[str, str]) -> list[str]:
-    """The tenants of the runs, in the order in which they begin when one after the other ends."""
+    """Return the tenants of the runs, in the order in which they start when one after the other
+    ends."""
     begun: list[str] = []
     while await at_work(bus):
         [(_, fields)] = await bus.redis.xrange(bus.keys.shard(0).work("planner"), count=1)
@@ -66,7 +67,7 @@ async def test_a_run_beyond_the_limit_waits_until_one_ends(settings: BusSettings
         assert await at_work(bus) == 2
         await bus.cancel(runs[0])
         assert await at_work(bus) == 3  # a cancelled run's message stays until it is read
-        await bus.cancel(runs[4])  # one that only waits
+        await bus.cancel(runs[4])  # a waiting run
         assert (await bus.run_state(runs[4])).outcome == "cancelled"
         async with serving(bus, ["planner"], finishing):
             for run_id in runs[1:4]:
@@ -87,7 +88,7 @@ async def test_runs_that_are_cancelled_while_they_wait_leave_the_queue(
         assert await bus.redis.lrange(key, 0, -1) == [last.encode()]  # pyright: ignore
         await bus.cancel(last)
         assert await at_work(bus) == 1
-        # None waits, so the next place is for the next one that asks.
+        # No run waits, so the next place goes to the next caller.
         async with serving(bus, ["planner"], finishing):
             await ended(bus, await admit(bus, impatient))
 
@@ -192,7 +193,7 @@ async def is_waiting(bus: Bus, run_id: str) -> bool:
 
 
 async def let_in(bus: Bus, tenant: Tenant, count: int) -> list[str]:
-    """The runs of a tenant that asks so often."""
+    """Return the admitted runs of a tenant that asks this many times."""
     runs: list[str] = []
     for _ in range(count):
         with suppress(Overloaded):
@@ -228,7 +229,7 @@ async def test_places_taken_before_other_tenants_asked_are_freed_for_them(
         small: list[str] = []
         for run_id in large:
             await bus.cancel(run_id)
-            # The large one is quicker to ask, each time.
+            # The large tenant is quicker to ask, each time.
             await let_in(bus, Tenant("large"), 5)
             small += await let_in(bus, Tenant("small"), 5)
         assert len(small) >= 9
@@ -280,14 +281,14 @@ async def test_waiting_for_a_turn_spends_no_budget_seconds(
             )
         _, reserved = await counts(bus, "day")
         assert reserved.milliseconds > 110_000
-        await bus.cancel(runs[1])  # it never began
+        await bus.cancel(runs[1])  # it never started
         spent, _ = await counts(bus, "day")
         assert spent.milliseconds == 0
         await set_limits(bus, "day", Limits())
 
 
 async def test_a_run_admitted_by_an_earlier_version_takes_its_turn(settings: BusSettings) -> None:
-    """There it waits among the runs in flight, with its deadline."""
+    """In that version it waits among the runs in flight, with its deadline."""
     async with bounded(settings, 1) as bus:
         first, second = await admit(bus, Tenant("a")), await admit(bus, Tenant("a"))
         shard, deadline = bus.keys.shard(0), bus.clock.now_ms() + 60_000

@@ -1,4 +1,4 @@
-"""The token log: followers get every token once, whichever worker or follower dies where."""
+"""The token log: followers get every token once, whichever worker or follower dies at any point."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def piece(ids: list[int]) -> str:
 async def followed(
     bus: Bus, run_id: str, after: str = "0-0", only: int | None = None
 ) -> list[tuple[str, dict[str, str]]]:
-    """Log entries from `after` on: all until the end, or the first few and then dead."""
+    """Return log entries from `after` on: all until the end, or the first few before the follower
+    dies."""
     entries: list[tuple[str, dict[str, str]]] = []
     if only == 0:
         return entries
@@ -69,7 +70,7 @@ def test_a_follower_sees_every_token_once_whatever_process_dies(
     follower_dies_after: int,
     asleep: bool,
 ) -> None:
-    """At each cut the writer dies and another goes on; with `asleep` the old one also wakes."""
+    """At each cut the writer dies and another continues; with `asleep` the old one also wakes."""
 
     async def scenario() -> None:
         async with Bus(quick_settings(shared_server.url)) as bus:
@@ -135,7 +136,7 @@ async def test_a_piece_whose_answer_was_lost_is_not_published_twice(
 
 
 async def test_a_restart_withdraws_the_published_tokens(bus: Bus) -> None:
-    """For an engine that can't go on from ids and came out elsewhere."""
+    """A restart is for an engine that can't continue from ids and generated a different text."""
     run_id = await admit(bus)
     await ask(bus, run_id)
     first = await take(bus, run_id, "first")
@@ -158,7 +159,7 @@ async def test_text_without_token_ids_is_refused(bus: Bus) -> None:
 
 
 async def test_tokens_of_a_run_that_is_gone_expire(bus: Bus) -> None:
-    """The check after each test looks for keys without an end."""
+    """The check after each test looks for keys without expiry."""
     run_id = await admit(bus)
     await ask(bus, run_id)
     delivery = await take(bus, run_id, "writer")
@@ -202,7 +203,7 @@ async def test_a_follower_of_an_unknown_run_is_not_kept_waiting(bus: Bus) -> Non
 
 
 async def test_a_retry_continues_the_text_of_a_request_that_became_a_dead_letter(bus: Bus) -> None:
-    """Its run's log still holds the text, so the place in it must be known too."""
+    """Its run's log still contains the text, so its position must also be known."""
     run_id = await admit(bus, "other")
     await ask(bus, run_id)
     first = await take(bus, run_id, "first")

@@ -1,4 +1,4 @@
-"""W3C trace contexts: what is one, and what a run, a step and a request have."""
+"""W3C trace contexts: the valid ones, and those of a run, a step and a request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BROUGHT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def digits(count: int) -> st.SearchStrategy[str]:
-    """Of which one is not 0."""
+    """Digits that are not all 0."""
     return st.integers(1, 16**count - 1).map(lambda number: f"{number:0{count}x}")
 
 

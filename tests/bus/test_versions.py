@@ -1,5 +1,5 @@
-"""Messages of other versions: read where they can be, else left to a worker that can, and only
-after a set time given up."""
+"""Messages of other versions: a worker that can read them does, and only after a set time are they
+given up."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_an_older_payload_is_upgraded_version_by_version(bus: Bus) -> None
 
 
 async def test_a_message_of_a_later_version_waits_for_a_worker_that_can_read_it(bus: Bus) -> None:
-    """And the times that others handed it back are not attempts."""
+    """Deliveries that other workers handed back are not attempts."""
     attempts: list[int] = []
 
     async def handler(delivery: Delivery) -> None:
@@ -55,20 +55,23 @@ async def test_a_message_of_a_later_version_waits_for_a_worker_that_can_read_it(
 async def _handed_back(bus: Bus, run_id: str) -> bool:
     key = bus.keys.shard_of(run_id).run(run_id)
     failure: bytes | None = await bus.redis.hget(key, "failure")  # pyright: ignore
-    return failure is not None and b"this process knows 1" in failure
+    return failure is not None and b"this process knows only 1" in failure
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
         ({"type": "riddle"}, "unknown payload type 'riddle'; known here: note"),
-        ({"type_version": 3}, "'note' has version 3, this process knows 1: upgrade this worker"),
+        (
+            {"type_version": 3},
+            "'note' has version 3, but this process knows only 1: upgrade this worker",
+        ),
     ],
 )
 async def test_an_unreadable_message_becomes_a_dead_letter_after_a_set_time(
     settings: BusSettings, changes: dict[str, Any], says: str
 ) -> None:
-    """It names the versions; a later worker may take the letter, and waits as long for it."""
+    """The letter names the versions; a later worker may take it, and waits equally long for it."""
     impatient = settings.model_copy(update={"version_seconds": 0.3})
     registry = Registry()
     registry.register("note", Note)
@@ -91,7 +94,7 @@ async def _is_delayed(bus: Bus, key: str) -> bool:
 
 
 class OpenNote(BaseModel):
-    """A note that keeps what it does not know."""
+    """A note that keeps unknown fields."""
 
     model_config = ConfigDict(extra="allow")
 

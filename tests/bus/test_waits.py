@@ -1,4 +1,4 @@
-"""A run that waits holds nothing, and goes on exactly once."""
+"""A waiting run holds nothing, and continues exactly once."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def waiting(run_id: str, signal: str = "paid", *, seconds: float = 60, turn: int
 
 @pytest.fixture
 def woken(bus: Bus) -> list[Any]:
-    """What the waits of a test ended with."""
+    """The events that ended the waits of a test."""
     bus.registry.register("woken", Woken)
     return []
 
 
 async def wait_for(bus: Bus, signal: str = "paid", *, seconds: float = 60) -> str:
-    """A run that waits."""
+    """A waiting run."""
 
     async def handler(delivery: Delivery) -> None:
         run_id = delivery.envelope.run_id
@@ -134,7 +134,7 @@ async def test_an_expired_wait_continues_once_whichever_worker_sweeps(
     run_id = await wait_for(bus, seconds=0.001)
     [shard] = bus.keys.all_shards()
     counts = await asyncio.gather(*(waits.expire(bus, shard) for _ in range(8)))
-    assert sum(counts) in (0, 1)  # a sweep of `wait_for`'s consumer may have been faster
+    assert sum(counts) in (0, 1)  # the sweep of `wait_for`'s consumer may have been faster
     async with serving(bus, ["after"], noting(woken)):
         await ended(bus, run_id)
     assert [outcome["kind"] for outcome in woken] == ["expired"]
@@ -158,7 +158,7 @@ async def test_no_wait_ends_while_the_time_is_in_doubt(
 
 
 async def test_a_run_s_time_is_paused_while_it_waits(bus: Bus) -> None:
-    """It has 60 s when it begins to wait for up to an hour, and 60 s afterwards."""
+    """The run has 60 s left when it starts a wait of up to an hour, and 60 s afterwards."""
     run_id = await wait_for(bus, seconds=3_600)
     assert (await bus.run_state(run_id)).deadline - time.time() > 3_650
     assert await bus.enforce_deadline(run_id)
@@ -392,7 +392,7 @@ async def test_an_invalid_signal_is_refused_before_it_is_sent(bus: Bus) -> None:
 
 
 async def spent_ms(bus: Bus, run_id: str) -> int:
-    """What a run that has ended has taken of a budget's seconds, none of which is held any more."""
+    """Return the seconds of a budget that an ended run has spent; none may stay reserved."""
     spent, reserved = await counts(bus, f"budget:{run_id}")
     assert reserved.milliseconds == 0
     return spent.milliseconds

@@ -1,5 +1,5 @@
-"""What breaks while several scripts are on one connection: nobody gets another's answer, nothing is
-sent a second time by the wire itself, and the next script finds a way."""
+"""Faults while several scripts share a connection: no caller gets another's answer, the wire sends
+nothing twice, and the next script finds a connection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LARGE = "return string.rep(ARGV[1], tonumber(ARGV[2]))"
 async def test_every_script_of_a_cut_off_batch_runs_once_and_answers_or_raises(
     any_server: RedisProcess, share: float
 ) -> None:
-    """The server has carried out all of them; of its answers a part arrives."""
+    """The server has carried out all of them, but only part of the answers arrives."""
     async with Proxy(any_server.url) as proxy, client_of(proxy.url) as client:
         await client.eval(ECHO, 0, "open")
         proxy.tear(share=share)
@@ -54,7 +54,7 @@ async def test_waiting_callers_fail_when_redis_dies_and_later_scripts_reach_the_
         with pytest.raises(RedisError):
             await client.eval(ECHO, 0, "nobody there")
         own_server.start()
-        # It has lost its scripts: callers that come together all get through.
+        # The server has lost its scripts: concurrent callers all succeed.
         calls = [scripts.call(client, "group", [f"{key}{n}"], ["workers"]) for n in range(5)]
         assert await asyncio.gather(*calls) == [1] * 5
         await client.flushdb()
@@ -121,7 +121,7 @@ async def test_huge_requests_and_answers_pass_among_small_ones(any_server: Redis
 
 
 async def test_commits_on_a_shared_connection_that_is_reset_are_applied_once(bus: Bus) -> None:
-    """Whatever became of a batch, its scripts are sent again, and those that ran say `already`."""
+    """The scripts of a failed batch are sent again, and those that already ran return `already`."""
 
     async def handler(delivery: Delivery) -> None:
         await delivery.commit(

@@ -1,7 +1,7 @@
-"""A real worker process for tests: serves a stream in a way that it is told, and reports by lines.
+"""A real worker process for tests: serves a stream in a given way, and reports by lines.
 
-Run as `python -m tests.bus.worker_process SETTINGS STREAM BEHAVIOUR`, with the settings as JSON.
-It drains on SIGTERM. `WorkerProcess` is the test's side of it.
+Run as `python -m tests.bus.worker_process SETTINGS STREAM BEHAVIOUR`, with the settings as JSON. It
+drains on SIGTERM. `WorkerProcess` is the test's side of it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def say(*words: object) -> None:
 
 
 async def told() -> None:
-    """Until the test writes a line. The event loop goes on meanwhile."""
+    """Wait until the test writes a line, while the event loop runs on."""
     line = await asyncio.to_thread(sys.stdin.readline)
     if not line:
         await asyncio.Event().wait()
@@ -59,7 +59,7 @@ async def gate(delivery: Delivery) -> None:
 
 
 async def stubborn(delivery: Delivery) -> None:
-    """Tries to commit whatever happens to its task: only the bus can refuse."""
+    """A handler that tries to commit whatever happens to its task: only the bus can refuse."""
 
     async def insist() -> None:
         await told()
@@ -119,7 +119,7 @@ async def main(settings: str, stream: str, behaviour: str) -> None:
 
 
 class WorkerProcess:
-    """The test's side."""
+    """The test's side of the process."""
 
     def __init__(self, settings: BusSettings, stream: str, behaviour: str) -> None:
         self.process = subprocess.Popen(
@@ -129,7 +129,8 @@ class WorkerProcess:
         )  # fmt: skip
 
     async def heard(self, word: str) -> list[str]:
-        """The rest of the next line that begins with a word; AssertionError if it never comes."""
+        """Return the rest of the next line that starts with a word, or raise AssertionError if it
+        never comes."""
         assert self.process.stdout is not None
         while True:
             line = await asyncio.wait_for(asyncio.to_thread(self.process.stdout.readline), 20)

@@ -54,6 +54,8 @@ def test_tasks_are_drawn_by_seed_and_split(outcome: dict[str, Any]) -> None:
     assert outcome["apart"]
 
 
-def test_a_task_without_a_prompt_or_with_a_runtime_reward_is_refused(outcome: dict[str, Any]) -> None:
+def test_a_task_without_a_prompt_or_with_a_runtime_reward_is_refused(
+    outcome: dict[str, Any],
+) -> None:
     assert "the reward files of InARuntime looks into a runtime" in outcome["in_a_runtime"]
     assert "WithoutPrompt has no prompt" in outcome["without_prompt"]

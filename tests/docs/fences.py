@@ -1,8 +1,9 @@
 """The fenced blocks of the documents, and the commands in them.
 
-A comment in the line above a block says what it needs that a test lacks; then it is not run:
+A comment in the line above a block names the requirement that a test lacks; such a block is not
+run:
 
-    <!-- needs: a CUDA GPU -->
+<!-- needs: a CUDA GPU -->
 """
 
 from __future__ import annotations
@@ -47,11 +48,12 @@ class Command:
     words: tuple[str, ...]
     """The program and its arguments."""
     whole: bool
-    """False for one that a sentence only mentions: arguments may be missing or stand-ins."""
+    """False for a command that a sentence only mentions: arguments may be missing or
+    placeholders."""
 
 
 def documents() -> list[str]:
-    """Every page that people read, by its path from the root."""
+    """Yield every page that people read, by its path from the root."""
     below = (path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
     return [*(name for name in TOP if (ROOT / name).is_file()), *sorted(below)]
 
@@ -71,7 +73,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def commands(page: str) -> Iterator[Command]:
-    """Every command of this project that a page shows or mentions."""
+    """Yield every command of this project that a page shows or mentions."""
     for block in blocks(page):
         if block.language == "sh":
             for words in _commands_of_script(block.text):
@@ -97,7 +99,8 @@ def _commands_of_script(script: str) -> Iterator[tuple[str, ...]]:
 
 
 def _own(words: list[str]) -> Iterator[tuple[str, ...]]:
-    """The command, if it is one of ours: behind variables, `accelerate launch` or a container."""
+    """Return the command if it belongs to this project: after variables, `accelerate launch` or a
+    container."""
     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
         words = words[1:]
     if words[:1] == ["docker-compose"] or words[:1] == ["srun"] or words[:1] == ["accelerate"]:

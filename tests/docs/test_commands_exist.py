@@ -1,4 +1,4 @@
-"""Commands and options in the documents are those of the programs."""
+"""Commands and options in the documents exist in the programs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _MISSING_FILES = ("does not exist", "is a directory", "is a file")
 
 
 def as_umbrella(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The same command as an argument list of `loopline`."""
+    """Return the same command as an argument list of `loopline`."""
     return words[1:] if words[0] in ("loopline", "runtime") else words
 
 
 @cache
 def umbrella() -> Any:
-    """Every command."""
+    """Yield every command."""
     return get_command(app)
 
 
 def complaint(command: Command) -> str:
-    """What the command line's parser has against a command; empty if nothing."""
+    """Return the error of the command line's parser, or ""."""
     group: Any = umbrella()
     arguments = list(as_umbrella(command.words))
     context = typer.Context(group, info_name="loopline")

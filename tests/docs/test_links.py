@@ -1,4 +1,4 @@
-"""Links of the pages that stand outside the site, which MkDocs does not check."""
+"""Links of the pages outside the site, which MkDocs does not check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 
 
 def anchors(text: str) -> set[str]:
-    """As MkDocs and GitHub make them of plain headings."""
+    """Return the anchor that MkDocs and GitHub derive from a plain heading."""
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

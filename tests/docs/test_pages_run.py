@@ -1,9 +1,8 @@
 """The blocks of every page, run in order in an empty folder, as a reader would type them.
 
 A page's `sh` blocks share one folder and one deployment, with a copy of `examples/` in it, as in a
-checkout. Where a block names no profile, models are scripted, except on the pages of `REAL`. The
-endpoint at port 8000 is the scripted API. `pip install ./examples` installs into a folder of the
-test's own.
+checkout. If a block names no profile, models are scripted, except on the pages of `REAL`. The
+endpoint at port 8000 is the scripted API. `pip install ./examples` installs into a separate folder.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from tests.docs.fences import ROOT, Block, blocks, documents
 
 BLOCK_SECONDS = 300
 REAL = ("docs/quickstart.md",)
-"""Pages that run on the micro models, and whose commands are those that pip installed."""
+"""Pages that run on the micro models, with commands that pip installed."""
 ENDPOINT = "http://127.0.0.1:8000/v1"
 GATEWAY = "127.0.0.1:8400"
-"""A page that shows it starts it; here at a port that is free."""
+"""A page that shows this address starts the gateway itself; the test uses a free port."""
 LANGUAGES = ("sh", "python")
 
 
@@ -44,7 +43,7 @@ def runnable(page: str) -> list[Block]:
 
 @contextmanager
 def endpoint() -> Generator[str]:
-    """The address of a scripted API."""
+    """Start a scripted API and yield its address."""
     command = [sys.executable, "-m", "loopline.workers.scripted_api", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -55,7 +54,7 @@ def endpoint() -> Generator[str]:
 
 
 class Reader:
-    """Somebody who types a page's blocks."""
+    """A reader who types a page's blocks."""
 
     def __init__(self, folder: Path, page: str, url: str, commands: Path) -> None:
         shutil.copytree(ROOT / "examples", folder / "examples")
@@ -103,7 +102,7 @@ class Reader:
         )
 
     def leaves(self) -> None:
-        """End the deployment that the page may have left."""
+        """End the deployment that the page may have left running."""
         if (self.folder / ".loopline").exists():
             self.run(["runtime", "down"])
 
@@ -129,7 +128,7 @@ def test_every_block_of_a_page_runs(page: str, tmp_path: Path, quick_commands: P
 
 
 def test_a_block_that_is_not_run_states_what_it_needs() -> None:
-    """In words: the reason stands on the page for readers of its source, and here for us."""
+    """The page gives the reason to readers of its source, and this test to developers."""
     reasons = [block.needs for page in documents() for block in blocks(page) if block.needs]
     assert reasons
     assert all(len(reason.split()) >= 2 for reason in reasons)

@@ -1,5 +1,5 @@
-"""The environment of `examples/estimate.py`, as a package of its own would bring it: three agents,
-found by where the object is, played, trained into three adapters and reported."""
+"""The environment of `examples/estimate.py`, used like one of another package: three agents, found
+by the object's import path, played, trained into three adapters and reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 GAME = "examples.estimate:ESTIMATE"
 AGENTS = ("generator", "verifier", "refiner")
 NUMBERS = tuple(f"{number}" for number in range(-90, 91, 9))
-"""What the model says mostly, by chance, so that rewards vary."""
+"""The model's most frequent answer by chance, so that rewards vary."""
 MOST_LINES = 60
 
 
@@ -41,12 +41,12 @@ def where(
 
 
 def environment_of(where: Deployed, folder: Path) -> dict[str, str]:
-    """In which a command finds the deployment."""
+    """The folder in which a command finds the deployment."""
     return {
         **os.environ,
         "LOOPLINE_PROFILE": str(where.profile),
         "LOOPLINE_STATE": str(folder / "state"),
-        # The model's context is short.
+        # The model has a short context.
         "LOOPLINE_OPTIONS__PAIR__MAX_TOKENS": "8",
     }
 
@@ -68,7 +68,7 @@ def test_the_whole_team_and_each_agent_alone_play_the_environment(
     for name, agents in zip(arms, (AGENTS, *((agent,) for agent in AGENTS)), strict=True):
         arm = line["arms"][name]
         assert arm["n"] == 4
-        # Two turns of every agent, unless the first one solved it.
+        # Every agent has two turns, unless the first one solved it.
         assert len(agents) * 4 <= arm["usage"]["calls"] <= len(agents) * 8
         [version] = line["puzzles"]["versions"][name]
         assert all(f"{agent}: pair" in str(version["policies"]) for agent in agents)

@@ -1,5 +1,5 @@
-"""`examples/improve_any_agent`: in pydantic-ai's own environment, one of its agents is judged and
-trained by a deployment that it knows nothing of."""
+"""`examples/improve_any_agent` in pydantic-ai's own environment: a deployment that one of its
+agents knows nothing about judges and trains that agent."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def test_the_agent_is_evaluated_trained_on_its_rewards_and_evaluated_again(tmp_p
     samples = (folder / "round-0.jsonl").read_text().splitlines()
     assert len(samples) == 12 * 6
     report = json.loads((folder / "version-1/report.json").read_text())
-    assert report["runs"] > len(samples)  # calls: the calculator's results were answered
+    assert report["runs"] > len(samples)  # the calculator's results were answered
     assert report["groups"] == 12
     assert "llm/shop: version 1" in (folder / "training.log").read_text()
-    # A finished seed is only shown again.
+    # A finished seed is only displayed again.
     assert run().splitlines()[-20:] == output.splitlines()[-20:]
 
 

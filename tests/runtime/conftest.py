@@ -23,7 +23,7 @@ from loopline.runtime.config.state import StateDirectory
 from tests.forked import forked, preload_of
 
 LIMIT = 120.0
-"""Seconds that anything may take. Generous: the suite also runs alongside other work."""
+"""Limit in seconds for every wait. Generous: the suite also runs alongside other work."""
 QUICK = (
     "bus.lease_seconds=1",
     "bus.block_seconds=0.2",
@@ -51,7 +51,7 @@ def until(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
 
 
 def changes(kinds: Collection[str] = KINDS, *overrides: str) -> list[str]:
-    """Options of `up`: short times, and no other workers than `kinds`."""
+    """Options of `up`: short times, and only workers of `kinds`."""
     without = [f"workers.{kind}.count=0" for kind in KINDS if kind not in kinds]
     return [word for item in (*QUICK, *without, *overrides) for word in ("--set", item)]
 

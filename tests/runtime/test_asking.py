@@ -66,9 +66,9 @@ def test_the_system_message_precedes_the_conversation_and_the_question_follows_i
                     "content": [{"type": "image_url", "image_url": {"url": "https://x"}}],
                 }
             ],
-            "workflows take text alone",
+            "workflows take only text",
         ),
-        (HISTORY[:1], "system messages alone"),
+        (HISTORY[:1], "only system messages"),
         (" " * (MAX_CONVERSATION_BYTES + 1), "more than 10,000,000 bytes"),
     ],
 )

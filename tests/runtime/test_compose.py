@@ -24,7 +24,9 @@ def test_every_kind_of_worker_has_a_service(services: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_service_runs_its_worker_and_checks_its_health(services: dict[str, Any], kind: str) -> None:
+def test_a_service_runs_its_worker_and_checks_its_health(
+    services: dict[str, Any], kind: str
+) -> None:
     service = services[kind]
     assert service["command"] == ["worker", kind]
     assert service["healthcheck"]["test"] == ["CMD", "runtime", "status", "--worker", kind]

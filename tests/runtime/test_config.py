@@ -195,7 +195,9 @@ def test_the_error_for_a_wrong_value_names_its_source(tmp_path: Path) -> None:
         ("models.slm.base_url=http://here/v1", "use engine = 'openai' for an endpoint"),
     ],
 )
-def test_the_error_for_a_wrong_model_setting_names_its_key_and_the_rule(setting: str, says: str) -> None:
+def test_the_error_for_a_wrong_model_setting_names_its_key_and_the_rule(
+    setting: str, says: str
+) -> None:
     assert says in error_of("micro", setting)
 
 
@@ -272,9 +274,7 @@ def test_the_type_of_a_key_is_shown_in_plain_python_syntax() -> None:
 
 
 @given(st.sampled_from(sorted(key_paths(config.Settings))), st.data())
-def test_any_key_with_a_missing_letter_is_refused_by_name(
-    key: str, data: st.DataObject
-) -> None:
+def test_any_key_with_a_missing_letter_is_refused_by_name(key: str, data: st.DataObject) -> None:
     table, _, name = key.replace("<name>", "llm" if "models" in key else "slm").rpartition(".")
     cut = data.draw(st.integers(0, len(name) - 1))
     typo = name[:cut] + name[cut + 1 :]

@@ -50,7 +50,9 @@ def test_after_down_a_run_can_be_shown_and_replayed_from_the_store_by_its_full_i
         assert f"no run whose whole id is {run_id[:-1]}" in unknown.stderr
 
 
-def test_a_second_up_in_the_same_directory_fails_and_names_the_first(deployment: Deployment) -> None:
+def test_a_second_up_in_the_same_directory_fails_and_names_the_first(
+    deployment: Deployment,
+) -> None:
     deployment.up(kinds=())
     pid = deployment.supervisor_pid()
     for options in (["--detach"], []):
@@ -93,7 +95,9 @@ def test_a_worker_that_keeps_dying_is_given_up_reported_and_restarted_on_request
     until(lambda: deployment.workers("slm"), "slm worker after another try")
 
 
-def test_a_worker_with_a_wrong_configuration_is_given_up_immediately(deployment: Deployment) -> None:
+def test_a_worker_with_a_wrong_configuration_is_given_up_immediately(
+    deployment: Deployment,
+) -> None:
     words = changes(("planner", "gpu"))
     process = deployment.run(
         *("up", "--detach", "--profile", "scripted", *words),
@@ -167,7 +171,9 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_one_continues_the_wor
     assert '"answer":"29"' in output
 
 
-def test_workers_can_be_scaled_up_and_down_while_the_deployment_runs(deployment: Deployment) -> None:
+def test_workers_can_be_scaled_up_and_down_while_the_deployment_runs(
+    deployment: Deployment,
+) -> None:
     deployment.up(kinds=ASKED)
     assert "slm: 1 → 3" in deployment.ok("scale", "slm=3")
     until(lambda: len(deployment.workers("slm")) == 3, "three slm workers")
@@ -365,7 +371,9 @@ def test_without_an_installed_server_the_packaged_one_is_used(deployment: Deploy
     assert "bus: Valkey" in deployment.up(kinds=())
 
 
-def test_the_command_line_of_a_worker_has_its_name_and_kind_but_no_redis_url(shared: Deployment) -> None:
+def test_the_command_line_of_a_worker_has_its_name_and_kind_but_no_redis_url(
+    shared: Deployment,
+) -> None:
     for worker in shared.status()["workers"]:
         command = psutil.Process(worker["pid"]).cmdline()
         assert worker["name"] in command

@@ -1,4 +1,4 @@
-"""The doctor's findings about models from the hub (in the test's own cache), endpoints and costs."""
+"""The doctor's findings about models in a hub cache, endpoints, proxies and costs."""
 
 from __future__ import annotations
 

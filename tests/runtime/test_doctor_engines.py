@@ -36,7 +36,7 @@ def test_vllm_is_estimated_to_be_the_fastest_for_a_full_model_on_a_gpu(tmp_path:
     assert bandwidth is not None
     best, second = estimates(shape, "H100", bandwidth)
     assert (best.engine, second.engine) == ("vllm", "torch")
-    # The memory allows 20,000 tokens/s; vLLM usually reaches 12,000 to 14,000 of them.
+    # The memory allows 20,000 tokens/s; vLLM usually reaches 12,000 to 14,000.
     assert 9_000 < best.tokens_per_second < 15_000
     assert 1_200 < second.tokens_per_second < 2_500
 

@@ -1,4 +1,4 @@
-"""`up` waits for a worker that downloads its model as long as that takes."""
+"""`up` waits for a worker's download of its model, however long it takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ async def never(_: object) -> Any:
     raise AssertionError("no bus is joined here")
 
 
-async def test_a_download_may_take_longer_than_the_time_limit_for_getting_ready(tmp_path: Path) -> None:
+async def test_a_download_may_take_longer_than_the_time_limit_for_getting_ready(
+    tmp_path: Path,
+) -> None:
     settings = load("scripted", overrides=["supervisor.ready_seconds=0.05"], environ={})
     state = StateDirectory(tmp_path)
     supervisor: Any = Supervisor(settings, state, profile="scripted", connect=never)

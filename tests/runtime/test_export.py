@@ -89,9 +89,7 @@ def test_preferences_pair_the_best_run_of_a_task_with_the_worst(
     assert pair["rejected"] == [{"role": "assistant", "content": "No."}]
 
 
-def test_a_posted_reward_replaces_the_outcome(
-    store: Path, tmp_path: Path
-) -> None:
+def test_a_posted_reward_replaces_the_outcome(store: Path, tmp_path: Path) -> None:
     asyncio.run(record_rewards(store, reward(5.0), reward(0.25, agent="solo"), batch=2))
     export(store, "verifiers", tmp_path / "out")
     by_run = {
@@ -147,7 +145,9 @@ def test_inspect_reads_the_runs_as_samples(store: Path, tmp_path: Path) -> None:
     assert by_id[a_run(5).run.id]["error"] == "deadline: no answer"
 
 
-def test_a_damaged_file_is_reported_and_the_others_are_exported(store: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_and_the_others_are_exported(
+    store: Path, tmp_path: Path
+) -> None:
     asyncio.run(record(store, [answered(9, "Late.")], batch=2))
     path = parquet_files(store / "trajectories")[1]
     path.write_bytes(path.read_bytes()[:-20])

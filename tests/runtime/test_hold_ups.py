@@ -50,7 +50,7 @@ def test_an_unreachable_endpoint_is_reported_while_ask_waits_and_in_the_final_re
     process = deployment.run("ask", QUESTION, "--seconds", "6")
     assert process.returncode == EXIT_FAILED
     refused = f"unavailable: llm: llm at 127.0.0.1:{port}: no connection"
-    assert process.stderr.count(f"a step failed and is tried again: {refused}") == 1
+    assert process.stderr.count(f"a step failed and will be retried: {refused}") == 1
     assert f"its deadline passed; last error: {refused}" in process.stdout
 
 
@@ -117,7 +117,9 @@ async def test_a_missing_judge_is_reported(bus: Bus, run: Run, tmp_path: Path) -
     [sudoku_run(), sudoku_run(python=True, team=["plan_agent"])],
     ids=["calls", "plan agent alone"],
 )
-async def test_a_missing_judge_that_the_run_does_not_need_is_not_reported(bus: Bus, run: Run, tmp_path: Path) -> None:
+async def test_a_missing_judge_that_the_run_does_not_need_is_not_reported(
+    bus: Bus, run: Run, tmp_path: Path
+) -> None:
     assert await held_up(bus, run, tmp_path) == []
 
 

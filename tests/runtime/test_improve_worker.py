@@ -89,7 +89,7 @@ def test_an_unknown_option_of_the_loop_is_reported(deployment: Deployment) -> No
 
 
 def test_a_deployment_can_have_only_one_loop() -> None:
-    with pytest.raises(ValueError, match=r"workers\.improve\.count is 1 at most"):
+    with pytest.raises(ValueError, match=r"workers\.improve\.count must be at most 1"):
         Settings.model_validate({"workers": {"improve": {"count": 2}}})
 
 

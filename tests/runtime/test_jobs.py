@@ -76,7 +76,9 @@ def test_a_queued_benchmark_runs_and_is_listed_with_its_results(
     assert f"results: {output}" in listing
 
 
-def test_the_jobs_worker_survives_the_death_of_redis(deployment: Deployment, tmp_path: Path) -> None:
+def test_the_jobs_worker_survives_the_death_of_redis(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     deployment.up("supervisor.crash_loop_deaths=2", kinds=WORKING)
     [before] = deployment.workers("jobs")
     os.kill(deployment.status()["redis"]["pid"], signal.SIGKILL)
@@ -87,10 +89,12 @@ def test_the_jobs_worker_survives_the_death_of_redis(deployment: Deployment, tmp
     assert after["pid"] == before["pid"]
 
 
-def test_a_command_of_bench_or_train_can_be_queued_but_no_other_program(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_command_of_bench_or_train_can_be_queued_but_no_other_program(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     deployment.up(kinds=("jobs",))
     wrong = deployment.run("jobs", "add", "rm", "-rf", "nothing")
-    assert "'rm' is not a program of a job; there are: bench, train" in wrong.stderr
+    assert "'rm' is not a program that jobs run; those are bench, train" in wrong.stderr
     folder = tmp_path / "worlds"
     output = deployment.ok("jobs", "add", "train", "worlds", str(folder), "--samples", "2")
     job_id = output.split()[1]
@@ -150,9 +154,7 @@ def test_observations_from_before_an_outage_release_no_job_after_it() -> None:
 
 
 @pytest.mark.slow
-def test_cancelling_a_running_job_stops_it(
-    deployment: Deployment, tmp_path: Path
-) -> None:
+def test_cancelling_a_running_job_stops_it(deployment: Deployment, tmp_path: Path) -> None:
     deployment.up(kinds=("jobs",))  # no worker answers, so runs in flight stay
     job_id = queue(deployment, tmp_path / "results", samples=12)
     until(lambda: (tmp_path / "results" / "manifest.json").exists(), "begun benchmark")
@@ -167,7 +169,7 @@ def test_cancelling_a_running_job_stops_it(
     until(over, "cancelled job")
     assert set(states) <= {"cancelling", "cancelled"}
     process = deployment.run("jobs", "cancel", job_id)
-    assert "is over" in process.stderr
+    assert "has ended" in process.stderr
 
 
 @pytest.mark.slow
@@ -253,9 +255,7 @@ def test_a_job_uses_the_bus_of_its_deployment_even_if_the_environment_sets_anoth
     assert job.state == "done", deployment.ok("jobs", "log", job_id)
 
 
-def test_the_queue_contains_json_and_never_pickle(
-    deployment: Deployment, tmp_path: Path
-) -> None:
+def test_the_queue_contains_json_and_never_pickle(deployment: Deployment, tmp_path: Path) -> None:
     deployment.up(kinds=())
     job_id = queue(deployment, tmp_path / "results", samples=1)
     assert listed(deployment, job_id).state == "queued"
@@ -288,7 +288,7 @@ def test_a_job_for_a_folder_outside_the_deployment_is_refused(
     request = JobRequest(program="bench", argv=["--help"], cwd=str(tmp_path))
     job_id = asyncio.run(jobs.enqueue(settings, request))
     ended = until(lambda: (job := listed(deployment, job_id)).state == "failed" and job, "refusal")
-    assert "works in a folder of the deployment" in ended.reason
+    assert "must run in a folder of the deployment" in ended.reason
     assert not (deployment.state.jobs / job_id).exists()
 
 

@@ -112,7 +112,9 @@ def test_a_follower_misses_no_line_when_the_log_is_rotated(tmp_path: Path) -> No
     assert lines == [f"line {number}" for number in range(40)]
 
 
-async def test_output_is_copied_line_by_line_and_an_endless_line_is_cut(tmp_path: Path) -> None:
+async def test_output_is_copied_line_by_line_and_overlong_lines_are_truncated(
+    tmp_path: Path,
+) -> None:
     reader = asyncio.StreamReader(limit=1 << 24)
     reader.feed_data(b"first\nsecond")
     reader.feed_data(b" half\n" + b"x" * (3 * MAX_LINE_BYTES) + b"\nlast")

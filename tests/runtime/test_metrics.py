@@ -171,7 +171,9 @@ def test_the_ledger_and_the_engines_agree_on_the_tokens(measured: Measured) -> N
         assert recorder.value("loopline_tokens_total", pool="llm", kind=kind) == counted
 
 
-def test_a_pool_without_a_price_has_unpriced_calls_instead_of_a_zero_cost(measured: Measured) -> None:
+def test_a_pool_without_a_price_has_unpriced_calls_instead_of_a_zero_cost(
+    measured: Measured,
+) -> None:
     recorder = measured.scrape("recorder-1")
     assert (recorder.value("loopline_cost_dollars_total", pool="llm") or 0) > 0
     assert recorder.value("loopline_calls_without_price_total", pool="llm") is None

@@ -313,7 +313,7 @@ def test_a_default_value_is_accepted_without_the_option_that_it_requires(tmp_pat
     assert resolved(Training, {"output": "out", "base": "x", "loss__clip": "0.2"}).loss.clip == 0.2
 
 
-def test_options_validated_in_code_get_the_same_error() -> None:
+def test_options_validated_in_code_get_the_same_error_message() -> None:
     with pytest.raises(InputError, match="--steps 0: Input should be greater"):
         validated(Training, {"output": Path("out"), "base": "x", "steps": 0})
 

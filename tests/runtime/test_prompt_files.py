@@ -44,7 +44,9 @@ def test_a_run_carries_the_prompt_file_that_its_profile_names(tmp_path: Path) ->
     assert client.new_run("2 + 2?", workflow="umi").prompt_files == {}
 
 
-def test_a_deployment_keeps_the_prompt_of_its_start_even_if_the_file_changes(tmp_path: Path) -> None:
+def test_a_deployment_keeps_the_prompt_of_its_start_even_if_the_file_changes(
+    tmp_path: Path,
+) -> None:
     settings = config.load(profile(tmp_path, 'solo = "terse.md"'), environ={})
     (tmp_path / "terse.md").write_text("gone")
     assert config.parse(settings.to_json()).prompt_files == {"solo.md": TERSE}
@@ -96,9 +98,7 @@ def test_a_file_of_another_workflow_is_refused_at_admission() -> None:
         Client(BusSettings()).new_run("?", workflow="delegate", prompt_files={"solo.md": TERSE})
 
 
-def test_a_run_uses_the_prompt_file_of_the_command_line(
-    shared: Deployment, tmp_path: Path
-) -> None:
+def test_a_run_uses_the_prompt_file_of_the_command_line(shared: Deployment, tmp_path: Path) -> None:
     (tmp_path / "terse.md").write_text(TERSE)
     run = shared.ask(
         "What is 3 * 4?", "--workflow", "solo", "--prompt", f"solo={tmp_path}/terse.md"

@@ -36,7 +36,7 @@ async def filled(state: StateDirectory) -> None:
 
 
 def slow(folder: Path, microseconds: int) -> str:
-    """A search path with a server that takes so many microseconds to load each key."""
+    """A search path with a server that takes `microseconds` to load each key."""
     script = folder / "redis-server"
     server = redis_binary.choose().path
     script.write_text(f'#!/bin/sh\nexec "{server}" "$@" --key-load-delay {microseconds}\n')

@@ -181,7 +181,9 @@ async def test_an_orphaned_server_is_recognized_through_a_symbolic_link(
         await first.stop()
 
 
-async def test_the_error_for_a_server_that_cannot_start_names_its_log(state: StateDirectory) -> None:
+async def test_the_error_for_a_server_that_cannot_start_names_its_log(
+    state: StateDirectory,
+) -> None:
     (state.redis / "appendonlydir").write_text("not a directory")
     server = RedisServer(state, RedisServerSettings())
     with pytest.raises(UserError, match="ended at once with code") as caught:

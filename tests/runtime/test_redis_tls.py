@@ -165,9 +165,7 @@ async def test_a_url_can_disable_the_check_of_the_host(
             assert keeper.ping()
 
 
-def test_an_untrusted_certificate_is_one_clear_error(
-    deployment: Deployment, port: int
-) -> None:
+def test_an_untrusted_certificate_is_one_clear_error(deployment: Deployment, port: int) -> None:
     url = f"rediss://localhost:{port}/0"
     process = deployment.run("jobs", env={"LOOPLINE_BUS__REDIS_URL": url})
     assert process.returncode == EXIT_UNREACHABLE

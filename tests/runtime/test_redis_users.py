@@ -1,4 +1,4 @@
-"""What each user of the access list may do, and may not."""
+"""The rights of each user of the access list."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def password(kind: UserKind) -> str:
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RedisProcess]:
-    """With a user for each kind, and something under each key."""
+    """A server with a user for each kind, and a value under each key."""
     folder = tmp_path_factory.mktemp("users")
     with running_redis(folder / "redis", binary=installed_servers()[request.param]) as process:
         with redis.Redis.from_url(process.url) as admin:
@@ -93,15 +93,15 @@ def url_of(server: RedisProcess, kind: UserKind) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_every_user_joins_the_bus(server: RedisProcess, kind: UserKind) -> None:
-    """And passes the probe of all that the bus does."""
+async def test_every_user_can_join_the_bus(server: RedisProcess, kind: UserKind) -> None:
+    """It also passes the probe of everything that the bus does."""
     settings = BusSettings(redis_url=url_of(server, kind), prefix=PREFIX)
     async with Bus(settings, standing="guest" if kind == "client" else "worker") as bus:
         assert await bus.redis.ping()
 
 
 @pytest.mark.parametrize("kind", ["role", "recorder", "gateway", "client"])
-async def test_who_lets_runs_in_may_hold_their_budgets_and_queue_them(
+async def test_users_that_admit_runs_may_reserve_budgets_and_queue_runs(
     server: RedisProcess, kind: UserKind
 ) -> None:
     """A role admits runs of schedules, a recorder shadow runs."""
@@ -135,10 +135,10 @@ def envelope_of(run_id: str) -> Envelope:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_user_reads_what_its_kind_needs_and_nothing_else(
+def test_a_user_can_read_only_the_keys_that_its_kind_needs(
     server: RedisProcess, kind: UserKind
 ) -> None:
-    """By a command of its own, and by a script."""
+    """By a plain command, and by a script."""
     read: set[str] = set()
     with redis.Redis.from_url(url_of(server, kind)) as client:
         for name, key in KEYS.items():
@@ -147,7 +147,7 @@ def test_a_user_reads_what_its_kind_needs_and_nothing_else(
                 lambda key=key: client.eval("return redis.call('GET', KEYS[1])", 1, key),
                 lambda key=key: client.eval(f"return redis.call('GET', '{key}')", 0),
             ):
-                # Of what a script does a server of version 7.0 says so in words alone.
+                # For a script, a server of version 7.0 reports a refusal only in its text.
                 with suppress(NoPermissionError, redis.ResponseError):
                     assert ask() == b"what stands there"
                     read.add(name)
@@ -155,15 +155,15 @@ def test_a_user_reads_what_its_kind_needs_and_nothing_else(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_user_may_look_at_the_server_or_change_it(server: RedisProcess, kind: UserKind) -> None:
+def test_no_user_may_inspect_or_change_the_server(server: RedisProcess, kind: UserKind) -> None:
     with redis.Redis.from_url(url_of(server, kind)) as client:
         for command in NEVER:
-            # DEBUG is refused to everybody before rights are looked at.
+            # The server refuses DEBUG to everyone before it checks rights.
             with pytest.raises(redis.ResponseError, match=r"ermissions to run|DEBUG command not"):
                 client.execute_command(*command.split())
 
 
-def test_what_answers_requests_writes_to_the_inboxes_of_others_and_reads_none(
+def test_a_worker_that_answers_requests_can_write_to_inboxes_but_not_read_them(
     server: RedisProcess,
 ) -> None:
     inbox = SHARD.inbox("a-process")
@@ -173,7 +173,7 @@ def test_what_answers_requests_writes_to_the_inboxes_of_others_and_reads_none(
             client.xread({inbox: "0"})
 
 
-def test_the_rights_of_a_user_take_the_place_of_what_it_had(server: RedisProcess) -> None:
+def test_the_rights_of_a_user_replace_its_earlier_rights(server: RedisProcess) -> None:
     user = user_name(PREFIX, "judge")
     with redis.Redis.from_url(server.url) as admin:
         before = admin.acl_getuser(user)
@@ -183,7 +183,7 @@ def test_the_rights_of_a_user_take_the_place_of_what_it_had(server: RedisProcess
         assert admin.acl_getuser(user) == before
 
 
-def test_passwords_follow_from_the_owners_and_differ() -> None:
+def test_passwords_are_derived_from_the_owners_and_differ() -> None:
     passwords = {redis_users.password_of("secret", user_name(PREFIX, kind)) for kind in KINDS}
     assert len(passwords) == len(KINDS)
     assert not passwords & {
@@ -191,10 +191,8 @@ def test_passwords_follow_from_the_owners_and_differ() -> None:
     }
 
 
-def test_the_printed_list_is_one_that_a_server_loads(
-    deployment: Deployment, tmp_path: Path
-) -> None:
-    """And the passwords alongside it are those of its users."""
+def test_a_server_can_load_the_printed_list(deployment: Deployment, tmp_path: Path) -> None:
+    """The passwords that are printed with it are those of its users."""
     result = deployment.run("redis", "acl", "--prefix", PREFIX)
     assert result.returncode == 0
     passwords = dict(re.findall(r"(\w+): rediss://[\w.-]+:(\w+)@HOST", result.stderr))
@@ -210,7 +208,7 @@ def test_the_printed_list_is_one_that_a_server_loads(
                     assert client.ping()
 
 
-def test_workers_of_one_deployment_are_different_users_and_nothing_is_refused_to_them(
+def test_workers_of_one_deployment_are_different_users_and_get_no_refusals(
     deployment: Deployment,
 ) -> None:
     deployment.up()

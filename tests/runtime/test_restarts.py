@@ -1,4 +1,4 @@
-"""When a dead worker is started again: laws of the backoff and of the breaker."""
+"""When a dead worker is restarted: properties of the backoff and of the breaker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_worker_that_dies_too_often_within_the_window_is_given_up() -> None:
     assert restarts.died(2.0) is None
 
 
-def test_deaths_that_lie_further_apart_than_the_window_start_over() -> None:
+def test_deaths_further_apart_than_the_window_reset_the_pause() -> None:
     restarts = policy(crash_loop_deaths=2, crash_loop_seconds=10)
     for death in range(20):
         pause = restarts.died(death * 11.0)
@@ -47,7 +47,7 @@ def test_deaths_that_lie_further_apart_than_the_window_start_over() -> None:
     st.integers(1, 6),
     st.floats(1, 100),
 )
-def test_it_gives_up_exactly_when_the_window_holds_so_many_deaths(
+def test_a_worker_is_given_up_exactly_when_its_deaths_in_the_window_reach_the_limit(
     gaps: list[float], limit: int, window: float
 ) -> None:
     restarts = policy(crash_loop_deaths=limit, crash_loop_seconds=window)

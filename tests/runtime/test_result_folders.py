@@ -1,4 +1,4 @@
-"""The folder of results: what lies in it, and the curves of its trainings."""
+"""The folder of results: its contents, and the curves of its trainings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write(path: Path, value: object) -> None:
 
 
 def draw(folder: Path, values: dict[int, float], begin: int | None = None) -> None:
-    """One more file of events; `begin` withdraws what was drawn from that step on."""
+    """Write one more file of events; `begin` discards what was drawn from that step on."""
     from tensorboard.compat.proto import event_pb2, summary_pb2
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
@@ -47,7 +47,7 @@ def draw(folder: Path, values: dict[int, float], begin: int | None = None) -> No
     writer.close()
 
 
-def test_benchmarks_and_trainings_are_told_apart_wherever_they_lie(tmp_path: Path) -> None:
+def test_benchmarks_and_trainings_are_distinguished_in_any_folder(tmp_path: Path) -> None:
     write(tmp_path / "a" / "manifest.json", MANIFEST)
     write(tmp_path / "grid" / "b" / "manifest.json", MANIFEST)
     (tmp_path / "grid" / "seed-1" / "curves").mkdir(parents=True)
@@ -59,7 +59,7 @@ def test_benchmarks_and_trainings_are_told_apart_wherever_they_lie(tmp_path: Pat
     assert not folders.truncated
 
 
-def test_a_scan_of_too_many_folders_says_that_it_is_not_whole(
+def test_a_scan_of_too_many_folders_reports_that_it_is_truncated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(result_folders, "MAX_FOLDERS", 3)
@@ -85,20 +85,20 @@ def test_a_benchmark_without_a_report_and_a_damaged_one_are_listed(tmp_path: Pat
     assert reader.read(["begun"])[0] is begun, "an unchanged one is not read again"
 
 
-def test_what_was_drawn_behind_a_checkpoint_is_left_out(tmp_path: Path) -> None:
+def test_values_drawn_after_a_checkpoint_are_discarded_on_resumption(tmp_path: Path) -> None:
     draw(tmp_path / "curves" / "shared", {1: 1.0, 2: 2.0, 3: 3.0})
     draw(tmp_path / "curves" / "shared", {2: 20.0}, begin=2)
     assert CurveReader(tmp_path).read() == {"shared": {"loss": [(1, 1.0), (2, 20.0)]}}
 
 
-def test_curves_end_where_their_file_is_torn(tmp_path: Path) -> None:
+def test_curves_end_where_their_file_is_truncated(tmp_path: Path) -> None:
     draw(tmp_path / "curves", {1: 1.0, 2: 2.0})
     (path,) = (tmp_path / "curves").iterdir()
     path.write_bytes(path.read_bytes()[:-5])
     assert CurveReader(tmp_path).read() == {"": {"loss": [(1, 1.0)]}}
 
 
-def test_curves_of_a_training_that_goes_on_are_read_on_from_where_they_ended(
+def test_curves_of_a_running_training_are_read_incrementally(
     tmp_path: Path,
 ) -> None:
     reader = CurveReader(tmp_path)
@@ -120,7 +120,7 @@ def test_curves_of_a_training_that_goes_on_are_read_on_from_where_they_ended(
     assert reader.read() == {"": {"loss": [(1, 5.0)]}}, "a training that was begun anew"
 
 
-def test_smoothing_is_a_moving_average_that_is_corrected_for_its_start() -> None:
+def test_smoothing_is_a_moving_average_corrected_for_its_start() -> None:
     values = [(1, 4.0), (2, 0.0), (3, float("nan")), (4, 2.0)]
     points = smooth(values, 0.5)
     assert [point.x for point in points] == [1.0, 2.0, 4.0]
@@ -128,7 +128,7 @@ def test_smoothing_is_a_moving_average_that_is_corrected_for_its_start() -> None
     assert [point.y for point in smooth(values, 0.0)] == [4.0, 0.0, 2.0]
 
 
-def test_groups_of_a_round_name_their_candidates(tmp_path: Path) -> None:
+def test_groups_of_a_round_identify_their_candidates(tmp_path: Path) -> None:
     group = {
         "key": "k", "policy": "p", "version": 3, "fate": "trained", "rewards": [0.5],
         "origins": ["01a2-b/2.1/plan agent#4"],

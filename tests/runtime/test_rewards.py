@@ -1,4 +1,4 @@
-"""Posting rewards: by the client, and by the command."""
+"""Rewards that the client posts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from loopline.runtime.client.run_ids import new_run_id
 from loopline.runtime.errors import InputError
 
 
-async def test_a_reward_is_accepted_for_a_run_that_the_bus_has_not(settings: BusSettings) -> None:
-    """It may have left the bus long ago."""
+async def test_a_reward_is_accepted_for_a_run_that_is_not_on_the_bus(settings: BusSettings) -> None:
+    """The run may have left the bus long ago."""
     run_id = new_run_id()
     async with Client.connect(settings) as client:
         posted = await client.reward(run_id, 1, reward_id="thumb", comment="good")
@@ -23,7 +23,7 @@ async def test_a_reward_is_accepted_for_a_run_that_the_bus_has_not(settings: Bus
         assert (await client.reward(run_id, 1)).new, "without an id it is another reward"
 
 
-async def test_another_reward_under_a_known_id_is_refused(settings: BusSettings) -> None:
+async def test_a_different_reward_with_a_known_id_is_refused(settings: BusSettings) -> None:
     run_id = new_run_id()
     async with Client.connect(settings) as client:
         await client.reward(run_id, 1, reward_id="thumb")
@@ -55,7 +55,7 @@ async def test_a_session_is_rewarded_by_its_name(settings: BusSettings) -> None:
         ({"turn": -1}, "turn: Input should be greater than or equal to 0"),
     ],
 )
-async def test_a_reward_that_cannot_be_one_is_refused_with_the_reason(
+async def test_an_invalid_reward_is_refused_with_the_reason(
     settings: BusSettings, changes: dict[str, Any], message: str
 ) -> None:
     fields: dict[str, Any] = {"run_id": new_run_id(), "value": 1.0, **changes}

@@ -1,4 +1,4 @@
-"""The list of runs: pages that together are all runs, the newest first, and what filters leave."""
+"""The list of runs: its pages contain each run once, the newest first, and filters narrow it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def admit(
 
 
 async def listed(bus: Bus, query: RunQuery | None = None, count: int = 50) -> list[str]:
-    """Ids over all pages."""
+    """The ids on all pages."""
     query = query or RunQuery()
     ids: list[str] = []
     place: Place | None = None
@@ -76,7 +76,7 @@ async def listed(bus: Bus, query: RunQuery | None = None, count: int = 50) -> li
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 50])
-async def test_the_pages_together_are_every_run_once_the_newest_first(
+async def test_all_pages_together_list_every_run_once_with_the_newest_first(
     bus: Bus, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_index, "BATCH", 3)
@@ -91,7 +91,7 @@ async def test_the_pages_together_are_every_run_once_the_newest_first(
     assert ids == sorted(admitted, key=lambda run_id: (scores[run_id], run_id), reverse=True)
 
 
-async def test_runs_that_are_admitted_meanwhile_do_not_move_the_next_page(bus: Bus) -> None:
+async def test_runs_admitted_between_two_pages_do_not_shift_the_next_page(bus: Bus) -> None:
     first = [await admit(bus) for _ in range(4)]
     page = await find_runs(bus, RunQuery(), 2)
     for _ in range(3):
@@ -100,7 +100,7 @@ async def test_runs_that_are_admitted_meanwhile_do_not_move_the_next_page(bus: B
     assert {line.id for line in (*page.lines, *rest.lines)} == set(first)
 
 
-async def test_a_filter_leaves_what_matches_it(bus: Bus) -> None:
+async def test_a_filter_keeps_only_matching_runs(bus: Bus) -> None:
     alone = await admit(bus, "Capital of FRANCE?", workflow="agent", account="a" * 12)
     tagged = await admit(bus, tags='{"team": "red"}')
     ended = await admit(bus)
@@ -116,7 +116,7 @@ async def test_a_filter_leaves_what_matches_it(bus: Bus) -> None:
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MAX_LOOKED", 4), ("MAX_LOOK_SECONDS", 0.0)])
-async def test_a_page_ends_where_it_has_looked_for_enough_and_the_next_goes_on(
+async def test_a_page_ends_at_its_search_limit_and_the_next_continues_from_there(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, limit: str, value: float
 ) -> None:
     monkeypatch.setattr(run_index, "BATCH", 2)
@@ -132,7 +132,7 @@ async def test_a_page_ends_where_it_has_looked_for_enough_and_the_next_goes_on(
     assert [line.id for line in (await list_runs(bus, query, 2)).lines] == [wanted]
 
 
-async def test_a_run_whose_record_has_expired_is_left_out_and_an_unreadable_one_is_named(
+async def test_a_run_with_an_expired_record_is_left_out_and_an_unreadable_one_is_reported(
     bus: Bus,
 ) -> None:
     expired, unreadable, whole = [await admit(bus) for _ in range(3)]
@@ -142,18 +142,18 @@ async def test_a_run_whose_record_has_expired_is_left_out_and_an_unreadable_one_
     assert (await list_runs(bus, RunQuery(), 5)).unreadable == [unreadable]
 
 
-def test_a_line_says_how_long_a_run_has_taken_so_far() -> None:
+def test_a_line_shows_how_long_an_active_run_has_taken_so_far() -> None:
     line = RunLine("r", "active", "solo", 10.0, None, 0, 0, "", "", "q", "", None, {})
     assert line.seconds(12.5) == 2.5
 
 
 @pytest.mark.parametrize("text", ["", "7", "x.y", "1" * 16 + ".r", "7."])
-def test_what_is_no_place_is_refused_by_name(text: str) -> None:
+def test_an_invalid_place_in_the_list_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="not a place in the list of runs"):
         Place.parse(text)
 
 
-async def test_words_are_looked_for_in_the_whole_conversation(bus: Bus) -> None:
+async def test_words_are_searched_in_the_whole_conversation(bus: Bus) -> None:
     run_id = new_run_id()
     messages = '[{"role": "system", "content": "You sell Teapots."}, {"content": "And A7?"}]'
     record = (
@@ -200,7 +200,9 @@ async def test_ended_runs_that_do_not_match_are_read_once_for_a_query(
     assert sum(reads) == 6, "of the oldest query nothing is remembered any more"
 
 
-def test_what_many_queries_have_passed_over_has_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_skipped_runs_has_one_bound_for_all_queries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(run_index, "MAX_PASSED", 10)
     passed = PassedRuns()
     for number in range(100):
@@ -210,7 +212,7 @@ def test_what_many_queries_have_passed_over_has_one_bound(monkeypatch: pytest.Mo
     assert not passed.of(RunQuery(workflow="w2")), "the oldest is not"
 
 
-def test_what_was_passed_over_is_forgotten_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_runs_are_forgotten_after_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
     passed, now = PassedRuns(), 1_000.0
     monkeypatch.setattr(run_index.time, "monotonic", lambda: now)
     passed.of(RunQuery(workflow="a")).add("run")

@@ -1,4 +1,4 @@
-"""A run as a page: everything is there, nothing of it acts, and it stays small."""
+"""A run as a page: it is complete, harmless and small."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def codec() -> TextCodec:
 
 
 def wrote(codec: TextCodec, text: str, prompt: str = "What is it?") -> Call:
-    """A completion of the micro model's tokenizer; its tokens are less and less likely."""
+    """A completion with the micro model's tokenizer; its tokens get less and less likely."""
     ids = codec.encode(text)
     return says(text).model_copy(
         update={
@@ -91,9 +91,9 @@ async def a_trajectory(workflow: str) -> Trajectory:
         return await team.play(new_run(workflow, policies, **changes.get(workflow, {})))
 
 
-# No model of a script makes vectors: tests/runtime/gateway/test_embeddings.py has such a page.
+# Scripted models create no vectors; tests/runtime/gateway/test_embeddings.py has such runs.
 @pytest.mark.parametrize("workflow", sorted({*workflows.names()} - {"embeddings"}))
-async def test_a_run_of_every_workflow_is_a_page_with_all_its_steps(workflow: str) -> None:
+async def test_a_run_of_any_workflow_becomes_a_page_with_all_its_steps(workflow: str) -> None:
     trajectory = await a_trajectory(workflow)
     parsed = ParsedPage(render(KnownRun.whole(trajectory)))
     parsed.require_harmless()
@@ -106,7 +106,7 @@ async def test_a_run_of_every_workflow_is_a_page_with_all_its_steps(workflow: st
     assert len(ids) == len(set(ids))
 
 
-async def test_candidates_and_the_way_that_was_taken_are_there() -> None:
+async def test_the_page_shows_all_candidates_and_the_executed_path() -> None:
     trajectory, _, _ = await play(
         pair_run(a_task(), candidates=3),
         tool=[["nonsense", "#### [step(D)]", BFS]],
@@ -131,7 +131,7 @@ async def test_candidates_and_the_way_that_was_taken_are_there() -> None:
     assert parsed.of("rect", "plus")
 
 
-def test_nothing_that_a_model_a_tool_or_a_user_wrote_can_act(codec: TextCodec) -> None:
+def test_no_text_of_a_model_a_tool_or_a_user_is_active_content(codec: TextCodec) -> None:
     call = wrote(codec, EVIL, EVIL)
     tool = {"tool": EVIL, "arguments": {EVIL: EVIL}, "output": {"error": EVIL}}
     step = a_step(
@@ -161,21 +161,21 @@ def test_nothing_that_a_model_a_tool_or_a_user_wrote_can_act(codec: TextCodec) -
         assert parsed.text.count("<script>alert(1)</script>") > 15
 
 
-def test_control_characters_are_shown_and_do_nothing() -> None:
+def test_control_characters_are_shown_as_escapes() -> None:
     text = "left\u202eright\x1b[2J\x00"
     page = render(ended(a_step(Candidate(calls=(says(text),)))))
     assert "left\\u202eright\\u001b[2J\\u0000" in page
     assert not set(text) & set("\u202e\x1b\x00") & set(page)
 
 
-def test_what_a_model_only_thought_is_set_apart() -> None:
+def test_reasoning_is_set_apart_from_the_answer() -> None:
     call = says("<think>Is it 90?</think>It is 96.").model_copy(update={"reasoning": "Hm & so."})
     page = render(ended(a_step(Candidate(calls=(call,)))))
     assert '<div class="said thought">Hm &amp; so.</div>' in page
     assert '<span class="thought">&lt;think&gt;Is it 90?&lt;/think&gt;</span>It is 96.' in page
 
 
-def test_each_token_says_how_likely_it_was(codec: TextCodec) -> None:
+def test_each_token_shows_its_log_probability(codec: TextCodec) -> None:
     call = wrote(codec, "Two sorts of tickets, then the sum.\nThe answer is 12.")
     parsed = ParsedPage(render(ended(a_step(Candidate(calls=(call,)))), Tokenizers([MODEL])))
     tokens = [attributes for attributes in parsed.of("span", "t") if "title" in attributes]
@@ -188,14 +188,14 @@ def test_each_token_says_how_likely_it_was(codec: TextCodec) -> None:
     assert "What is it?" in parsed.text, "what the model read is there, too"
 
 
-def test_a_tokenizer_that_does_not_say_the_text_is_not_used(codec: TextCodec) -> None:
+def test_a_tokenizer_that_does_not_reproduce_the_text_is_not_used(codec: TextCodec) -> None:
     call = wrote(codec, "Seven.").model_copy(update={"text": "Eight."})
     page = render(ended(a_step(Candidate(calls=(call,)))), Tokenizers([MODEL]))
     parsed = ParsedPage(page)
     assert "Eight." in parsed.text
     assert "Seven" not in parsed.text
     assert "The text of single tokens of script is not known" in parsed.text
-    # Their log-probabilities are there all the same, a cell each.
+    # Their log-probabilities are shown nevertheless, one cell each.
     assert len(parsed.of("i", "t")) == len(call.output_ids)
 
 
@@ -221,7 +221,7 @@ def learned_from(call: Call, *, step: int = 1, sample: str = "/0.0/solo#0") -> L
     )
 
 
-def test_what_a_training_learned_is_shown_token_by_token(codec: TextCodec) -> None:
+def test_the_page_shows_each_token_that_a_training_learned_from(codec: TextCodec) -> None:
     call, other_call = wrote(codec, "The answer is 12."), wrote(codec, "The answer is 13.")
     known_run = ended(a_step(Candidate(calls=(call,)), Candidate(calls=(other_call,))))
     records = [learned_from(call), learned_from(call, step=3)]
@@ -239,7 +239,7 @@ def test_what_a_training_learned_is_shown_token_by_token(codec: TextCodec) -> No
     }  # fmt: skip
 
 
-def test_a_token_that_was_masked_is_no_learned_one(codec: TextCodec) -> None:
+def test_a_masked_token_is_not_shown_as_learned(codec: TextCodec) -> None:
     call = wrote(codec, "The answer is 12.")
     whole = learned_from(call)
     lists = ("behaviour", "proximal", "trained", "weights", "clipped")
@@ -257,14 +257,14 @@ def test_a_token_that_was_masked_is_no_learned_one(codec: TextCodec) -> None:
     assert {"m1", "r3"} <= set(second["class"].split())
 
 
-def test_rewards_beyond_all_numbers_do_not_spoil_the_page() -> None:
+def test_infinite_and_undefined_rewards_do_not_break_the_page() -> None:
     worth = ({"a": 1e308, "b": 1e308}, {"a": -1e308}, {"a": float("nan")}, {"total": 1e308})
     page = render(ended(a_step(*[Candidate(reward_parts=parts) for parts in worth])))
     assert "no number" in page
     assert 'width="nan"' not in page
 
 
-def test_of_many_candidates_those_that_were_not_executed_are_folded_together() -> None:
+def test_many_candidates_that_were_not_executed_are_folded_together() -> None:
     candidates = [Candidate(calls=(says(f"text {at}"),), reward_parts={"a": at}) for at in range(9)]
     parsed = ParsedPage(render(ended(a_step(*candidates, selected=4))))
     assert "8 other candidates, rewards 0 to 8" in parsed.text
@@ -275,7 +275,7 @@ def test_of_many_candidates_those_that_were_not_executed_are_folded_together() -
     ]
 
 
-def test_a_run_that_no_training_has_kept_says_so() -> None:
+def test_the_page_says_that_a_training_has_no_token_of_the_run() -> None:
     known_run = ended(a_step(Candidate(calls=(says("7"),))))
     assert "has no token of this run" in render(known_run, None, [])
     assert "has no token of this run" not in render(known_run)
@@ -285,12 +285,12 @@ def test_a_run_that_no_training_has_kept_says_so() -> None:
     ("ratio", "look"),
     [(0.0, 0), (0.5, 1), (0.8, 2), (0.95, 3), (1.0, 3), (1.05, 3), (1.1, 4), (1.3, 5), (9.0, 6)],
 )
-def test_a_ratio_of_one_has_no_colour(ratio: float, look: int) -> None:
+def test_the_colour_of_a_ratio_depends_on_its_distance_from_one(ratio: float, look: int) -> None:
     assert ratio_class(ratio) == look
 
 
 @pytest.mark.slow
-def test_huge_texts_are_cut_and_the_page_says_so() -> None:
+def test_huge_texts_are_truncated_and_the_page_says_so() -> None:
     calls = [says("x" * 100_000) for _ in range(300)]
     candidates = [Candidate(calls=(call,), reward_parts={"team": 0.5}) for call in calls]
     page = render(ended(a_step(*candidates, selected=299)))
@@ -298,11 +298,11 @@ def test_huge_texts_are_cut_and_the_page_says_so() -> None:
     parsed = ParsedPage(page)
     assert f"… {100_000 - MAX_CHARS:,} characters more" in parsed.text
     assert "300 long texts cut short" in parsed.text
-    # The executed one has its room first.
+    # The executed candidate gets its space first.
     assert "x" * MAX_CHARS in parsed.text[parsed.text.index("candidate 299") :]
 
 
-def test_many_tokens_are_coloured_as_far_as_there_is_room(codec: TextCodec) -> None:
+def test_tokens_are_coloured_up_to_a_limit_which_the_page_reports(codec: TextCodec) -> None:
     long = wrote(codec, "The answer is 12. " * 2_000)
     count = PAGE_TOKENS // CALL_TOKENS + 3
     known_run = ended(a_step(*[Candidate(calls=(long,)) for _ in range(count)]))
@@ -311,8 +311,8 @@ def test_many_tokens_are_coloured_as_far_as_there_is_room(codec: TextCodec) -> N
     assert f"{count} completions not coloured, or only at the beginning" in page
 
 
-def test_of_very_many_candidates_those_that_were_executed_are_shown_whole() -> None:
-    """Without a text or a token to be bounded by."""
+def test_executed_candidates_are_shown_whole_among_very_many() -> None:
+    """The limits of texts and tokens do not apply here."""
     candidate = Candidate(calls=(says("7"),), reward_parts={"total": 1.0, "progress": 0.5})
     steps = [a_step(*[candidate] * 50, turn=at) for at in range(PAGE_CANDIDATES // 50 + 2)]
     page = render(ended(*steps))
@@ -324,7 +324,7 @@ def test_of_very_many_candidates_those_that_were_executed_are_shown_whole() -> N
     assert "100 candidates shown by the head alone" in parsed.text
 
 
-def test_a_run_of_very_many_steps_shows_its_first_and_says_so() -> None:
+def test_the_page_of_very_many_steps_shows_the_first_ones_and_says_so() -> None:
     steps = [a_step(Candidate(calls=(says("7"),)), turn=at) for at in range(MAX_STEPS + 10)]
     parsed = ParsedPage(render(ended(*steps)))
     assert len(parsed.of("section", "step")) == MAX_STEPS
@@ -350,14 +350,14 @@ def test_a_drawn_turn_that_leaves_out_candidates_says_so() -> None:
     assert len(parsed.of("circle", "chosen")) == 1
 
 
-def test_a_run_that_goes_on_has_a_page_too() -> None:
+def test_an_active_run_has_a_page_too() -> None:
     run = a_run("solo")
     assert "Still running: 0 steps so far." in ParsedPage(render(KnownRun(run, (), None))).text
     page = render(KnownRun(run, (a_step(Candidate(calls=(says("7"),))),), None))
     assert "Still running: 1 step so far." in ParsedPage(page).text
 
 
-def test_a_step_without_a_candidate_and_one_that_names_none_of_its_own_are_shown(
+def test_steps_without_a_candidate_or_with_an_invalid_selection_are_shown(
     codec: TextCodec,
 ) -> None:
     failed = a_step(observation={"turns": [], "failure": {"kind": "auth", "message": "wrong key"}})
@@ -369,7 +369,7 @@ def test_a_step_without_a_candidate_and_one_that_names_none_of_its_own_are_shown
     assert len(parsed.of("circle", "spot")) == 3
 
 
-def test_a_damaged_tokenizer_is_named(codec: TextCodec, tmp_path: Path) -> None:
+def test_a_damaged_tokenizer_is_reported(codec: TextCodec, tmp_path: Path) -> None:
     from loopline.runtime.errors import InputError
 
     (tmp_path / "tokenizer.json").write_text("{")

@@ -1,4 +1,4 @@
-"""What the page of a run says of processes, conversations, approvals and costs."""
+"""Processes, conversations, approvals and costs on the page of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.runtime.parsed_page import ParsedPage
 from tests.runtime.test_run_page import EVIL, a_step, ended
 
 
-def test_requests_to_other_processes_are_bars_of_their_own() -> None:
+def test_requests_to_other_processes_have_their_own_bars() -> None:
     call = says("7").model_copy(update={"worker": "gpu-1"})
     requests = (
         RequestTiming(number=0, kind="completion", name=call.policy.name, started=1.0, ended=1.5),
@@ -42,7 +42,7 @@ def test_rows_of_many_requests_are_bounded_and_the_page_says_how_many_steps_are_
     assert f"The first {-(-MAX_ROWS // 13)} of 20 steps are drawn." in page
 
 
-def test_retries_and_take_overs_are_told() -> None:
+def test_retries_and_takeovers_are_shown() -> None:
     timings = StepTimings(started=1_000.0, ended=1_001.0, retries=2, deliveries=3)
     page = render(ended(a_step(Candidate(calls=(says("7"),)), timings=timings)))
     assert "retried 2 times" in page
@@ -52,7 +52,7 @@ def test_retries_and_take_overs_are_told() -> None:
     assert "retried" not in quiet
 
 
-def test_what_was_approved_says_by_whom() -> None:
+def test_an_approval_shows_who_decided_it() -> None:
     approval = Approval(
         request="call_1", name="pay", digest="d", decision="denied", at=0.0, by=EVIL, reason="no"
     )
@@ -85,7 +85,7 @@ def test_a_conversation_is_shown_as_it_was_written() -> None:
     assert alone.of("div", "message") == []
 
 
-def test_costs_are_known_in_part_wholly_or_not_at_all() -> None:
+def test_a_cost_is_shown_if_its_pool_has_a_price_and_as_unknown_otherwise() -> None:
     paid = says("7").model_copy(update={"cost_micro_dollars": 1_500})
     free = says("8")
     known_run = ended(a_step(Candidate(calls=(paid, free))))

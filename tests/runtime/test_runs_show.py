@@ -1,4 +1,4 @@
-"""`runtime runs show` on a store: pages of recorded runs, and what stands in their way."""
+"""`runtime runs show` on a store: pages of recorded runs, and errors."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def show(*arguments: object) -> str:
-    """What is printed. Raises the error that the user is shown."""
+    """The printed output. Raises the error that a user would see."""
     result = CliRunner().invoke(app, ["runs", "show", *map(str, arguments)])
     if result.exception is not None:
         raise result.exception
     return result.stdout
 
 
-def test_a_recorded_run_is_a_page_without_a_deployment(store: Path, tmp_path: Path) -> None:
+def test_a_recorded_run_becomes_a_page_without_a_deployment(store: Path, tmp_path: Path) -> None:
     page = tmp_path / "run.html"
     assert str(page) in show(ID, "--store", store, "--html", page)
     parsed = ParsedPage(page.read_text())
@@ -50,18 +50,18 @@ def test_a_recorded_run_is_a_page_without_a_deployment(store: Path, tmp_path: Pa
     assert len(parsed.of("details", "candidate")) == 2
 
 
-def test_its_dialogue_and_its_record_are_shown_from_there_as_well(store: Path) -> None:
+def test_the_dialogue_and_the_record_of_a_recorded_run_are_shown(store: Path) -> None:
     assert "question  What is it?" in show(ID, "--store", store)
     assert json.loads(show(ID, "--store", store, "--json"))["run"]["id"] == ID
 
 
-def test_its_record_is_shown_beside_a_page_as_well(store: Path, tmp_path: Path) -> None:
+def test_the_record_can_be_shown_in_addition_to_a_page(store: Path, tmp_path: Path) -> None:
     page = tmp_path / "run.html"
     assert json.loads(show(ID, "--store", store, "--html", page, "--json"))["run"]["id"] == ID
     assert ID in page.read_text()
 
 
-def test_what_a_training_kept_of_it_is_on_the_page(store: Path, tmp_path: Path) -> None:
+def test_the_page_shows_what_a_training_learned_from_the_run(store: Path, tmp_path: Path) -> None:
     sequence = a_sequence(
         ID, ids=(1, 2, 3, 4, 5), learned=(False, False, False, True, True),
         sample=f"{ID}/0.0/solo#1",
@@ -73,7 +73,7 @@ def test_what_a_training_kept_of_it_is_on_the_page(store: Path, tmp_path: Path) 
     assert "step 1, shared v3, advantage −0.5" in text
 
 
-def test_the_tokenizer_of_a_folder_tells_tokens_apart(tmp_path: Path) -> None:
+def test_a_tokenizer_from_a_folder_shows_single_tokens(tmp_path: Path) -> None:
     from tokenizers import Tokenizer
 
     ids = Tokenizer.from_file(str(MICRO_MODELS / "slm" / "tokenizer.json")).encode("sum").ids
@@ -104,7 +104,7 @@ def test_the_tokenizer_of_a_folder_tells_tokens_apart(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_shown_is_one_error_and_no_page(
+def test_a_run_that_cannot_be_shown_is_one_error_and_leaves_no_page(
     store: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     places = {"STORE": store, "NOWHERE": tmp_path / "nowhere", "PAGE": tmp_path / "run.html"}
@@ -114,7 +114,7 @@ def test_what_cannot_be_shown_is_one_error_and_no_page(
     assert not (tmp_path / "run.html").exists()
 
 
-def test_a_page_that_can_not_be_written_leaves_the_old_one(store: Path, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_leaves_the_old_one(store: Path, tmp_path: Path) -> None:
     page = tmp_path / "run.html"
     page.write_text("old")
     with pytest.raises(InputError, match="has no record of learned tokens"):
@@ -128,7 +128,7 @@ def test_a_page_that_can_not_be_written_leaves_the_old_one(store: Path, tmp_path
     assert not list(tmp_path.glob(".*partial"))
 
 
-def test_a_damaged_store_is_named_only_where_the_run_may_be_in_it(
+def test_a_damaged_file_is_reported_only_if_it_may_contain_the_run(
     store: Path, tmp_path: Path
 ) -> None:
     asyncio.run(record(store, [a_run(9)], batch=2))

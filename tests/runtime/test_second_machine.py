@@ -1,5 +1,5 @@
-"""A second machine, here another state directory on the same Redis: it serves what the deployment
-does, and says so where it can't."""
+"""A second machine, here another state directory on the same Redis, serves the deployment's
+configuration or is refused with the reason."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def machines(any_server: RedisProcess) -> Iterator[tuple[Deployment, Deployment]
 
 
 @pytest.mark.slow
-def test_a_second_machine_serves_what_the_deployment_does_or_is_refused(
+def test_a_second_machine_serves_the_same_configuration_or_is_refused(
     machines: tuple[Deployment, Deployment],
 ) -> None:
     first, second = machines
@@ -75,7 +75,7 @@ def test_a_second_machine_serves_what_the_deployment_does_or_is_refused(
     assert str(first.state.store) in recorder.stderr
 
 
-def test_a_deployment_that_was_stopped_may_begin_elsewhere_as_another(
+def test_a_stopped_deployment_may_start_elsewhere_with_other_settings(
     machines: tuple[Deployment, Deployment],
 ) -> None:
     first, second = machines
@@ -85,7 +85,7 @@ def test_a_deployment_that_was_stopped_may_begin_elsewhere_as_another(
     assert [worker["kind"] for worker in second.status()["workers"]] == ["recorder"]
 
 
-def test_what_concerns_one_machine_may_differ_and_nothing_else() -> None:
+def test_only_settings_that_concern_one_machine_may_differ() -> None:
     here = shared_configuration(load("scripted", environ={}), "scripted")
     local = ("models.slm.threads=4", "workers.slm.count=3", "logging.level=debug")
     local_settings = load("scripted", overrides=local, environ={})
@@ -100,8 +100,8 @@ def test_what_concerns_one_machine_may_differ_and_nothing_else() -> None:
         require_same(other_configuration, here)
 
 
-def test_a_setting_that_one_version_does_not_know_is_no_difference_until_it_is_chosen() -> None:
-    """The other version is what lies on the bus without some setting, or with one more."""
+def test_a_setting_unknown_to_one_version_is_a_difference_only_if_it_is_set() -> None:
+    """The configuration on the bus lacks a setting or has one more, as another version's would."""
     here = shared_configuration(load("scripted"), "scripted")
     older_defaults = json.loads(json.dumps(here.defaults))
     del older_defaults["models"]["slm"]["price"]["cached"]
@@ -119,7 +119,7 @@ def test_a_setting_that_one_version_does_not_know_is_no_difference_until_it_is_c
         require_same(here, replace(later, values=named_values, digest="other"))
 
 
-def test_a_default_that_is_another_in_the_other_version_is_a_difference() -> None:
+def test_a_default_that_differs_between_versions_is_a_difference() -> None:
     here = shared_configuration(load("scripted"), "scripted")
     defaults = json.loads(json.dumps(here.defaults))
     defaults["models"]["slm"]["max_tokens"] += 1
@@ -127,7 +127,7 @@ def test_a_default_that_is_another_in_the_other_version_is_a_difference() -> Non
         require_same(here, replace(here, defaults=defaults))
 
 
-def test_a_local_file_is_named_by_its_whole_path_and_a_password_not_at_all(
+def test_the_shared_configuration_has_full_paths_and_no_passwords(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "m.gguf").write_bytes(b"")

@@ -1,4 +1,5 @@
-"""What looks like a secret is hidden in any text, however long the text and anyone who wrote it."""
+"""Anything that looks like a secret is hidden, however long the text is, and regardless of its
+author."""
 
 from __future__ import annotations
 
@@ -71,12 +72,12 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("text", "safe_text"), HIDDEN.items())
-def test_a_secret_is_hidden_by_its_name_or_its_look(text: str, safe_text: str) -> None:
+def test_a_secret_is_recognized_by_its_name_or_its_form(text: str, safe_text: str) -> None:
     assert Redactor().text(text) == safe_text
 
 
 @pytest.mark.parametrize("text", SHOWN)
-def test_what_only_resembles_a_secret_stays_readable(text: str) -> None:
+def test_text_that_only_resembles_a_secret_stays_readable(text: str) -> None:
     assert Redactor().text(text) == text
 
 
@@ -87,8 +88,8 @@ HOSTILE = ["a.", "a-", "a_", "a://b:", "sk-", "eyJ-", "eyJaaaaaaaaa.", "token=",
 
 
 @pytest.mark.parametrize("unit", HOSTILE)
-def test_the_time_that_a_text_takes_grows_with_its_length_and_no_faster(unit: str) -> None:
-    """Twelve times the text: twelve times the work, where it would be 144 times."""
+def test_redaction_takes_linear_time_in_the_length_of_a_text(unit: str) -> None:
+    """A text of twelve times the length takes twelve times as long, not 144 times."""
 
     def seconds(length: int) -> float:
         text = (unit * length)[:length]
@@ -110,7 +111,7 @@ _PIECES = st.one_of(
 
 
 @given(st.lists(_PIECES, max_size=6).map("".join))
-def test_a_text_that_is_not_searched_has_nothing_to_hide(text: str) -> None:
+def test_no_text_that_skips_the_search_contains_a_secret(text: str) -> None:
     expected = text
     for pattern, hidden in secrets._IN_TEXT:  # pyright: ignore[reportPrivateUsage]
         expected = pattern.sub(hidden, expected)

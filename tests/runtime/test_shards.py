@@ -1,4 +1,4 @@
-"""The number of shards of a running deployment, and workers that name settings of their own."""
+"""Changes to the shards of a running deployment, and workers with settings of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(300)
 QUESTION = "Tom has 3 boxes of 12 apples and gives away 7. How many are left?"
 
 
-def test_the_shards_of_a_deployment_that_runs_are_changed_and_its_workers_join_again(
+def test_the_shards_of_a_running_deployment_can_be_changed_and_its_workers_rejoin(
     deployment: Deployment,
 ) -> None:
     deployment.up(kinds=(*ASKED, "recorder"))
@@ -31,13 +31,13 @@ def test_the_shards_of_a_deployment_that_runs_are_changed_and_its_workers_join_a
     assert "bus.shards is 3" in client.stderr
 
 
-def test_shards_stay_as_they_are_while_a_run_is_in_flight(deployment: Deployment) -> None:
+def test_shards_cannot_be_changed_while_a_run_is_in_flight(deployment: Deployment) -> None:
     deployment.up(kinds=())
     asking = deployment.start("ask", QUESTION)
     until(lambda: deployment.status()["runs_in_flight"] == 1, "run in flight")
     refused = deployment.run("shards", "3", "--wait", "0.5")
     assert refused.returncode == EXIT_FAILED
-    assert "the shards stay 1" in refused.stderr
+    assert "the number of shards stays 1" in refused.stderr
     assert "1 runs in flight" in refused.stderr
     asking.kill()
     deployment.ok("down")

@@ -1,4 +1,4 @@
-"""What is said and done while a deployment starts."""
+"""The behaviour of commands while a deployment starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def starting(deployment: Deployment, bystander: subprocess.Popen[bytes]) -> Iterator[Deployment]:
-    """A supervisor, which this process is, has taken the lock and loads Redis's data."""
+    """A deployment whose supervisor, this process, has taken the lock and loads Redis's data."""
     deployment.state.create()
     run_file = RunFile(
         pid=bystander.pid,
@@ -42,7 +42,7 @@ def starting(deployment: Deployment, bystander: subprocess.Popen[bytes]) -> Iter
     lock.release()
 
 
-def test_down_stops_nobody_while_a_deployment_starts(
+def test_down_kills_no_process_while_a_deployment_starts(
     starting: Deployment, bystander: subprocess.Popen[bytes]
 ) -> None:
     starting.run("down")
@@ -50,7 +50,7 @@ def test_down_stops_nobody_while_a_deployment_starts(
 
 
 @pytest.mark.parametrize("command", [["down"], ["status"], ["ask", "hi"], ["scale", "slm=2"]])
-def test_a_deployment_that_is_just_starting_is_told_from_none(
+def test_commands_report_that_a_deployment_is_just_starting(
     starting: Deployment, command: list[str]
 ) -> None:
     process = starting.run(*command)
@@ -58,7 +58,7 @@ def test_a_deployment_that_is_just_starting_is_told_from_none(
     assert f"just starting in {starting.state.path} (pid {os.getpid()})" in process.stderr
 
 
-def test_a_port_that_another_process_has_is_told_with_that_process(deployment: Deployment) -> None:
+def test_the_error_for_a_port_in_use_names_the_process_that_uses_it(deployment: Deployment) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         words = changes(("gateway",), "workers.gateway.count=1", f"gateway.port={port}")
@@ -69,7 +69,7 @@ def test_a_port_that_another_process_has_is_told_with_that_process(deployment: D
     assert "gateway.port=0 takes a free port" in process.stderr
 
 
-def test_an_up_whose_workers_still_load_says_so_and_fails(deployment: Deployment) -> None:
+def test_up_fails_and_says_so_if_its_workers_are_still_loading(deployment: Deployment) -> None:
     words = changes(("gpu",), "supervisor.ready_seconds=0.1")
     process = deployment.run("up", "--detach", "--profile", "micro", *words)
     assert process.returncode == EXIT_FAILED

@@ -35,8 +35,8 @@ def test_a_second_lock_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> N
     StateLock(state).release()
 
 
-def test_who_only_looks_is_not_taken_for_an_owner(tmp_path: Path) -> None:
-    """A look shares the lock for an instant, in which a supervisor may want it."""
+def test_a_process_that_only_inspects_the_lock_is_not_taken_for_its_owner(tmp_path: Path) -> None:
+    """An inspection shares the lock for a moment, in which a supervisor may want it."""
     state = StateDirectory(tmp_path)
     state.create()
     state.lock_file.touch()
@@ -48,7 +48,7 @@ def test_who_only_looks_is_not_taken_for_an_owner(tmp_path: Path) -> None:
         taking.result().release()
 
 
-def test_who_stands_still_while_it_looks_is_not_waited_for_without_end(
+def test_waiting_for_a_stuck_inspection_of_the_lock_has_a_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.runtime.config.state.LOOK_SECONDS", 0.05)
@@ -76,7 +76,7 @@ def test_a_killed_owner_leaves_no_lock_behind(tmp_path: Path) -> None:
     StateLock(state).release()
 
 
-def test_a_run_file_without_a_live_owner_counts_as_nobody(tmp_path: Path) -> None:
+def test_a_run_file_without_a_live_owner_is_ignored(tmp_path: Path) -> None:
     state = StateDirectory(tmp_path)
     state.create()
     write_atomic(state.run_file, run_file(1).model_dump_json(), private=True)
@@ -90,7 +90,7 @@ def test_a_run_file_without_a_live_owner_counts_as_nobody(tmp_path: Path) -> Non
     assert state.running() is None
 
 
-def test_a_run_file_of_a_killed_owner_counts_as_nobody_while_the_next_one_starts(
+def test_the_run_file_of_a_killed_owner_is_ignored_while_the_next_one_starts(
     tmp_path: Path,
 ) -> None:
     state = StateDirectory(tmp_path)
@@ -101,7 +101,7 @@ def test_a_run_file_of_a_killed_owner_counts_as_nobody_while_the_next_one_starts
     lock.release()
 
 
-def test_files_with_secrets_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_files_with_secrets(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     write_atomic(path, "secret", private=True)
     assert path.stat().st_mode & 0o077 == 0
@@ -117,7 +117,7 @@ def test_a_directory_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> N
             look()
 
 
-def test_a_directory_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="can't be used") as caught:
         StateDirectory(tmp_path / "file" / "state").create()
@@ -133,7 +133,7 @@ def test_a_directory_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> N
         *(("down", file) for file in ("run.json", "resolved.json", "lock")),
     ],
 )  # fmt: skip
-def test_a_state_directory_of_another_user_is_not_followed(
+def test_a_state_directory_of_another_user_is_refused(
     deployment: Deployment, command: str, file: str
 ) -> None:
     deployment.state.path.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Whatever stands still, `runtime status` says so and does not exit with 0."""
+"""`runtime status` reports any frozen process and does not exit with 0."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = ("planner", "slm", "tool")
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Deployment]:
-    """One deployment; each test leaves it well."""
+    """One deployment, which each test leaves healthy."""
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
         deployment = Deployment(Path(folder))
         try:
@@ -47,7 +47,7 @@ def send(processes: list[int], number: signal.Signals) -> None:
 
 
 @pytest.mark.slow
-def test_workers_that_are_all_frozen_are_not_ready(running: Deployment) -> None:
+def test_a_deployment_whose_workers_are_all_frozen_is_not_ready(running: Deployment) -> None:
     frozen = pids(running)
     send(frozen, signal.SIGSTOP)
     try:
@@ -63,7 +63,7 @@ def test_workers_that_are_all_frozen_are_not_ready(running: Deployment) -> None:
     assert running.run("status").returncode == 0
 
 
-def test_a_kind_of_which_nobody_is_ready_is_named_though_others_are() -> None:
+def test_a_kind_without_a_ready_worker_is_reported_although_others_are_ready() -> None:
     states = {"slm-1": "ready", "tool-1": "silent", "gpu-1": "draining", "gpu-2": "backoff"}
     status = Status(
         phase="ready",
@@ -92,7 +92,7 @@ def test_a_deployment_whose_redis_is_frozen_is_not_ready(running: Deployment) ->
 
 
 @pytest.mark.slow
-def test_a_supervisor_that_does_not_answer_is_named(running: Deployment) -> None:
+def test_a_supervisor_that_does_not_answer_is_reported(running: Deployment) -> None:
     supervisor = running.supervisor_pid()
     send([supervisor], signal.SIGSTOP)
     try:
@@ -104,13 +104,13 @@ def test_a_supervisor_that_does_not_answer_is_named(running: Deployment) -> None
     until(lambda: well(running), "answer of the supervisor that woke up")
 
 
-def test_a_control_socket_that_was_deleted_is_made_anew(running: Deployment) -> None:
+def test_a_deleted_control_socket_is_created_again(running: Deployment) -> None:
     running.state.socket("control.sock").unlink()
     until(lambda: running.state.socket("control.sock").exists(), "control socket")
     until(lambda: well(running), "answer of the supervisor")
 
 
-def test_a_redis_whose_socket_was_deleted_is_started_again_with_all_that_it_held(
+def test_a_redis_whose_socket_was_deleted_is_restarted_with_its_data(
     running: Deployment,
 ) -> None:
     process = running.run("ask", "--json", "What is 6 * 7?", "--workflow", "solo", "--seconds", "1")
@@ -124,7 +124,7 @@ def test_a_redis_whose_socket_was_deleted_is_started_again_with_all_that_it_held
     assert json.loads(process.stdout)["run"]["id"] in running.ok("runs", "ls")
 
 
-def test_a_bus_on_which_nobody_is_heard_is_not_well(
+def test_a_bus_without_any_heartbeat_is_reported_as_silent(
     deployment: Deployment, any_server: RedisProcess
 ) -> None:
     bus = ("--redis-url", any_server.url, "--profile", "scripted")

@@ -1,4 +1,4 @@
-"""What `runtime status` shows of words that others wrote."""
+"""The table of `runtime status`, which includes text that others wrote."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loopline.runtime.observe.status import Status, WorkerStatus
 from loopline.runtime.observe.status_view import render_status
 
 
-def test_words_of_workers_are_shown_as_they_are_and_nothing_obeys_them() -> None:
+def test_texts_of_workers_are_shown_literally_and_control_nothing() -> None:
     judge = WorkerStatus(
         name="judge-1", kind="judge", state="ready", details={"refuses": ["pip install '.[bench]'"]}
     )
@@ -24,7 +24,7 @@ def test_words_of_workers_are_shown_as_they_are_and_nothing_obeys_them() -> None
     assert "town: [/red] \\u001b[2J gone" in out.getvalue()
 
 
-def test_a_machine_whose_clock_is_wrong_is_named_once() -> None:
+def test_a_machine_with_a_wrong_clock_is_reported_once() -> None:
     workers = [
         WorkerStatus(name=f"slm-{n}", kind="slm", state="ready", host="far", skew_seconds=7200.4)
         for n in range(2)
@@ -39,7 +39,7 @@ def test_a_machine_whose_clock_is_wrong_is_named_once() -> None:
     assert "near:" not in output
 
 
-def test_workers_of_several_builds_are_named_by_build() -> None:
+def test_workers_of_different_builds_are_listed_by_build() -> None:
     workers = [
         WorkerStatus(name="slm-0", kind="slm", state="ready", build="loopline 1.0 (commit aaa)"),
         WorkerStatus(
@@ -56,7 +56,7 @@ def test_workers_of_several_builds_are_named_by_build() -> None:
     assert "loopline 1.0 (commit bbb, modified): slm-1" in out.getvalue()
 
 
-def test_an_endpoint_that_is_not_asked_and_a_breaker_that_is_not_shared_are_named() -> None:
+def test_an_open_breaker_and_a_breaker_that_is_not_shared_are_reported() -> None:
     alone = WorkerStatus(
         name="gpu-1", kind="gpu", state="ready",
         details={"breakers": {"llm": {"open": False, "failures": 1, "trouble": "no answer"}}},

@@ -1,4 +1,4 @@
-"""`runtime store stats|compact|verify|sql`: what is in a store, joined, checked and asked."""
+"""`runtime store stats|compact|verify|sql`: a store is counted, compacted, checked and queried."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def spoil(store: Path, number: int) -> Path:
     return path
 
 
-def test_stats_count_files_rows_and_what_was_set_aside(store: Path) -> None:
+def test_stats_count_files_and_rows(store: Path) -> None:
     table = printed("stats", "--store", store)["tables"]["trajectories"]
     assert (table["files"], table["rows"], table["first"], table["last"]) == (6, 6, 0.001, 0.006)
     assert "trajectories      6     6" in invoke("stats", "--store", store).stdout
@@ -60,14 +60,14 @@ def test_after_a_compaction_every_run_is_shown_and_read_as_before(store: Path) -
         assert from_store(store, trajectory.run.id) == trajectory
 
 
-def test_a_compaction_names_the_damaged_file_that_it_set_aside(store: Path) -> None:
+def test_a_compaction_names_the_damaged_file_that_it_sets_aside(store: Path) -> None:
     path = spoil(store, 2)
     output = invoke("compact", "--store", store).stdout
     assert f"set aside: {path.name}" in output
     assert len(read_trajectories(store, None).records) == 5
 
 
-def test_a_damaged_file_is_set_aside_by_verify_with_exit_code_1(store: Path) -> None:
+def test_verify_sets_a_damaged_file_aside_and_exits_with_1(store: Path) -> None:
     path = spoil(store, 2)
     result = invoke("verify", "--store", store)
     assert result.exit_code == 1
@@ -77,14 +77,14 @@ def test_a_damaged_file_is_set_aside_by_verify_with_exit_code_1(store: Path) -> 
     assert len(read_trajectories(store, None).records) == 5
 
 
-def test_a_file_of_another_program_that_is_damaged_is_set_aside_too(store: Path) -> None:
+def test_verify_sets_a_damaged_file_of_another_program_aside_too(store: Path) -> None:
     (store / "trajectories" / "cut.parquet").write_bytes(b"PAR1")
     assert invoke("verify", "--store", store).exit_code == 1
     assert (store / "unreadable" / "trajectories-cut.parquet").read_bytes() == b"PAR1"
     assert len(read_trajectories(store, None).records) == 6
 
 
-def test_a_record_that_was_changed_is_named_and_stays(store: Path) -> None:
+def test_verify_reports_a_changed_record_and_keeps_it(store: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -98,7 +98,7 @@ def test_a_record_that_was_changed_is_named_and_stays(store: Path) -> None:
     assert path.exists()
 
 
-def test_a_verification_that_was_stopped_goes_on_where_it_was(store: Path) -> None:
+def test_a_stopped_verification_resumes_where_it_stopped(store: Path) -> None:
     looked: list[int] = []
     stopped = verify(
         store, stop=lambda: looked[-1] == 4, on_progress=lambda done, _: looked.append(done)
@@ -109,7 +109,7 @@ def test_a_verification_that_was_stopped_goes_on_where_it_was(store: Path) -> No
     assert not (store / PROGRESS).exists()
 
 
-def test_ctrl_c_ends_a_compaction_after_the_step_in_work(
+def test_ctrl_c_stops_a_compaction_after_the_current_step(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "MAX_FILES", 2)
@@ -137,7 +137,7 @@ def test_a_store_that_another_process_compacts_is_an_error(store: Path) -> None:
             assert "another process" in str(result.exception)
 
 
-def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     result = invoke("stats", "--store", tmp_path / "nowhere")
     assert "there is no store in" in str(result.exception)
 
@@ -158,7 +158,7 @@ def test_the_views_of_duckdb_show_each_run_once_and_all_its_generations(store: P
     assert printed("sql", workflow, "--store", store) == [{"workflow": "solo"}]
 
 
-def test_a_statement_that_is_wrong_is_one_error(store: Path) -> None:
+def test_an_invalid_statement_is_one_error(store: Path) -> None:
     pytest.importorskip("duckdb")
     result = invoke("sql", "SELECT nothing FROM nowhere", "--store", store)
     assert isinstance(result.exception, InputError)

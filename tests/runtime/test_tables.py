@@ -22,7 +22,7 @@ CELL = st.text(alphabet="0123456789.,%−", min_size=1, max_size=24)
         )
     )
 )
-def test_numbers_are_folded_and_no_digit_is_cut_off(rows: Cells) -> None:
+def test_numbers_are_wrapped_and_no_digit_is_lost(rows: Cells) -> None:
     head = [f"h{at}" for at in range(len(rows[0]))]
     table = new_table(*head, words=("h0",))
     for row in rows:

@@ -24,7 +24,7 @@ HOSTILE = (
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of an importable package of its own name: templates are read once per process."""
+    """The folder of a package with a unique name, because templates are read once per process."""
     folder = tmp_path / f"pages_of_{tmp_path.name}"
     folder.mkdir()
     (folder / "__init__.py").touch()
@@ -33,7 +33,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_value_is_text_wherever_a_page_shows_it(value: str) -> None:
+def test_a_value_is_escaped_wherever_a_page_shows_it(value: str) -> None:
     body = table([value], [[value, value]]) + figure("<svg></svg>", value, value)
     whole = page(value, body)
     parsed = ParsedPage(whole)
@@ -53,13 +53,13 @@ def test_a_template_of_another_package_finds_the_shared_macros(package: Path) ->
     assert html == Markup('<a href="#a">a &lt; b</a> 12,345')
 
 
-def test_a_name_that_is_not_given_is_an_error(package: Path) -> None:
+def test_a_missing_variable_is_an_error(package: Path) -> None:
     (package / "b.html.j2").write_text("{{ missing }}")
     with pytest.raises(UndefinedError, match="'missing' is undefined"):
         render(package.name, "b.html.j2")
 
 
-def test_code_is_marked_and_still_text(package: Path) -> None:
+def test_code_is_marked_and_escaped(package: Path) -> None:
     (package / "c.html.j2").write_text("{{ text | code }}")
     html = render(package.name, "c.html.j2", text="go on with `bench <x>`")
     assert html == "go on with <code>bench &lt;x&gt;</code>"

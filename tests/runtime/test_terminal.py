@@ -1,4 +1,4 @@
-"""Names that others chose reach no terminal as anything but text, whichever command prints them."""
+"""Names that others chose reach a terminal only as text, whichever command prints them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 @asynccontextmanager
 async def haunted(url: str, prefix: str) -> AsyncGenerator[None]:
-    """A bus on which everything has a name that a terminal would obey."""
+    """A bus on which everything has a name with control codes for a terminal."""
     details = {"models": {EVIL: EVIL}, "sources": {EVIL: {"trouble": EVIL, "tools": 0}}}
     presence = WorkerPresence(
         name=f"slm-{EVIL}", kind=EVIL, version=EVIL, state=EVIL, details=details
@@ -80,7 +80,7 @@ async def test_a_name_with_escape_codes_is_shown_as_text(
     assert OBEYED.findall(output) == []
 
 
-def test_what_a_program_prints_is_harmless_and_what_rich_draws_is_not_spoilt(
+def test_printed_text_is_made_harmless_but_the_styles_of_rich_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = io.StringIO()
@@ -94,7 +94,7 @@ def test_what_a_program_prints_is_harmless_and_what_rich_draws_is_not_spoilt(
     assert sys.stdout is out
 
 
-def test_a_cell_of_a_table_is_harmless_and_keeps_its_row() -> None:
+def test_a_cell_of_a_table_is_made_harmless_and_stays_in_its_row() -> None:
     out = io.StringIO()
     table = new_table("name", EVIL, words=("name",), title=EVIL)
     table.add_row(EVIL, "1")

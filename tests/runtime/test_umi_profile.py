@@ -1,4 +1,4 @@
-"""The profile `umi`: three policies on one model, each role with workers of its own."""
+"""The profile `umi`: three policies on one model, and each role has its own workers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def test_every_role_of_the_workflow_is_served_by_an_adapter_of_one_model() -> No
     }
 
 
-def test_each_of_its_adapters_begins_with_the_model_alone() -> None:
+def test_each_of_its_adapters_starts_as_the_model_itself() -> None:
     settings = config.load("umi", environ={})
     assert {f"umi/{name}" for name in settings.models["umi"].base_until_published} == set(
         settings.policies.values()
     )
 
 
-def test_an_instruction_of_the_simulator_is_asked_and_judged_by_its_world(
+def test_ask_runs_an_instruction_of_the_simulator_and_its_world_judges_it(
     deployment: Deployment,
 ) -> None:
-    """By the oracle, which knows the instructions of one number and gives up over others."""
+    """The scripted oracle knows the instructions of one number and gives up on others."""
     worlds = json.dumps([{"split": "unseen_worlds", "samples": 1, "seed": 7}])
     idle = (f"workers.{kind}.count=0" for kind in ("single", "recorder", "jobs"))
     deployment.up(
@@ -43,7 +43,7 @@ def test_an_instruction_of_the_simulator_is_asked_and_judged_by_its_world(
         profile="umi_scripted",
     )
     output = deployment.ok("ask", "--world", "7", "--option", "tool_style=signatures")
-    assert output.endswith("done, says the simulator\n")
+    assert output.endswith("the simulator reports: done\n")
     failed = deployment.run("ask", "--world", "8")
     assert failed.returncode == 1
     assert failed.stdout.splitlines()[-1].startswith("not done: ")

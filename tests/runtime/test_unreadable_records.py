@@ -1,5 +1,5 @@
-"""A record of a list that can't be read (another program or version wrote it) is named, and hides
-no other."""
+"""A record that can't be read (another program or version wrote it) is reported and hides no
+other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def keys(settings: BusSettings) -> Keys:
 
 @pytest.fixture
 def server(settings: BusSettings) -> Iterator[redis.Redis]:
-    """Other tests share it: what is written past the bus has no end of its own, so it goes."""
+    """Other tests share it, so keys that the test writes without an expiry are deleted."""
     with redis.Redis.from_url(settings.redis_url) as client:
         yield client
         for key in client.scan_iter(f"*{settings.prefix}*"):
@@ -61,7 +61,7 @@ Listed = Callable[..., tuple[int, str, str]]
 
 
 def require_named(listed: Listed, command: tuple[str, ...], name: str, whole: str) -> None:
-    """The list has what can be read, and names the other."""
+    """The list shows the readable record and reports the other."""
     for form in ((), ("--json",)):
         code, output, errors = listed(*command, *form)
         assert (code, whole in output) == (EXIT_FAILED, True)
@@ -77,7 +77,9 @@ def add_wait(server: redis.Redis, keys: Keys, run_id: str, note: bytes) -> None:
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_notes_of_calls(server: redis.Redis, keys: Keys, listed: Listed, garbage: bytes) -> None:
+def test_an_unreadable_note_of_a_call_is_reported_and_can_be_removed(
+    server: redis.Redis, keys: Keys, listed: Listed, garbage: bytes
+) -> None:
     shard = keys.shard_of(RUN)
     note = CallNote(
         key=f"{RUN}/1.0/b", run_id=RUN, agent="caller", tool="order", arguments={}, worker="w",
@@ -96,7 +98,9 @@ def test_notes_of_calls(server: redis.Redis, keys: Keys, listed: Listed, garbage
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_runs(server: redis.Redis, keys: Keys, listed: Listed, garbage: bytes) -> None:
+def test_an_unreadable_run_is_reported(
+    server: redis.Redis, keys: Keys, listed: Listed, garbage: bytes
+) -> None:
     for run_id, record in ((RUN, garbage), (OTHER, record_of(OTHER, "How old?").encode())):
         shard = keys.shard_of(run_id)
         server.hset(shard.run(run_id), mapping={"state": "active", "run": record})
@@ -105,7 +109,9 @@ def test_runs(server: redis.Redis, keys: Keys, listed: Listed, garbage: bytes) -
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_approvals(server: redis.Redis, keys: Keys, listed: Listed, garbage: bytes) -> None:
+def test_an_unreadable_approval_is_reported(
+    server: redis.Redis, keys: Keys, listed: Listed, garbage: bytes
+) -> None:
     request = ApprovalRequest(
         request="k", kind="tool", name="refund", agent="shop", arguments={}, digest="0" * 64,
         seconds=60,
@@ -118,20 +124,26 @@ def test_approvals(server: redis.Redis, keys: Keys, listed: Listed, garbage: byt
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_schedules(server: redis.Redis, keys: Keys, listed: Listed, garbage: bytes) -> None:
+def test_an_unreadable_schedule_is_reported(
+    server: redis.Redis, keys: Keys, listed: Listed, garbage: bytes
+) -> None:
     assert listed("schedule", "add", "good", "How old?", "--cron", "0 7 * * *")[0] == 0
     server.hset(keys.shard(0).schedules, mapping={"bad": garbage})
     require_named(listed, ("schedule", "ls"), "the schedule bad", "How old?")
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_policies(server: redis.Redis, keys: Keys, listed: Listed, garbage: bytes) -> None:
+def test_an_unreadable_policy_is_reported(
+    server: redis.Redis, keys: Keys, listed: Listed, garbage: bytes
+) -> None:
     server.hset(keys.policies, mapping={"slm/bad": garbage, "slm/good": '{"name": "slm/good"}'})
     require_named(listed, ("policies", "ls"), "slm/bad", "slm/good")
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_api_keys(server: redis.Redis, keys: Keys, listed: Listed, garbage: bytes) -> None:
+def test_an_unreadable_api_key_is_reported(
+    server: redis.Redis, keys: Keys, listed: Listed, garbage: bytes
+) -> None:
     good = ApiKey(id="b" * 12, name="somebody", created=1.0)
     server.hset(keys.api_keys, mapping={"a" * 64: garbage, "b" * 64: good.model_dump_json()})
     require_named(listed, ("keys", "ls"), "a" * 12, "somebody")
@@ -146,7 +158,9 @@ GOOD = {"program": "bench", "argv": ["gsm8k"], "cwd": "/", "output": ""}
     [*GARBAGE, json.dumps({**JOB, "a": [{**GOOD, "of a newer version": 1}]}).encode(),
      json.dumps({**JOB, "a": [7]}).encode()],
 )  # fmt: skip
-def test_jobs(server: redis.Redis, settings: BusSettings, listed: Listed, body: bytes) -> None:
+def test_an_unreadable_job_is_reported(
+    server: redis.Redis, settings: BusSettings, listed: Listed, body: bytes
+) -> None:
     bad, good = f"{settings.prefix}-bad", f"{settings.prefix}-good"
     for job_id, content in ((bad, body), (good, json.dumps({**JOB, "a": [GOOD]}))):
         server.set(f"arq:job:{job_id}", content, px=60_000)
@@ -155,8 +169,10 @@ def test_jobs(server: redis.Redis, settings: BusSettings, listed: Listed, body: 
 
 
 @pytest.mark.parametrize("limits", ["nonsense", "[1]x", '["a"]', "[1, 2, 3, 4]", "7"])
-def test_budgets(server: redis.Redis, keys: Keys, listed: Listed, limits: str) -> None:
-    """Without one of the limits, the list would say that there is none."""
+def test_an_unreadable_budget_is_an_error(
+    server: redis.Redis, keys: Keys, listed: Listed, limits: str
+) -> None:
+    """Without this limit, the list would claim that there are none."""
     server.hset(keys.shard(0).budgets, "tenant:acme", limits)
     code, _, errors = listed("budgets", "ls")
     assert code != 0

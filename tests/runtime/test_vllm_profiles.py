@@ -17,7 +17,7 @@ from loopline.runtime.config import settings as config
         ("petting", "pair"),
     ],
 )
-def test_a_pool_of_a_profile_is_served_by_vllm_by_one_setting(profile: str, pool: str) -> None:
+def test_one_setting_makes_vllm_serve_a_pool_of_a_profile(profile: str, pool: str) -> None:
     settings = config.load(profile, environ={}, overrides=[f"models.{pool}.engine=vllm"])
     model = settings.models[pool]
     assert (model.engine, model.managed) == ("vllm", True)

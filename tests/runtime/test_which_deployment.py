@@ -1,4 +1,4 @@
-"""Which deployment a command is about, and what it takes of how that one was started."""
+"""The deployment that a command addresses, and which of its settings the command uses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def own_profile(tmp_path: Path) -> Path:
 def running(
     tmp_path: Path, own_profile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[RunFile]:
-    """What a supervisor, which this process is, writes of a deployment of that profile."""
+    """The files that a supervisor, here this process, writes for a deployment of that profile."""
     for name in [name for name in os.environ if name.startswith("LOOPLINE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
@@ -65,7 +65,7 @@ def profile_with_bus(folder: Path) -> str:
     return str(path)
 
 
-def test_a_set_option_is_laid_over_what_the_deployment_was_started_with(running: RunFile) -> None:
+def test_a_set_option_overrides_the_settings_of_the_deployment(running: RunFile) -> None:
     settings = find(overrides=("workers.slm.concurrency=8",)).settings
     expected = find().settings.model_dump()
     assert expected["bus"]["prefix"] == "team"
@@ -74,26 +74,26 @@ def test_a_set_option_is_laid_over_what_the_deployment_was_started_with(running:
 
 
 @pytest.mark.parametrize("named", ["own.toml", "./own.toml", "whole"])
-def test_a_deployment_that_is_named_by_its_own_profile_is_as_it_was_started(
+def test_naming_the_profile_of_the_deployment_keeps_its_settings(
     running: RunFile, named: str
 ) -> None:
     profile = running.profile if named == "whole" else named
     assert find(profile=profile).settings == find().settings
 
 
-def test_another_profile_is_taken_on_the_whole_bus_of_the_deployment(running: RunFile) -> None:
+def test_another_profile_keeps_the_bus_settings_of_the_deployment(running: RunFile) -> None:
     settings = find(profile="umi_scripted").settings
     assert settings.models == load("umi_scripted", environ={}).models
     assert settings.bus == find().settings.bus
 
 
-def test_a_set_option_goes_before_the_bus_of_the_deployment_too(running: RunFile) -> None:
+def test_a_set_option_also_overrides_the_bus_settings_of_the_deployment(running: RunFile) -> None:
     for profile in (None, "umi_scripted"):
         bus = find(profile=profile, overrides=("bus.lease_seconds=3",)).settings.bus
         assert (bus.lease_seconds, bus.shards) == (3.0, 4)
 
 
-def test_the_environment_does_not_change_what_the_deployment_was_started_with(
+def test_the_environment_does_not_change_the_settings_of_the_deployment(
     running: RunFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOOPLINE_BUS__PREFIX", "other")
@@ -102,13 +102,13 @@ def test_the_environment_does_not_change_what_the_deployment_was_started_with(
         assert settings.bus.prefix == "team"
 
 
-def test_a_typo_in_a_set_option_is_named_beside_a_deployment_too(running: RunFile) -> None:
+def test_a_typo_in_a_set_option_is_reported_while_a_deployment_runs_too(running: RunFile) -> None:
     with pytest.raises(ConfigError, match=r"--set: .*did you mean workers.slm.concurrency"):
         find(overrides=("workers.slm.concurency=8",))
 
 
 @pytest.mark.parametrize("how", ["variable", "set", "profile", "option"])
-def test_another_bus_that_is_given_or_configured_is_the_one_that_is_meant(
+def test_another_bus_takes_precedence_over_the_running_deployment(
     running: RunFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     if how == "variable":
@@ -123,7 +123,7 @@ def test_another_bus_that_is_given_or_configured_is_the_one_that_is_meant(
 
 
 @pytest.mark.parametrize("url", [OWN_URL, ""])
-def test_a_deployment_whose_own_bus_or_none_is_in_the_environment_is_as_it_was_started(
+def test_the_same_bus_or_none_in_the_environment_keeps_the_settings_of_the_deployment(
     running: RunFile, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     before = find().settings
@@ -133,7 +133,7 @@ def test_a_deployment_whose_own_bus_or_none_is_in_the_environment_is_as_it_was_s
     assert deployment.settings == before
 
 
-def test_a_worker_by_hand_with_a_set_option_serves_the_key_space_of_its_deployment(
+def test_a_worker_started_by_hand_with_a_set_option_joins_its_deployments_bus(
     deployment: Deployment,
 ) -> None:
     deployment.up("bus.prefix=team", "bus.shards=4", kinds=())
@@ -142,7 +142,7 @@ def test_a_worker_by_hand_with_a_set_option_serves_the_key_space_of_its_deployme
     assert worker["concurrency"] == 8
 
 
-def test_a_deployment_says_its_profile_by_a_path_that_holds_in_every_folder(
+def test_a_deployment_stores_the_absolute_path_of_its_profile(
     deployment: Deployment, own_profile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(own_profile.parent)
@@ -163,7 +163,7 @@ def bench(deployment: Deployment, profile: str) -> subprocess.CompletedProcess[s
     )
 
 
-def test_a_benchmark_knows_the_profile_of_the_deployment_by_a_path_from_its_own_folder(
+def test_a_benchmark_accepts_a_relative_path_to_the_deployments_profile(
     deployment: Deployment, own_profile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(own_profile.parent)
@@ -172,7 +172,7 @@ def test_a_benchmark_knows_the_profile_of_the_deployment_by_a_path_from_its_own_
     assert process.returncode == 0, process.stderr
 
 
-def test_a_benchmark_of_another_profile_than_the_deployment_has_is_refused(
+def test_a_benchmark_with_another_profile_than_the_deployment_is_refused(
     shared: Deployment,
 ) -> None:
     process = bench(shared, "umi_scripted")
@@ -180,7 +180,7 @@ def test_a_benchmark_of_another_profile_than_the_deployment_has_is_refused(
     assert "the deployment that runs here has the profile scripted" in process.stderr
 
 
-def test_a_benchmark_on_a_bus_of_the_environment_has_the_profile_that_it_names(
+def test_a_benchmark_on_a_bus_of_the_environment_uses_the_given_profile(
     deployment: Deployment, own_profile: Path
 ) -> None:
     own_profile.write_text('extends = "scripted"\n[bus]\nshards = 0\n')

@@ -1,4 +1,4 @@
-"""What a worker process knows: its own keys, and no module of the folder it is started in."""
+"""A worker process gets only its own keys and imports no module of the folder it starts in."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ def settings() -> Settings:
         ("jobs", {"HF_TOKEN", "LOOPLINE_BUS__REDIS_URL"}),
     ],
 )
-def test_a_worker_is_told_the_keys_that_its_kind_uses(kind: str, key_names: set[str]) -> None:
+def test_a_worker_gets_only_the_keys_that_its_kind_uses(kind: str, key_names: set[str]) -> None:
     assert set(worker_environment(settings(), kind, ENVIRONMENT)) == PLAIN | key_names
 
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """A user's folder whose files have the names of modules of Python's and of ours."""
+    """A user's folder whose files have the names of Python's modules and of ours."""
     for name in ("platform.py", "agents/__init__.py", "workers/__init__.py", "runtime.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("raise SystemExit('a file of the user was imported')")
     return tmp_path
 
 
-def test_up_in_a_folder_with_modules_of_the_same_names_starts_workers_that_know_their_own_keys(
+def test_up_in_a_folder_with_conflicting_module_names_starts_workers_without_foreign_keys(
     deployment: Deployment, hostile: Path
 ) -> None:
     words = changes(("planner", "gpu"))
@@ -86,7 +86,7 @@ def test_up_in_a_folder_with_modules_of_the_same_names_starts_workers_that_know_
         )
 
 
-def test_a_worker_does_not_let_others_look_into_its_memory() -> None:
+def test_other_processes_cannot_read_the_memory_of_a_worker() -> None:
     program = (
         "import ctypes\n"
         "from loopline.workers.self_limits import become_undumpable\n"

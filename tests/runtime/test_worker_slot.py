@@ -1,4 +1,4 @@
-"""One worker's place under a supervisor."""
+"""The slot of one worker under a supervisor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopline.runtime.errors import EXIT_CONFIG
 from loopline.runtime.supervise.worker_slot import Launch, WorkerSlot
 
 
-async def test_a_worker_that_cannot_be_started_is_tried_again_and_then_given_up_visibly(
+async def test_a_worker_that_cannot_start_is_retried_and_then_reported_as_broken(
     tmp_path: Path,
 ) -> None:
     settings = SupervisorSettings.model_validate({"backoff_seconds": 0.01, "crash_loop_deaths": 3})
@@ -32,7 +32,7 @@ async def test_a_worker_that_cannot_be_started_is_tried_again_and_then_given_up_
     await running
 
 
-async def test_a_worker_is_seen_to_die_though_what_it_started_holds_its_output_open(
+async def test_the_death_of_a_worker_is_noticed_although_its_child_keeps_its_output_open(
     tmp_path: Path,
 ) -> None:
     program = (
@@ -66,7 +66,7 @@ async def test_a_worker_is_seen_to_die_though_what_it_started_holds_its_output_o
     ],
     ids=["its error and what to do", "else its last line", "nothing"],
 )
-async def test_a_worker_that_is_given_up_is_logged_with_what_it_died_of(
+async def test_a_worker_that_is_given_up_is_logged_with_its_last_error(
     tmp_path: Path, printed: str, message: str
 ) -> None:
     program = f"import sys; print({printed!r}, end=''); sys.exit({EXIT_CONFIG})"
@@ -86,7 +86,7 @@ async def test_a_worker_that_is_given_up_is_logged_with_what_it_died_of(
 
 
 @pytest.mark.parametrize("gives_back", [True, False], ids=["it leaves", "it does not hear"])
-async def test_a_worker_that_does_not_drain_in_time_may_give_its_work_back_before_it_is_killed(
+async def test_a_worker_that_does_not_drain_in_time_may_return_its_work_before_it_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gives_back: bool
 ) -> None:
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""A step of one of TRL's trainers on rows that were exported."""
+"""One step of a TRL trainer on exported rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def train_a_step(kind: str, rows: Path, scratch: Path, **settings: object) -> None:
-    """By TRL's `{kind}Trainer`, on the micro-SLM. Skips the test where TRL is not installed."""
+    """Use TRL's `{kind}Trainer` on the micro-SLM. Skips the test if TRL is not installed."""
     trl: Any = pytest.importorskip("trl", reason="needs make test, which installs it")
     datasets: Any = pytest.importorskip("datasets", reason="needs make test, which installs it")
     from loopline.trainers.core.network import load_base

@@ -1,4 +1,4 @@
-"""A program that is a copy of a process which has imported it is one like any other."""
+"""A program that starts as a copy of a process with all imports behaves like any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers and workers that anybody may start for a test of their own."""
+"""Servers and workers that any test may start."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_a_full_disk_keeps_the_previous_checkpoint_and_leaves_no_partial_one(
     assert read(tmp_path) == (11, 2.0)
 
 
-def test_a_folder_with_what_a_kill_left_half_written_can_be_begun(tmp_path: Path) -> None:
+def test_a_training_can_start_in_a_folder_with_partial_files_of_a_kill(tmp_path: Path) -> None:
     require_unused(tmp_path / "none")
     (tmp_path / ".policies.part").mkdir()
     (tmp_path / ".runs.json.17.partial").touch()

@@ -214,7 +214,7 @@ def test_half_a_surrogate_pair_costs_only_its_own_answer(
     write(build([source], OPTIONS), tmp_path / "set")
 
 
-def test_a_function_is_called_by_the_end_of_its_name_that_is_offered(tmp_path: Path) -> None:
+def test_a_call_with_the_full_name_matches_the_truncated_name_offered(tmp_path: Path) -> None:
     """Names are cut to 64 characters; a call of the whole one is not a hallucination."""
     write_answer(tmp_path, call("x" * 18 + NAME, '{"city": "Oslo"}', "I need it."), *CHAIN[1:])
     (trajectory,) = from_toolbench(tmp_path).trajectories

@@ -83,7 +83,7 @@ def test_a_lesson_that_gives_up_keeps_its_tools() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(forms=st.integers(1, 5), seed=st.integers(0, 2**31))
-def test_every_form_offers_what_it_calls_and_has_the_same_way(forms: int, seed: int) -> None:
+def test_every_form_offers_the_tools_it_calls_and_keeps_the_steps(forms: int, seed: int) -> None:
     varied = with_forms(LESSONS, forms, seed)
     assert len(varied) == forms * len(LESSONS)
     assert [entry.id for entry in varied[::forms]] == [entry.id for entry in LESSONS]

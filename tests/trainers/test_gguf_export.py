@@ -331,7 +331,7 @@ def test_weights_beyond_the_range_of_4_bits_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", [Precision.BF16, Precision.F32])
-def test_large_weights_fit_where_exponents_are_large(tmp_path: Path, precision: Precision) -> None:
+def test_large_weights_fit_if_exponents_are_large(tmp_path: Path, precision: Precision) -> None:
     folder = changed(model(tmp_path / "model", "qwen2"), entry(7e4))
     export_gguf(folder, tmp_path / "model.gguf", precision)
 

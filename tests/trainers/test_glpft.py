@@ -135,7 +135,7 @@ def test_a_finished_folder_is_left_unchanged(trained: tuple[Path, Report]) -> No
     assert messages == [f"the training in {folder} is finished; --restart trains again"]
 
 
-def test_a_role_is_loaded_and_prompted_as_a_gpu_worker_does(trained: tuple[Path, Report]) -> None:
+def test_training_rows_contain_the_prompt_ids_of_an_engine(trained: tuple[Path, Report]) -> None:
     """The ids that are learned from are those that an engine feeds, then what it is to write."""
     model = load_base(str(trained[0] / "caller"))
     for name in SETS:
@@ -336,7 +336,7 @@ def test_instructions_of_a_held_out_split_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_rows_that_fit_no_context_are_counted_and_none_left_is_an_error(tmp_path: Path) -> None:
+def test_rows_beyond_the_context_are_counted_and_no_rows_left_is_an_error(tmp_path: Path) -> None:
     short = Size(**{**SIZE.model_dump(), "context": 16})
     with pytest.raises(TrainingError, match=r"are longer than the model's context of 16 tokens"):
         train(changed(size=short), DATA, tmp_path / "out")

@@ -78,7 +78,7 @@ def test_a_backbone_learns_from_all_agents_and_each_agent_from_its_own_sessions(
     assert report_of(out) == report, "what was read at its beginning is kept in its folder"
 
 
-def test_of_a_team_what_its_runs_went_on_with_is_learned(base: Path, tmp_path: Path) -> None:
+def test_a_team_s_agent_learns_only_selected_candidates(base: Path, tmp_path: Path) -> None:
     right_call, other = a_call([5, 6], [7]), a_call([5, 6], [8])
     step = a_step([a_candidate(0.0, other), a_candidate(1.0, right_call)], agent="writer")
     run = a_run(1, step.model_copy(update={"selected": 1}), workflow="team")

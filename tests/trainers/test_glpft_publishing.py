@@ -76,7 +76,7 @@ def test_running_workers_serve_whole_models_that_were_trained_from_theirs(
     publish(publications(report, whole, "umi"), whole, None, 60)
     assert capsys.readouterr().out.count("serves version 1") == 3
     (whole / "caller/tokenizer.json").write_text("{}")
-    with pytest.raises(TrainingError, match=r"its tokenizer.json is another one"):
+    with pytest.raises(TrainingError, match=r"its tokenizer.json differs"):
         publish(publications(report, whole, "umi"), whole, None, 60)
 
 

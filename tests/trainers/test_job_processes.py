@@ -142,7 +142,7 @@ async def test_a_failing_job_stops_the_others(
 
 
 @pytest.mark.parametrize("processes", [1, 2, 5])
-async def test_a_job_is_begun_when_what_it_needs_is_done(tmp_path: Path, processes: int) -> None:
+async def test_a_job_starts_when_its_prerequisites_are_done(tmp_path: Path, processes: int) -> None:
     queue, finished = jobs("quick", "quick", "quick", "quick"), list[int]()
 
     def watch(job: Named, event: JobLine) -> None:

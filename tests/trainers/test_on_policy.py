@@ -248,7 +248,7 @@ def test_a_teacher_with_another_vocabulary_is_refused_with_the_difference() -> N
     Teacher("micro:slm").require_vocabulary_of(student)
 
 
-async def test_the_command_learns_from_a_teacher_and_refuses_to_without(tmp_path: Path) -> None:
+async def test_the_command_learns_from_a_teacher_and_requires_one(tmp_path: Path) -> None:
     store = await store_of_escalations(tmp_path / "store")
     base, output = write_base(tmp_path / "base"), tmp_path / "out"
     teacher = perturbed(tmp_path / "teacher", str(base), 0.3)

@@ -74,7 +74,7 @@ def test_a_released_folder_has_no_lock_file_and_the_next_command_can_use_it(tmp_
             assert (tmp_path / ".lock").exists()
         assert list(tmp_path.iterdir()) == []
     (tmp_path / "notes").mkdir()
-    with pytest.raises(TrainingError, match="something else"), lock_output(tmp_path):
+    with pytest.raises(TrainingError, match="other files"), lock_output(tmp_path):
         require_unused(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
 

@@ -55,7 +55,7 @@ async def test_versions_stay_in_order_after_the_number_of_shards_changes(
     assert counted.value == 0.0
 
 
-async def test_a_reward_that_was_accepted_twice_counts_at_its_first_place(tmp_path: Path) -> None:
+async def test_a_reward_accepted_twice_counts_at_its_first_position(tmp_path: Path) -> None:
     """The bus had forgotten its id: a server without its last second, or a week later."""
     await record_rewards(tmp_path, reward(1.0, "a"), reward(0.5, "b"))
     await record_rewards(tmp_path, reward(1.0, "a"), batch=2)

@@ -30,7 +30,7 @@ def test_the_allowed_errors_of_a_calibration_follow_the_binomial_tail(
 
 
 @pytest.mark.parametrize(("n", "m"), [(60, 40), (300, 300), (100, 1000)])
-def test_those_for_a_sample_to_come_are_of_the_hypergeometric_tail(n: int, m: int) -> None:
+def test_the_allowed_errors_of_a_future_sample_are_hypergeometric(n: int, m: int) -> None:
     breaking = errors_within(m, 0.1) + 1
 
     def tail(k: int) -> float:

@@ -64,7 +64,7 @@ def test_calls_of_a_session_form_one_row_and_sessions_below_the_threshold_are_co
     ]
 
 
-def test_without_rewards_every_session_is_a_row_and_an_agent_has_its_own(tmp_path: Path) -> None:
+def test_without_rewards_every_session_is_a_row_and_agents_can_be_selected(tmp_path: Path) -> None:
     critic = chat(6, [5], [6], session="good", agent="critic")
     store = in_store(tmp_path, [*SESSIONS, critic], [])
     assert len(read_sessions(store, lambda call: True).records) == 4

@@ -27,7 +27,7 @@ def rewrite(store: Path, *bodies: str, hashed: bool = True) -> None:
     pq.write_table(table, file)
 
 
-async def test_runs_of_a_newer_writer_and_broken_ones_are_named_apart(tmp_path: Path) -> None:
+async def test_runs_of_a_newer_writer_and_broken_runs_have_distinct_reasons(tmp_path: Path) -> None:
     runs = [a_run(number) for number in range(3)]
     await record(tmp_path, runs)
     newer = {**runs[1].model_dump(mode="json"), "version": 7, "mood": "good"}

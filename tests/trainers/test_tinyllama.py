@@ -158,7 +158,7 @@ def facts_of(folder: Path, stage: str) -> StageFacts:
     return facts
 
 
-def test_the_model_is_tinyllama_s_and_each_stage_takes_a_step(trained: Path, layers: int) -> None:
+def test_the_model_has_tinyllama_s_size_and_each_stage_steps(trained: Path, layers: int) -> None:
     for stage in ("backbone", *ROLES):
         facts = facts_of(trained, stage)
         assert facts.parameters - facts.trained_parameters == AROUND + layers * PER_LAYER

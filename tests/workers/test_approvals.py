@@ -195,7 +195,7 @@ async def test_the_first_of_two_decisions_counts(office: Office) -> None:
     run = await office.begin("Pay 500 euros.")
     approval = await office.pending()
     await office.client.decide(approval, "denied", by="kate", reason="too much")
-    with pytest.raises(ApprovalConflict, match="decided already"):
+    with pytest.raises(ApprovalConflict, match="already been decided"):
         await office.client.decide(approval, "approved", by="leo")
     assert (await office.end(run)).answer == "I did not pay."
     assert office.paid == []

@@ -129,6 +129,6 @@ async def test_a_waiting_run_reports_its_reason_and_can_be_cancelled(
     run = await office.begin("Pay 500 euros.")
     await until(lambda: waits_for_outcome(office, run), "the run waits")
     [words] = describe_waits((await office.client.bus.run_state(run.id)).waits)
-    assert words.startswith("a person's word on what became of a call of pay until ")
+    assert words.startswith("a person's decision on the outcome of a call of pay until ")
     assert await office.client.cancel(run.id)
     assert (await office.end(run)).outcome is Outcome.CANCELLED

@@ -131,11 +131,11 @@ def read_data(
     reading = _whole(store, workflow) if needs_whole else read_samples(store, workflow)
     trajectories = {trajectory.run.id: trajectory for trajectory in reading.records}
     if run_ids is not None:
-        gone = [run for run in run_ids if run not in trajectories]
-        if gone:
+        missing = [run for run in run_ids if run not in trajectories]
+        if missing:
             raise UnreadableData(
-                f"{store} lacks {len(gone):,} runs that this training was started with, such as "
-                f"{gone[0]}: pass the store that has them, or --restart with this one"
+                f"{store} lacks {len(missing):,} runs that this training was started with, such as "
+                f"{missing[0]}: pass the store that has them, or --restart with this one"
             )
         trajectories = {run: trajectories[run] for run in run_ids}
     of_workflow = "" if workflow is None else f" of the workflow {workflow!r}"

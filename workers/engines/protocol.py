@@ -360,7 +360,7 @@ def refuse_unsupported(request: GenerateRequest, capabilities: Capabilities, eng
         raise EngineError(
             f"request {request.id} has frequency_penalty = {sampling.frequency_penalty:g} and "
             f"presence_penalty = {sampling.presence_penalty:g}, which the {engine} engine does not "
-            "support; leave them at 0 or use a pool that can",
+            "support; leave them at 0 or use a pool that does",
             kind="bad_request",
         )
     if request.top_logprobs and not capabilities.top_logprobs:

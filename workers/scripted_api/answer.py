@@ -169,7 +169,7 @@ class Answer:
             )
             if self._reply is None
             else self._reply(self._body.conversation(), offered(tools, choice))
-        ).held_to(tools, choice, parallel=self._body.parallel_tool_calls)
+        ).constrained_to(tools, choice, parallel=self._body.parallel_tool_calls)
         markup = [write_tool_call(call.name, call.arguments) for call in reply.calls]
         ids = _CODEC.encode("\n".join([reply.text, *markup]))
         stream = TextStream(_CODEC, sampling.stop)

@@ -168,12 +168,12 @@ class PlayerRole:
 
 
 async def _call_episode(
-    environment: AnyEnvironment, played: Callable[P, T], *arguments: P.args, **named: P.kwargs
+    environment: AnyEnvironment, function: Callable[P, T], *arguments: P.args, **keywords: P.kwargs
 ) -> T:
     """Call a part of an episode, in a thread if it may wait for a server."""
     if environment.outside:
-        return await asyncio.to_thread(played, *arguments, **named)
-    return played(*arguments, **named)
+        return await asyncio.to_thread(function, *arguments, **keywords)
+    return function(*arguments, **keywords)
 
 
 def _agrees(context: StepContext, environment: AnyEnvironment, action: JsonObject) -> bool | None:

@@ -26,14 +26,14 @@ def register(app: typer.Typer) -> None:
 def grpo_curve(
     output: Annotated[Path, typer.Argument(help="Folder of models, loops and the report.")],
     undisturbed: Annotated[
-        int, typer.Option(min=2, max=100, help="Loops without faults: seeds from --seed on.")
+        int, typer.Option(min=2, max=100, help="Loops without faults; their seeds start at --seed.")
     ] = 5,
     attacked: Annotated[
         int,
         typer.Option(min=1, max=100, help="Attacked loops, twins of the first undisturbed ones."),
     ] = 1,
-    rounds: Annotated[int, typer.Option(min=1, max=1_000, help="Rounds of each loop.")] = 8,
-    puzzles: Annotated[int, typer.Option(min=1, max=1_000, help="Puzzles of each round.")] = 16,
+    rounds: Annotated[int, typer.Option(min=1, max=1_000, help="Rounds per loop.")] = 8,
+    puzzles: Annotated[int, typer.Option(min=1, max=1_000, help="Puzzles per round.")] = 16,
     held_out: Annotated[int, typer.Option(min=1, help="Puzzles to measure on.")] = 400,
     look_every: Annotated[int, typer.Option(min=1, help="Rounds between measurements.")] = 1,
     seed: Annotated[
@@ -43,7 +43,9 @@ def grpo_curve(
         bool,
         typer.Option(help="No SIGSTOP, no restart of Redis: only SIGKILL of workers and trainer."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON at the end.")
+    ] = False,
 ) -> None:
     """Compare the curves of attacked and undisturbed loops. All loops learn Plan-Path from one warm
     start; some are attacked, as `bench grpo-faults` does. The attacked curve is compared with the

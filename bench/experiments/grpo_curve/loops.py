@@ -30,7 +30,7 @@ from loopline.bench.proofs.faults.chaos import FAULTS
 from loopline.bench.proofs.grpo_faults.checker import check
 from loopline.bench.proofs.grpo_faults.driver import (
     ONLY_KILLS,
-    KeptAdapters,
+    AdapterCopies,
     LoopAttack,
     LoopDriver,
     LoopWork,
@@ -154,7 +154,7 @@ def run_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell)
     if stored_result is not None:
         return stored_result
     folder, base = loop.folder(output), output / "base"
-    adapters = KeptAdapters(folder / "adapters")
+    adapters = AdapterCopies(folder / "adapters")
     path = folder / HISTORY
     history = find_record(path, LoopHistory, f"remove {folder} to run it again")
     if history is None:
@@ -162,7 +162,7 @@ def run_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell)
         write_record(path, history)
     measurement, looks = Measurement(base, settings), list[Look]()
     for number in (0, *settings.measured_rounds):
-        look = Look(round=number, outcomes=measurement.outcomes(adapters.of(number) / SHARED))
+        look = Look(round=number, outcomes=measurement.outcomes(adapters.folder(number) / SHARED))
         looks.append(look)
         message = f"round {number}: {look.solved:,} of {settings.held_out:,} held-out puzzles"
         tell(JobLine(event="playing", message=message))
@@ -176,7 +176,7 @@ def _play_loop(
     settings: CurveSettings,
     base: Path,
     folder: Path,
-    adapters: KeptAdapters,
+    adapters: AdapterCopies,
     tell: Tell,
 ) -> LoopHistory:
     """Run a loop from an empty bus to its end, and check its history."""

@@ -60,12 +60,12 @@ class Result:
     attacks: Attacks = field(default_factory=Attacks)
 
 
-class Ended:
+class EndedRuns:
     """Counts runs that have ended. Attacks follow this count, so that their number per run is the
     same on a slow machine as on a fast one."""
 
     def __init__(self) -> None:
-        self.all = False
+        self.all_ended = False
         """Whether no run is left."""
         self._count = 0
         self._waiting: dict[asyncio.Event, float] = {}
@@ -77,15 +77,15 @@ class Ended:
                 event.set()
 
     def finish(self) -> None:
-        self.all = True
+        self.all_ended = True
         for event in self._waiting:
             event.set()
 
-    async def more(self, runs: float, *, seconds: float = LONGEST_QUIET) -> None:
+    async def wait_for(self, runs: float, *, seconds: float = LONGEST_QUIET) -> None:
         """Wait until `runs` more have ended, or all have, or `seconds` have passed."""
         event = asyncio.Event()
         self._waiting[event] = self._count + runs
-        if self.all:
+        if self.all_ended:
             event.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -114,18 +114,18 @@ class Crew:
         # Preload this program too, which each copy would otherwise import again.
         self._context.set_forkserver_preload(["__main__", serve.__module__])
 
-    async def work(self, ended: Ended) -> None:
+    async def work(self, ended: EndedRuns) -> None:
         await asyncio.gather(*(self._slot(ended) for _ in range(WORKERS)))
 
-    async def _slot(self, ended: Ended) -> None:
-        while not ended.all:
+    async def _slot(self, ended: EndedRuns) -> None:
+        while not ended.all_ended:
             process = await asyncio.to_thread(self._start)
             try:
                 if self._rng.random() < 0.15 and await self._lives(process, ended):
                     os.kill(process.pid or 0, signal.SIGSTOP)
                     self._attacks.pauses += 1
                     # Longer than the worker's lease.
-                    await ended.more(math.inf, seconds=2 * self._settings.lease_seconds)
+                    await ended.wait_for(math.inf, seconds=2 * self._settings.lease_seconds)
                     os.kill(process.pid or 0, signal.SIGCONT)
                 if await self._lives(process, ended):
                     self._attacks.kills += 1
@@ -133,10 +133,10 @@ class Crew:
                 process.kill()
                 process.join()
 
-    async def _lives(self, process: BaseProcess, ended: Ended) -> bool:
+    async def _lives(self, process: BaseProcess, ended: EndedRuns) -> bool:
         """Wait for some more runs to end; return whether the process is alive and runs are left."""
-        await ended.more(self._rng.uniform(0.1, 1.9) * RUNS_PER_KILL * WORKERS)
-        return process.is_alive() and not ended.all
+        await ended.wait_for(self._rng.uniform(0.1, 1.9) * RUNS_PER_KILL * WORKERS)
+        return process.is_alive() and not ended.all_ended
 
     def _start(self) -> BaseProcess:
         seed = self._rng.randrange(2**31)
@@ -148,11 +148,11 @@ class Crew:
 
 
 async def _restart(
-    server: RedisProcess, rng: random.Random, attacks: Attacks, ended: Ended
+    server: RedisProcess, rng: random.Random, attacks: Attacks, ended: EndedRuns
 ) -> None:
-    while not ended.all:
-        await ended.more(rng.uniform(0.5, 1.5) * RUNS_PER_RESTART)
-        if not ended.all:
+    while not ended.all_ended:
+        await ended.wait_for(rng.uniform(0.5, 1.5) * RUNS_PER_RESTART)
+        if not ended.all_ended:
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
             attacks.restarts += 1
@@ -170,7 +170,7 @@ async def play(
     hedge: bool = False,
 ) -> Result:
     """Play the runs, then read the spent and reserved amounts."""
-    result, ended = Result(), Ended()
+    result, ended = Result(), EndedRuns()
     crew = Crew(settings, book, rng, result.attacks, hedge=hedge)
 
     ids: list[str] = []
@@ -194,7 +194,7 @@ async def _ask_all(
     micro_dollars: int,
     result: Result,
     ids: list[str],
-    ended: Ended,
+    ended: EndedRuns,
 ) -> None:
     places = asyncio.Semaphore(RUNS_IN_FLIGHT)
     async with (

@@ -58,7 +58,7 @@ class Chaos:
             place, hardness = self._random.random(), self._random.random()
             await wait_with_timeout(enough, pause)
             while not enough.is_set() and (
-                scene.monitor.commits < commits or not self._is_attacking()
+                scene.monitor.commits < commits or not self._has_quorum()
             ):
                 await wait_with_timeout(enough, LOOK_SECONDS)
             if not enough.is_set():
@@ -68,5 +68,5 @@ class Chaos:
         for slot in scene.fleet.slots:
             scene.fleet.resume(slot)
 
-    def _is_attacking(self) -> bool:
+    def _has_quorum(self) -> bool:
         return len(self._scene.targets()) >= QUORUM * len(self._scene.fleet.slots)

@@ -28,7 +28,7 @@ from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 DEFAULT_SHARE, SUPERVISED_SHARE = 20, 40
 """Divisors of the number of runs: one in 20 is repeated with default settings, one in 40 in a
 deployment under a supervisor."""
-MOST_OF_FURTHER = 200
+MOST_LATER_RUNS = 200
 
 
 class FaultsOptions(Options):
@@ -124,12 +124,12 @@ def stages_of(options: FaultsOptions) -> dict[str, Run]:
     stages: dict[str, Run] = {}
     if weights:
         stages[times.name] = _driven_stage(first)
-        further = min(MOST_OF_FURTHER, options.runs // DEFAULT_SHARE)
-        if times is FAST and further:
-            stages[DEFAULT.name] = _driven_stage(replace(first, runs=further, times=DEFAULT))
+        later_runs = min(MOST_LATER_RUNS, options.runs // DEFAULT_SHARE)
+        if times is FAST and later_runs:
+            stages[DEFAULT.name] = _driven_stage(replace(first, runs=later_runs, times=DEFAULT))
     if supervisor:
         share = options.runs if not weights else options.runs // SUPERVISED_SHARE
-        few = min(MOST_OF_FURTHER, share)
+        few = min(MOST_LATER_RUNS, share)
         if few:
             stages["supervisor"] = lambda folder, progress: asyncio.run(
                 supervised.attack(folder, few, options.seed, progress)
@@ -204,9 +204,9 @@ def _minutes(options: FaultsOptions) -> float:
         runs = {
             FAST.name: options.runs,
             DEFAULT.name: options.runs if options.settings == DEFAULT.name else min(
-                MOST_OF_FURTHER, options.runs // DEFAULT_SHARE
+                MOST_LATER_RUNS, options.runs // DEFAULT_SHARE
             ),
-        }.get(stage, min(MOST_OF_FURTHER, options.runs // SUPERVISED_SHARE))  # fmt: skip
+        }.get(stage, min(MOST_LATER_RUNS, options.runs // SUPERVISED_SHARE))  # fmt: skip
         seconds += 60 + max(runs / options.rate, runs * 0.06)
     return seconds / 60
 

@@ -117,7 +117,7 @@ async def swap(engine: Engine, work: Workload, first: Path, last: Path) -> Swapp
     are in progress, and ask again."""
     for role in ROLES:
         await engine.load_adapter(role, str(first / role), FIRST)
-    going = [
+    requests_in_flight = [
         asyncio.create_task(_answer(engine, item))
         for item in work.requests("in-flight", adapters=True)[: len(ROLES)]
     ]
@@ -126,7 +126,7 @@ async def swap(engine: Engine, work: Workload, first: Path, last: Path) -> Swapp
     for role in ROLES:
         await engine.load_adapter(role, str(last / role), LAST)
     seconds = time.perf_counter() - began
-    before = await asyncio.gather(*going)
+    before = await asyncio.gather(*requests_in_flight)
     after = await ask(engine, work.requests("swapped", adapters=True))
     versions = frozenset(item.adapter_version for every in before for item in every)
     return Swapped(seconds, versions, after)

@@ -73,7 +73,7 @@ def sampled_by_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
     version was not older than the bound in the round that learned from the group."""
     rule = "of one version"
     sampled = dict(_candidates(evidence))
-    came_of = _rounds(evidence)
+    source_rounds = _rounds(evidence)
     limit = evidence.claim.settings.grpo.staleness or 0
     for sealed_round in evidence.sealed:
         for group in sealed_round.groups:
@@ -89,7 +89,7 @@ def sampled_by_one_version(evidence: LoopEvidence) -> Iterator[Violation]:
                     f"{group.policy} "
                     f"{group.version}, was sampled by {sorted(map(str, policy_versions))}",
                 )
-            number = came_of.get((group.policy, group.version))
+            number = source_rounds.get((group.policy, group.version))
             learned = group.fate in ("trained", "zero_variance")
             if learned and (number is None or not 0 <= sealed_round.round - 1 - number <= limit):
                 yield Violation(

@@ -50,27 +50,27 @@ from loopline.workers.settings import (
 )
 
 
-class KeptAdapters:
+class AdapterCopies:
     """One folder for each round: `FOLDER/0003/<policy>/`; 0000 is the beginning."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def take(self, output: Path) -> None:
+    def copy_new(self, output: Path) -> None:
         """Copy the policies that the loop in `output` has published since the last call."""
         for source in sorted(output.glob("published/*/[0-9]*")):
             target = self._folder / source.name
             if target.exists():
                 continue
-            # It was replaced or deleted during the copy: the next call copies it, or `of` reports
-            # the missing copy.
+            # It was replaced or deleted during the copy: the next call copies it, or `folder`
+            # reports the missing copy.
             with (
                 contextlib.suppress(FileNotFoundError, shutil.Error),
                 atomic_folder(target) as partial,
             ):
                 shutil.copytree(source, partial, dirs_exist_ok=True)
 
-    def of(self, number: int) -> Path:
+    def folder(self, number: int) -> Path:
         """Return the folder of a round's policies. Raises `BenchError` if there is no copy of
         it."""
         folder = self._folder / f"{number:04d}"
@@ -184,7 +184,7 @@ class LoopDriver:
         seed: int,
         faults: Mapping[str, int] | None,
         progress: Callable[[int, str], None],
-        adapters: KeptAdapters | None = None,
+        adapters: AdapterCopies | None = None,
     ) -> None:
         """Create a driver. `seed` of the plan of faults; `faults`: weights by kind; None injects no
         faults, not even into the trainer. Everything that a round publishes is copied to
@@ -269,14 +269,14 @@ class LoopDriver:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
         if self._adapters is not None:
-            self._adapters.take(self._output)
+            self._adapters.copy_new(self._output)
         return lifetime.killed
 
     async def _copy_adapters(self) -> None:
         """Copy adapters in a separate task: a check of the bus may take as long as an outage, and
         by then a published adapter may be superseded and deleted."""
         while self._adapters is not None:
-            self._adapters.take(self._output)
+            self._adapters.copy_new(self._output)
             await asyncio.sleep(KEEP_SECONDS)
 
     async def _evidence(

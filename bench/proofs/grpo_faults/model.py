@@ -26,7 +26,7 @@ ANSWERS = (
 SHARED = 0.5
 """Length of the component that all embeddings share; their individual parts have about a fifth of
 it."""
-FARTHER = 2.2
+ANSWER_STRETCH = 2.2
 """Factor by which this component is longer in answers."""
 
 
@@ -88,7 +88,7 @@ def _bias_towards_answers(model: Any, tokenizer: Tokenizer, answers: Sequence[st
     with torch.no_grad():
         embeddings += along
         for token in (*answers, END):
-            embeddings[token_id(tokenizer, token)] += (FARTHER - 1) * along
+            embeddings[token_id(tokenizer, token)] += (ANSWER_STRETCH - 1) * along
 
 
 def _tokenizer(answers: Sequence[str]) -> Tokenizer:

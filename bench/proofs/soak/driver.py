@@ -61,7 +61,7 @@ SHOWN = 100
 
 
 @dataclass(frozen=True)
-class Kept:
+class Baseline:
     """An answer to repeat without load, with the set of weights of its adapter."""
 
     planned: Planned
@@ -132,7 +132,7 @@ class Soak:
         self._versions = count(1)
         self._locks = {name: asyncio.Lock() for name in ADAPTERS}
         self._operating: set[asyncio.Task[None]] = set()
-        self._kept: list[Kept] = []
+        self._kept: list[Baseline] = []
         self._objects_before = _count_objects()
         self._last_line = time.monotonic()
 
@@ -244,7 +244,7 @@ class Soak:
         findings.latest = max(findings.latest, record.late)
         if record.planned.repeated and record.ending == "done":
             weights = None if record.version is None else self._weights[record.version]
-            self._kept.append(Kept(record.planned, weights, record.completions))
+            self._kept.append(Baseline(record.planned, weights, record.completions))
         ended = findings.sums.endings.total()
         if ended % max(1, self._requests // memory.SAMPLES) == 0:
             findings.samples.append(memory.resident_bytes())
@@ -319,7 +319,7 @@ class Soak:
         findings = self.result
         for name in list(self._serving):
             await self._unload(engine, name)
-        in_work = await engine.in_work()
+        in_use = await engine.in_use()
         tasks = [
             repr(task.get_coro())
             for task in asyncio.all_tasks()
@@ -327,7 +327,7 @@ class Soak:
         ]
         objects = _count_objects()
         objects.subtract(self._objects_before)
-        findings.add(invariants.nothing_left(in_work, tasks, objects))
+        findings.add(invariants.nothing_left(in_use, tasks, objects))
         findings.add(invariants.every_request_ended(findings.sums, self._sent))
         findings.add(invariants.totals_add_up(findings.sums, findings.totals))
         findings.add(invariants.memory_is_flat(findings.samples, self._requests))
@@ -347,7 +347,9 @@ class Soak:
         finally:
             await engine.close()
 
-    async def _compare(self, engine: LocalEngine[Any], baseline: Kept, adapter: str | None) -> None:
+    async def _compare(
+        self, engine: LocalEngine[Any], baseline: Baseline, adapter: str | None
+    ) -> None:
         request = baseline.planned.request(time.time()).model_copy(
             update={"adapter": adapter, "deadline": None, "stream": False}
         )

@@ -271,11 +271,11 @@ def totals_add_up(sums: Sums, totals: EngineTotals) -> Iterator[Violation]:
 
 
 def nothing_left(
-    in_work: Mapping[str, int], tasks: Sequence[str], objects: Mapping[str, int]
+    in_use: Mapping[str, int], tasks: Sequence[str], objects: Mapping[str, int]
 ) -> Iterator[Violation]:
     """Check that an idle engine has nothing in progress, no task in the event loop, and no objects
     of requests or of replaced adapters. `objects`: the number beyond those in use."""
-    for name, count in in_work.items():
+    for name, count in in_use.items():
         if count:
             yield Violation("nothing left", f"{count} {name} at rest")
     for task in tasks:

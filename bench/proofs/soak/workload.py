@@ -130,20 +130,20 @@ def operations(index: int, seed: int, weights: int) -> list[Operation]:
     return [
         *_operations_begun_at(index, seed, weights),
         *(
-            Operation("load", gone.adapter, index % weights)
-            for earlier in range(max(0, index - _AWAY[1]), index)
-            for gone in _operations_begun_at(earlier, seed, weights)
-            if gone.kind == "unload" and earlier + _unloaded_until(earlier, seed) == index
+            Operation("load", unload.adapter, index % weights)
+            for earlier in range(max(0, index - _ABSENCE[1]), index)
+            for unload in _operations_begun_at(earlier, seed, weights)
+            if unload.kind == "unload" and earlier + _unloaded_until(earlier, seed) == index
         ),
     ]
 
 
-_AWAY = (2, 10)
+_ABSENCE = (2, 10)
 """Least and most requests during which an unloaded adapter is absent."""
 
 
 def _unloaded_until(index: int, seed: int) -> int:
-    return random.Random(f"{seed}/away/{index}").randint(*_AWAY)
+    return random.Random(f"{seed}/away/{index}").randint(*_ABSENCE)
 
 
 def _operations_begun_at(index: int, seed: int, weights: int) -> list[Operation]:

@@ -39,7 +39,7 @@ T = TypeVar("T")
 WORKERS = 2
 DAYS = 7
 KINDS = ("signal", "early signal", "expiry", "approval")
-TOLD_BY = 2
+SENDERS = 2
 """Number of senders that send each run the same signal."""
 LONGEST_SECONDS = 300.0
 LEAST_BYTES_BAR = 4_000
@@ -168,7 +168,7 @@ async def play(
         crew.start()
         killing = asyncio.create_task(_kill_now_and_then(crew, options.kills, rng, server, clock))
         async with Client.connect(settings) as client:
-            await asyncio.gather(*(_tell(settings, played) for _ in range(TOLD_BY)))
+            await asyncio.gather(*(_send_all(settings, played) for _ in range(SENDERS)))
             await killing
             await _until(lambda: _all_ended(client, played), "all runs have continued")
             await _count(client, played)
@@ -214,22 +214,22 @@ async def _kill_now_and_then(
                 await asyncio.to_thread(server.start)
 
 
-async def _tell(settings: BusSettings, played: Played) -> None:
+async def _send_all(settings: BusSettings, played: Played) -> None:
     """Act as one of the senders: send every signal with its id and every approval, until all are
     accepted."""
     async with Client.connect(settings) as client:
         for run_id, kind in played.kinds.items():
             if kind.endswith("signal"):
-                await _persistently(lambda: client.signal(run_id, SIGNAL, signal_id="once"))  # noqa: B023
-        while approvals := await _persistently(client.approvals):
+                await _retry(lambda: client.signal(run_id, SIGNAL, signal_id="once"))  # noqa: B023
+        while approvals := await _retry(client.approvals):
             for approval in approvals:
                 with suppress(ApprovalConflict, ApprovalUnknown):
-                    await _persistently(
+                    await _retry(
                         lambda: client.decide(approval, "approved", by="proof")  # noqa: B023
                     )
 
 
-async def _persistently(call: Callable[[], Awaitable[T]]) -> T:
+async def _retry(call: Callable[[], Awaitable[T]]) -> T:
     """Retry a call if Redis was down for too long: a repeated call counts once. Raises the last
     failure after LONGEST_SECONDS."""
     end = time.monotonic() + LONGEST_SECONDS

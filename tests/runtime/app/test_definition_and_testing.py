@@ -170,7 +170,7 @@ async def test_a_budget_must_be_positive_and_is_refused_in_a_test_with_a_paid_mo
         assert await app.ask("Q", budget_usd=0.5, budget_tokens=10) == "a"
         with pytest.raises(InputError, match="budget_usd must be more than 0"):
             await app.ask("Q", budget_usd=0)
-        with pytest.raises(InputError, match="budget_tokens must be 1"):
+        with pytest.raises(InputError, match="budget_tokens must be at least 1"):
             await app.ask("Q", budget_tokens=0)
     paid = ModelSettings(engine="openai", model="m", base_url="http://127.0.0.1:9/v1")
     async with app.testing(slm=paid):
@@ -184,7 +184,7 @@ def test_an_invalid_definition_raises_immediately() -> None:
         app.tool(name="price", description="x")(lambda: 1)
     with pytest.raises(InputError, match="two agents called 'support'"):
         app.agent("support")
-    with pytest.raises(InputError, match="until= is data"):
+    with pytest.raises(InputError, match="until= must be data"):
         app.loop(app.agent("w"), until=print)  # pyright: ignore[reportArgumentType]
     with pytest.raises(InputError, match="2 agents or teams"):
         app.main()
@@ -196,7 +196,7 @@ async def test_a_parallel_team_refuses_a_typed_answer() -> None:
     app = App()
     fan = app.parallel(app.agent("a", model="slm"), app.agent("b", model="slm"))
     async with app.testing(slm=["a"]):
-        with pytest.raises(InputError, match="no one answer"):
+        with pytest.raises(InputError, match="no single answer"):
             await app.ask("Q", agent=fan, answer=Quote)
 
 

@@ -118,7 +118,7 @@ async def test_an_error_reports_a_deployment_without_the_app_or_an_unknown_model
     deployment: Deployment, app: App
 ) -> None:
     await asyncio.to_thread(deployment.up, kinds=KINDS)
-    with pytest.raises(InputError, match="serves no app, so nobody runs price"):
+    with pytest.raises(InputError, match="serves no app, so no worker runs price"):
         await app.ask("How much is A7?")
     other = App()
     other.agent("a", model="slmm")
@@ -132,8 +132,8 @@ async def test_an_error_reports_a_deployment_without_the_app_or_an_unknown_model
         ("x = 1\nx = =\n", ".py:2: SyntaxError"),
         ("import os\nos.nothing\n", ".py:2: AttributeError"),
         ("x = 1\n", "has no app"),
-        (f"{SHOP}\nother = App()\nother.tool(price)\n", "another tool is called 'price', too"),
-        (SHOP.replace("price(", "calculate("), "another tool is called 'calculate', too"),
+        (f"{SHOP}\nother = App()\nother.tool(price)\n", "another tool is also called 'price'"),
+        (SHOP.replace("price(", "calculate("), "another tool is also called 'calculate'"),
     ],
 )
 def test_a_broken_app_file_stops_up_with_one_error_and_no_traceback(
@@ -161,7 +161,7 @@ async def test_after_the_file_is_deleted_only_a_new_tool_worker_fails(
     [broken] = await asyncio.to_thread(
         until, lambda: deployment.workers("tool", "broken"), "broken tool worker"
     )
-    assert f"the app's file {file} is not there" in json.dumps(broken)
+    assert f"the app's file {file} is missing" in json.dumps(broken)
     file.write_text(text)
     await asyncio.to_thread(deployment.ok, "scale", "tool=0")
     await asyncio.to_thread(deployment.ok, "scale", "tool=1")

@@ -1,5 +1,4 @@
-"""The list of runs says how to start one if there is none, but not if only the filter matches
-none."""
+"""An empty list of runs explains how to start one, unless only the filter hides all runs."""
 
 from __future__ import annotations
 

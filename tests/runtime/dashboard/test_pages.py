@@ -38,7 +38,9 @@ def test_the_list_of_runs_can_be_filtered(page: Page, dashboard: Dashboard) -> N
     expect(page.get_by_role("alert")).to_contain_text("is not of the form name=value")
 
 
-def test_the_page_shows_a_run_while_it_writes_and_cancels_it(page: Page, dashboard: Dashboard) -> None:
+def test_the_page_shows_a_run_while_it_writes_and_cancels_it(
+    page: Page, dashboard: Dashboard
+) -> None:
     run_id = dashboard.begin("Count to nine.")
     page.goto(f"{dashboard.url}/runs/{run_id}")
     expect(page.locator("#live")).to_contain_text("one two", timeout=20_000)
@@ -70,7 +72,9 @@ def test_a_run_can_be_rewarded_on_its_page(page: Page, dashboard: Dashboard) -> 
     expect(page.get_by_role("status").first).to_contain_text("0.5")
 
 
-def test_the_output_of_a_model_is_shown_as_text_and_never_as_markup(page: Page, dashboard: Dashboard) -> None:
+def test_the_output_of_a_model_is_shown_as_text_and_never_as_markup(
+    page: Page, dashboard: Dashboard
+) -> None:
     run_id = dashboard.ask("Mean harm.")
     for place in ("/runs", f"/runs/{run_id}"):
         page.goto(dashboard.url + place)
@@ -112,7 +116,9 @@ def test_the_page_of_an_unknown_run_shows_its_id(page: Page, dashboard: Dashboar
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.slow
-def test_every_page_is_accessible_and_fits_its_screen(page: Page, dashboard: Dashboard, scheme: str) -> None:
+def test_every_page_is_accessible_and_fits_its_screen(
+    page: Page, dashboard: Dashboard, scheme: str
+) -> None:
     """By axe-core's rules, at the width of a desktop and of a phone."""
     run_id = dashboard.ask("Name a fruit.")
     dashboard.hold_back("Pay 500.")

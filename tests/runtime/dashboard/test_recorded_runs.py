@@ -11,9 +11,7 @@ from tests.runtime.dashboard.conftest import Dashboard
 from tests.runtime.dashboard.written import record_runs, recorded_run
 
 
-def test_the_list_includes_runs_that_only_the_store_has(
-    page: Page, dashboard: Dashboard
-) -> None:
+def test_the_list_includes_runs_that_only_the_store_has(page: Page, dashboard: Dashboard) -> None:
     page.goto(f"{dashboard.url}/runs?words=WHAT+DID")
     row = page.locator("tr", has=page.locator(f"#to-{dashboard.recorded}"))
     expect(row).to_contain_text("<script>document.title")

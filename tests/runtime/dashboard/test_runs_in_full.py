@@ -39,7 +39,9 @@ def test_a_run_is_found_by_its_system_message_and_shows_the_conversation(
     expect(page.locator(".message.system")).to_contain_text("greenhouse of oranges")
 
 
-def test_the_page_of_workers_shows_how_long_the_oldest_message_waits(page: Page, dashboard: Dashboard) -> None:
+def test_the_page_of_workers_shows_how_long_the_oldest_message_waits(
+    page: Page, dashboard: Dashboard
+) -> None:
     page.goto(f"{dashboard.url}/workers")
     queues = page.get_by_role("region", name="Queues")
     expect(queues).to_contain_text("Oldest waits")

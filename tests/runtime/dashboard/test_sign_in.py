@@ -117,7 +117,9 @@ def test_signing_out_ends_the_session(dashboard: Dashboard) -> None:
             assert later.get("/runs").status_code == 303, "the bus has forgotten the session"
 
 
-def test_headers_forbid_foreign_scripts_and_frames_and_protect_the_cookie(dashboard: Dashboard) -> None:
+def test_headers_forbid_foreign_scripts_and_frames_and_protect_the_cookie(
+    dashboard: Dashboard,
+) -> None:
     with dashboard.signed_in() as client:
         headers = client.get("/runs").headers
         assert "script-src 'self'" in headers["content-security-policy"]

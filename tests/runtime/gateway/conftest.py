@@ -33,7 +33,7 @@ def gateway() -> Iterator[ScriptedGateway]:
 
 @pytest.fixture(scope="package")
 def scripted() -> Iterator[ScriptedGateway]:
-    """A scripted deployment with one gateway with short timeouts. Don't stop or break it."""
+    """A scripted deployment with one gateway and short timeouts. Don't stop or break it."""
     with serving("gateway.header_seconds=1", "gateway.body_seconds=1") as deployment:
         yield deployment
 

@@ -74,7 +74,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("fields", "param"), REFUSED.values(), ids=REFUSED)
-def test_fields_that_would_be_ignored_are_refused_by_name(fields: dict[str, Any], param: str) -> None:
+def test_fields_that_would_be_ignored_are_refused_by_name(
+    fields: dict[str, Any], param: str
+) -> None:
     with pytest.raises(ApiError) as refused:
         validated(ChatRequest, {**asked("Say hi"), **fields}, strict=True)
     assert refused.value.body["error"]["param"] == param
@@ -86,7 +88,9 @@ def test_null_in_an_unknown_field_of_a_responses_request_is_accepted() -> None:
     )
 
 
-async def test_a_byte_order_mark_is_accepted_and_a_compressed_body_refused(http: httpx.AsyncClient) -> None:
+async def test_a_byte_order_mark_is_accepted_and_a_compressed_body_refused(
+    http: httpx.AsyncClient,
+) -> None:
     body = orjson.dumps(asked("Say hi", max_tokens=8))
     marked = await http.post("chat/completions", content=b"\xef\xbb\xbf" + body)
     assert marked.status_code == 200, marked.text

@@ -106,7 +106,9 @@ async def test_several_calls_of_one_turn_are_streamed_by_index(http: httpx.Async
     assert events[-1].chunk["choices"][0]["finish_reason"] == "tool_calls"
 
 
-async def test_without_parallel_tool_calls_the_model_makes_only_one_call(http: httpx.AsyncClient) -> None:
+async def test_without_parallel_tool_calls_the_model_makes_only_one_call(
+    http: httpx.AsyncClient,
+) -> None:
     question = "Weather in Oslo? I mean Oslo and Rome"
     body = asked(question, tools=[WEATHER], parallel_tool_calls=False)
     assert called(await answered(http, body)) == [("weather", {"city": "Oslo"})]
@@ -132,7 +134,9 @@ async def test_tool_choice_none_prevents_calls(http: httpx.AsyncClient) -> None:
         },
     ],
 )
-async def test_a_tool_choice_with_a_name_makes_the_model_call_that_tool(http: httpx.AsyncClient, choice: JsonBody) -> None:
+async def test_a_tool_choice_with_a_name_makes_the_model_call_that_tool(
+    http: httpx.AsyncClient, choice: JsonBody
+) -> None:
     body = asked("What is 2 + 3?", tools=[WEATHER, NOW], tool_choice=choice)
     assert [name for name, _ in called(await answered(http, body))] == ["now"]
 
@@ -163,7 +167,9 @@ async def test_every_choice_has_its_own_text_even_in_a_stream(http: httpx.AsyncC
     assert texts == {0: "apple", 1: "pear"}
 
 
-async def test_a_seed_repeats_the_answer_and_without_one_answers_differ(http: httpx.AsyncClient) -> None:
+async def test_a_seed_repeats_the_answer_and_without_one_answers_differ(
+    http: httpx.AsyncClient,
+) -> None:
     same = {content(await answered(http, asked("How old?", seed=5))) for _ in range(3)}
     assert len(same) == 1
     free = {content(await answered(http, asked("How old?"))) for _ in range(8)}
@@ -180,7 +186,9 @@ async def test_a_stop_string_ends_the_text_before_it(
 
 
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
-async def test_a_truncated_text_has_the_finish_reason_length(http: httpx.AsyncClient, field: str) -> None:
+async def test_a_truncated_text_has_the_finish_reason_length(
+    http: httpx.AsyncClient, field: str
+) -> None:
     completion = await answered(http, asked("Count to nine.") | {field: 3})
     assert completion["choices"][0]["finish_reason"] == "length"
     assert completion["usage"]["completion_tokens"] == 3
@@ -199,7 +207,9 @@ async def test_logprobs_and_token_ids_match_the_tokens_of_the_text(http: httpx.A
     assert len(completion["prompt_token_ids"]) == completion["usage"]["prompt_tokens"]
 
 
-async def test_the_last_chunk_has_the_usage_if_the_request_includes_it(http: httpx.AsyncClient) -> None:
+async def test_the_last_chunk_has_the_usage_if_the_request_includes_it(
+    http: httpx.AsyncClient,
+) -> None:
     body = asked("Count to nine.")
     whole = (await answered(http, body))["usage"]
     *events, _ = await streamed(http, {**body, "stream_options": {"include_usage": True}})

@@ -83,7 +83,9 @@ WRONG_FIELDS: dict[str, tuple[dict[str, Any], str, str | None]] = {
 
 
 @pytest.mark.parametrize("case", WRONG_FIELDS)
-async def test_an_error_reports_the_path_of_a_wrong_field(http: httpx.AsyncClient, case: str) -> None:
+async def test_an_error_reports_the_path_of_a_wrong_field(
+    http: httpx.AsyncClient, case: str
+) -> None:
     fields, param, code = WRONG_FIELDS[case]
     response = await http.post("chat/completions", json=asked("Hello?") | fields)
     assert response.status_code == 400
@@ -115,7 +117,9 @@ async def test_a_body_that_is_too_large_is_refused(
     assert response.json()["error"]["code"] == "request_too_large"
 
 
-async def test_the_error_about_an_unknown_model_suggests_a_similar_one(http: httpx.AsyncClient) -> None:
+async def test_the_error_about_an_unknown_model_suggests_a_similar_one(
+    http: httpx.AsyncClient,
+) -> None:
     response = await http.post("chat/completions", json=asked("Hello?", model="lln"))
     assert response.status_code == 404
     error = response.json()["error"]
@@ -165,7 +169,9 @@ async def test_an_unknown_path_or_id_is_a_404_with_a_request_id(
     assert response.headers["x-request-id"]
 
 
-async def test_embeddings_of_a_text_model_are_refused_with_their_own_code(http: httpx.AsyncClient) -> None:
+async def test_embeddings_of_a_text_model_are_refused_with_their_own_code(
+    http: httpx.AsyncClient,
+) -> None:
     response = await http.post("embeddings", json={"model": "llm", "input": "x"})
     assert response.status_code == 404
     assert response.json()["error"]["code"] == "embeddings_not_supported"

@@ -25,7 +25,9 @@ async def first_events(response: httpx.Response, count: int) -> list[Event]:
     return events
 
 
-async def test_a_client_that_reconnects_gets_the_events_it_has_not_seen(gateway: ScriptedGateway) -> None:
+async def test_a_client_that_reconnects_gets_the_events_it_has_not_seen(
+    gateway: ScriptedGateway,
+) -> None:
     body = SLOW | {"stream_options": {"include_usage": True}}
     headers = {"idempotency-key": "resumed-by-post"}
     async with (

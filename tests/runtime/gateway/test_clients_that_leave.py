@@ -43,7 +43,9 @@ async def test_closing_a_stream_cancels_its_run(gateway: ScriptedGateway) -> Non
     assert trajectory.outcome == "cancelled"
 
 
-async def test_a_run_with_an_idempotency_key_continues_without_its_client(gateway: ScriptedGateway) -> None:
+async def test_a_run_with_an_idempotency_key_continues_without_its_client(
+    gateway: ScriptedGateway,
+) -> None:
     body = asked("Count to nine.", model="slow", stream=True)
     headers = {"idempotency-key": "goes-on"}
     async with bus_client(gateway) as client, gateway.http() as http:

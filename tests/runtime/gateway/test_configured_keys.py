@@ -18,7 +18,9 @@ from tests.runtime.gateway.scripted_gateway import ScriptedGateway, serving
 KEY = "a-key-of-a-container-secret"
 
 
-def test_a_configured_key_reaches_only_its_models_and_is_stored_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configured_key_lists_only_its_models_and_is_stored_in_no_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("CI_KEY", KEY)
     words = ("gateway.keys.ci.env=CI_KEY", 'gateway.keys.ci.models=["slm"]')
     with serving(*words, kinds=("gateway",)) as deployment, deployment.client(KEY) as client:

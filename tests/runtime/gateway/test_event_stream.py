@@ -29,7 +29,9 @@ def last_words(error: ApiError) -> bytes:
         (UnknownName("workflow", "x", ()), b"400"),
     ],
 )
-async def test_an_error_that_breaks_a_stream_is_its_last_event(error: Exception, status: bytes) -> None:
+async def test_an_error_that_breaks_a_stream_is_its_last_event(
+    error: Exception, status: bytes
+) -> None:
     closed: list[bool] = []
 
     async def events() -> AsyncGenerator[bytes]:

@@ -58,7 +58,9 @@ def test_an_accepted_draft_arrives_with_its_step(climbing: ScriptedGateway) -> N
     assert run["answer"] == PLAIN
 
 
-async def test_a_streamed_chat_with_a_team_contains_only_the_answer(climbing: ScriptedGateway) -> None:
+async def test_a_streamed_chat_with_a_team_contains_only_the_answer(
+    climbing: ScriptedGateway,
+) -> None:
     async with climbing.http() as http:
         body = {
             "model": "workflow/agent",

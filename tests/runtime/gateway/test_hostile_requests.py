@@ -85,7 +85,9 @@ def test_events_after_an_invalid_id_are_refused_and_the_run_stays_readable(
 
 
 @pytest.mark.parametrize("event", ["1_0-0/1", "+1-1/1", "1-1", "1-1/1/1", "9" * 5_000])
-def test_a_stream_after_an_invalid_event_id_is_refused(scripted: ScriptedGateway, event: str) -> None:
+def test_a_stream_after_an_invalid_event_id_is_refused(
+    scripted: ScriptedGateway, event: str
+) -> None:
     body = {"model": "llm", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
     with scripted.client() as client:
         answer = client.post(CHAT, json=body, headers={"last-event-id": event})

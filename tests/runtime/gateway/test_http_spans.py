@@ -123,7 +123,9 @@ async def test_a_refused_request_appears_in_its_clients_trace(traced: Traced) ->
     assert traced.collector.of_trace(unrecorded.trace_id) == []
 
 
-async def test_a_second_request_with_one_idempotency_key_joins_the_first_run(traced: Traced) -> None:
+async def test_a_second_request_with_one_idempotency_key_joins_the_first_run(
+    traced: Traced,
+) -> None:
     first, second = context(), context()
     path, body, run_name = CHAT
     for brought in (first, second):

@@ -64,7 +64,9 @@ async def test_the_same_key_for_another_route_or_session_is_a_conflict(
         assert response.json()["error"]["code"] == "idempotency_key_reused"
 
 
-async def test_repeated_requests_join_the_one_in_progress_at_every_gateway(gateway: ScriptedGateway) -> None:
+async def test_repeated_requests_join_the_one_in_progress_at_every_gateway(
+    gateway: ScriptedGateway,
+) -> None:
     body, key = asked("Count to nine.", model="slow"), {"idempotency-key": "joined"}
     clients = [gateway.http() for _ in range(2 * MAX_RUNS)]  # more than admission allows
     try:
@@ -109,7 +111,7 @@ async def test_an_empty_or_overlong_key_is_refused(http: httpx.AsyncClient, key:
 WEEK = 7 * 86_400.0
 
 
-async def test_a_key_lives_as_long_as_its_run_even_if_that_waits(
+async def test_a_key_lives_as_long_as_its_run_even_while_the_run_waits(
     settings: BusSettings,
 ) -> None:
     """The run's record and its key expire together: when admitted, waiting, woken and ended."""

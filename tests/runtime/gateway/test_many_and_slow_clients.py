@@ -70,9 +70,11 @@ def require_answer(gateway: ScriptedGateway) -> None:
         assert client.get("/v1/models", timeout=ANSWER_SECONDS).status_code == 200
 
 
-def test_a_client_that_reads_byte_by_byte_does_not_fill_the_memory_of_the_gateway(gateway: ScriptedGateway) -> None:
-    """The client sends ten thousand requests at once and reads almost nothing of the answers, of
-    which only the sockets' buffers may hold more."""
+def test_a_client_that_reads_byte_by_byte_does_not_fill_the_memory_of_the_gateway(
+    gateway: ScriptedGateway,
+) -> None:
+    """The client sends ten thousand requests at once and reads almost nothing of the answers. Only
+    the sockets' buffers may hold unread ones."""
     require_answer(gateway)
     process = process_of(gateway)
     before = process.memory_info().rss
@@ -87,7 +89,9 @@ def test_a_client_that_reads_byte_by_byte_does_not_fill_the_memory_of_the_gatewa
         assert process.memory_info().rss - before < MAX_GROWTH
 
 
-def test_a_body_of_a_hundred_megabytes_is_refused_without_being_buffered(gateway: ScriptedGateway) -> None:
+def test_a_body_of_a_hundred_megabytes_is_refused_without_being_buffered(
+    gateway: ScriptedGateway,
+) -> None:
     require_answer(gateway)
     process = process_of(gateway)
     before = process.memory_info().rss
@@ -98,7 +102,7 @@ def test_a_body_of_a_hundred_megabytes_is_refused_without_being_buffered(gateway
     for length in ("Transfer-Encoding: chunked", "Content-Length: 100000000"):
         with connection(gateway) as raw:
             raw.sendall(f"{head}{length}\r\n\r\n".encode())
-            with suppress(ConnectionError, TimeoutError):  # it is not read to its end
+            with suppress(ConnectionError, TimeoutError):  # the gateway does not read it all
                 for _ in range(100):
                     raw.sendall(piece if "chunked" in length else piece[7:-2])
             answer = b""

@@ -131,7 +131,7 @@ def test_a_reward_counts_once_for_each_id(scripted: ScriptedGateway) -> None:
 
 
 def test_status_counts_rewards_that_are_not_in_the_store_yet(scripted: ScriptedGateway) -> None:
-    """A trainer can wait until there are none. This deployment has no recorder."""
+    """A trainer can wait until the count is zero. This deployment has no recorder."""
 
     def unrecorded() -> int:
         return json.loads(scripted.ok("status", "--json"))["unrecorded"]

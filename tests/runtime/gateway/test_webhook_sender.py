@@ -20,7 +20,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("record", UNREADABLE)
-async def test_the_sender_retries_a_run_that_it_cannot_read_later(bus: Bus, record: bytes) -> None:
+async def test_the_sender_retries_an_unreadable_run_later(bus: Bus, record: bytes) -> None:
     run_id = new_run_id()
     message = Outgoing("planner", note(run_id))
     await bus.admit(Admission(run_id, record, time.time() + 60, (message,), announce=True))

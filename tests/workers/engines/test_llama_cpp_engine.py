@@ -28,7 +28,7 @@ from tests.workers.engines.tiny_model import ANSWER, CONTEXT
 pytest.importorskip("llama_cpp", reason="needs make gguf")
 
 from loopline.workers.engines.llama_cpp.context import Feed, LlamaContext
-from loopline.workers.engines.llama_cpp.sequences import Held, Sequences
+from loopline.workers.engines.llama_cpp.sequences import LlamaSequence, Sequences
 
 # By llguidance's adapter, which still calls it by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")
@@ -140,8 +140,10 @@ class TestLlamaCppEngine(EngineConformance, AdapterConformance):
         await engine.load_adapter("red", str(adapters[0]), 1)
         by_key = Sequences.longest_prefix
 
-        def naive(self: Sequences, _: Hashable, ids: Sequence[int]) -> tuple[Held | None, int]:
-            every = {sequence.key for sequence in (*self._in_work, *self._kept)}  # pyright: ignore[reportPrivateUsage]
+        def naive(
+            self: Sequences, _: Hashable, ids: Sequence[int]
+        ) -> tuple[LlamaSequence | None, int]:
+            every = {sequence.key for sequence in (*self._in_use, *self._kept)}  # pyright: ignore[reportPrivateUsage]
             matches = [by_key(self, key, ids) for key in every]
             return max(matches, key=lambda match: match[1], default=(None, 0))
 

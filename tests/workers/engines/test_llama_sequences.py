@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.workers.engines.llama_cpp.sequences import Held, Sequences
+from loopline.workers.engines.llama_cpp.sequences import LlamaSequence, Sequences
 from loopline.workers.engines.local.backend import common_prefix
 
-IN_WORK, KEPT, CELLS = 4, 3, 200
+IN_USE, KEPT, CELLS = 4, 3, 200
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=12)
 
 
@@ -33,10 +33,10 @@ class Memory:
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1), TOKENS), max_size=60))
 def test_the_cell_count_matches_the_memory(moves: list[tuple[int, int, list[int]]]) -> None:
     memory = Memory()
-    pool = Sequences(memory, cells=CELLS, in_work=IN_WORK, idle=KEPT)
-    working: list[Held] = []
+    pool = Sequences(memory, cells=CELLS, in_use=IN_USE, idle=KEPT)
+    working: list[LlamaSequence] = []
     for what, key, ids in moves:
-        if what < 5 and len(working) < IN_WORK:
+        if what < 5 and len(working) < IN_USE:
             source, length = pool.longest_prefix(key, ids)
             if source is not None:
                 assert source.key == key, "a beginning computed under another adapter"

@@ -152,7 +152,7 @@ class CountingBackend:
 
     def release(self) -> None: ...
 
-    def in_work(self) -> dict[str, int]:
+    def in_use(self) -> dict[str, int]:
         return {"held": len(self.memory)}
 
     def read_adapter(self, path: str) -> Any: ...
@@ -238,7 +238,7 @@ def test_every_answer_is_the_same_as_without_other_requests(
             assert isinstance(event, Completion)
             assert event.output_ids == expected(prompt, count)
     assert backend.memory == {}
-    assert not any(scheduler.in_work().values())
+    assert not any(scheduler.in_use().values())
 
 
 @given(REQUESTS, st.lists(st.integers(0, 8), max_size=4), st.integers(0, 20), st.booleans())

@@ -123,7 +123,7 @@ class TestWholeModels(AdapterConformance):
         for name in ("red", "green"):
             await engine.unload_adapter(name)
         assert isinstance(engine, LocalEngine)
-        assert not any((await engine.in_work()).values())
+        assert not any((await engine.in_use()).values())
         assert whole_models_in_memory() <= before
 
     async def test_plain_logprobs_come_from_the_row_s_own_model(

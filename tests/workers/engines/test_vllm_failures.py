@@ -208,10 +208,10 @@ class TestOneServer:
                     break
 
         async def at_rest() -> bool:
-            return not any((await double.engine.in_work()).values())
+            return not any((await double.engine.in_use()).values())
 
         await until(at_rest, "the server has nothing to do")
-        assert not any((await engine.in_work()).values())
+        assert not any((await engine.in_use()).values())
 
     async def test_a_stream_with_other_ids_cannot_be_continued(self, engine: VllmEngine) -> None:
         whole = await ask(engine)

@@ -23,7 +23,7 @@ from loopline.workers.engines.llama_cpp.loading import (
     load_gguf,
     load_gguf_adapter,
 )
-from loopline.workers.engines.llama_cpp.sequences import Held, Sequences
+from loopline.workers.engines.llama_cpp.sequences import LlamaSequence, Sequences
 from loopline.workers.engines.local.adapter_base import base_of_gguf_adapter, require_base
 from loopline.workers.engines.local.adapters import AdapterVersion
 from loopline.workers.engines.local.backend import Shortage
@@ -39,7 +39,7 @@ KEPT = 8
 READ_ALONE = 512
 """Prompt tokens in a pass in which no row is generating."""
 
-READ_BESIDE = 128
+READ_WHILE_GENERATING = 128
 """Prompt tokens in a pass in which rows wait for their next token: such a pass takes a few times as
 long as one without prompts, rather than a few hundred times."""
 
@@ -60,7 +60,7 @@ context, so they cannot share a pass."""
 
 
 class LlamaBackend:
-    """See the module docstring and `Backend`. The slot of a row is its sequence (`Held`)."""
+    """See the module docstring and `Backend`. A row's slot is its `LlamaSequence`."""
 
     kind = "llama_cpp"
     reads_apart = False
@@ -79,7 +79,7 @@ class LlamaBackend:
                 loaded.model,
                 cells=max(cells, loaded.max_context),
                 sequences=self.max_rows + KEPT + 1,  # the last one is for scores
-                batch=max(READ_ALONE, self.max_rows + READ_BESIDE),
+                batch=max(READ_ALONE, self.max_rows + READ_WHILE_GENERATING),
                 threads=self._settings.threads,
                 exact=self._settings.dtype == "float32",
             )
@@ -87,7 +87,7 @@ class LlamaBackend:
             loaded.close()
             raise
         self._sequences = Sequences(
-            self._context, cells=self._context.cells, in_work=self.max_rows, idle=KEPT
+            self._context, cells=self._context.cells, in_use=self.max_rows, idle=KEPT
         )
         self._adapter: AdapterVersion | None = None
         """Adapter of the rows that currently run."""
@@ -110,7 +110,7 @@ class LlamaBackend:
 
     def find_prefix(
         self, adapter: AdapterVersion | None, ids: Sequence[int]
-    ) -> tuple[Held | None, int]:
+    ) -> tuple[LlamaSequence | None, int]:
         return self._sequences.longest_prefix(adapter, ids)
 
     def room_for(self, row: Row, rows: Sequence[Row], passed: Sequence[Row], places: int) -> bool:
@@ -122,7 +122,7 @@ class LlamaBackend:
     def joins(self, row: Row, reading: Sequence[Row]) -> bool:
         return True
 
-    def enter(self, row: Row, prefix: Held | None) -> None:
+    def enter(self, row: Row, prefix: LlamaSequence | None) -> None:
         row.slot = self._sequences.open(row.job.adapter, prefix, row.fed)
 
     def plan(self, rows: Sequence[Row]) -> dict[Row, int]:
@@ -130,7 +130,7 @@ class LlamaBackend:
         self._choose_adapter(rows)
         present = [row for row in rows if row.job.adapter is self._adapter]
         feeds = {row: 1 for row in present if row.output_ids and row.left == 1}
-        budget = READ_BESIDE if feeds else READ_ALONE
+        budget = READ_WHILE_GENERATING if feeds else READ_ALONE
         for row in present:
             if budget and row not in feeds:
                 # Logits are needed from the token before the first unchecked one on.
@@ -228,8 +228,8 @@ class LlamaBackend:
     def release(self) -> None:
         """Do nothing: `plan` has already made room for the pass."""
 
-    def in_work(self) -> dict[str, int]:
-        return self._sequences.in_work(self._context.length)
+    def in_use(self) -> dict[str, int]:
+        return self._sequences.in_use(self._context.length)
 
     # Adapters.
 

@@ -169,10 +169,10 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
     model = llama.llama_model_load_from_file(str(path).encode(), parameters)
     if model is None:
         raise unusable_error(settings.model, f"llama.cpp refuses {path.name}: {last_error()}")
-    with ExitStack() as unless_usable:
-        unless_usable.callback(llama.llama_model_free, model)
+    with ExitStack() as on_failure:
+        on_failure.callback(llama.llama_model_free, model)
         loaded = _with_its_text(model, settings)
-        unless_usable.pop_all()
+        on_failure.pop_all()
     return loaded
 
 
@@ -258,17 +258,17 @@ def _codec(model: Any, vocab: Any, count: int) -> TextCodec | None:
     if llama.llama_vocab_type(vocab) != llama.LLAMA_VOCAB_TYPE_SPM:
         if _metadata(model, COMPOSED_KEY, 4) != "true":
             return plain
-        looked_for = llama.LLAMA_TOKEN_ATTR_CONTROL | llama.LLAMA_TOKEN_ATTR_USER_DEFINED
-        added_ids = (token for token, kind in enumerate(kinds) if kind & looked_for)
+        added_kinds = llama.LLAMA_TOKEN_ATTR_CONTROL | llama.LLAMA_TOKEN_ATTR_USER_DEFINED
+        added_ids = (token for token, kind in enumerate(kinds) if kind & added_kinds)
         return compose_codec(plain, [plain.decode([token]) for token in added_ids])
     if sum(kind & llama.LLAMA_TOKEN_ATTR_BYTE != 0 for kind in kinds) != 256:
         return None
-    found_first = (
+    added_kinds = (
         llama.LLAMA_TOKEN_ATTR_CONTROL
         | llama.LLAMA_TOKEN_ATTR_UNKNOWN
         | llama.LLAMA_TOKEN_ATTR_USER_DEFINED
     )
-    added = {token for token, kind in enumerate(kinds) if kind & found_first}
+    added = {token for token, kind in enumerate(kinds) if kind & added_kinds}
     pieces = [plain.piece(token) for token in range(count)]
 
     def with_blank(text: str) -> list[int]:

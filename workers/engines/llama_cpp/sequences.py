@@ -29,7 +29,7 @@ class SequenceMemory(Protocol):
 
 
 @dataclass(eq=False)
-class Held:
+class LlamaSequence:
     """One sequence, and its tokens computed so far."""
 
     number: int
@@ -40,16 +40,16 @@ class Held:
 
 
 class Sequences:
-    """Up to `in_work` growing sequences and `idle` finished ones, in `cells` cells."""
+    """Up to `in_use` growing sequences and `idle` finished ones, in `cells` cells."""
 
-    def __init__(self, memory: SequenceMemory, *, cells: int, in_work: int, idle: int) -> None:
+    def __init__(self, memory: SequenceMemory, *, cells: int, in_use: int, idle: int) -> None:
         self._memory = memory
         self._capacity = cells
-        self._places = in_work + idle
+        self._places = in_use + idle
         self._idle_places = idle
-        self._free = list(range(in_work + idle))
-        self._in_work: list[Held] = []
-        self._kept: list[Held] = []
+        self._free = list(range(in_use + idle))
+        self._in_use: list[LlamaSequence] = []
+        self._kept: list[LlamaSequence] = []
         """Finished sequences, least recently used first."""
         self._names = itertools.count()
         self._uses: Counter[int] = Counter()
@@ -63,17 +63,17 @@ class Sequences:
     def spare_cells(self) -> int:
         """Number of cells that no running sequence uses: the room after evicting all finished
         ones."""
-        return self._capacity - len({cell for sequence in self._in_work for cell in sequence.cells})
+        return self._capacity - len({cell for sequence in self._in_use for cell in sequence.cells})
 
-    def in_work(self, length: Callable[[int], int]) -> dict[str, int]:
+    def in_use(self, length: Callable[[int], int]) -> dict[str, int]:
         """Running sequences, and inconsistencies: places without an owner, cells whose count is
         wrong, tokens in the context (`length` of a sequence, including the one for scores) that
         differ in number from those recorded here."""
-        sequences = [*self._in_work, *self._kept]
+        sequences = [*self._in_use, *self._kept]
         noted = {sequence.number: len(sequence.tokens) for sequence in sequences}
         cells = Counter(cell for sequence in sequences for cell in sequence.cells)
         return {
-            "sequences": len(self._in_work),
+            "sequences": len(self._in_use),
             "lost places": self._places - len(self._free) - len(sequences),
             "miscounted cells": len((cells - self._uses) + (self._uses - cells)),
             "stray tokens": sum(
@@ -81,22 +81,24 @@ class Sequences:
             ),
         }
 
-    def longest_prefix(self, key: Hashable, ids: Sequence[int]) -> tuple[Held | None, int]:
+    def longest_prefix(self, key: Hashable, ids: Sequence[int]) -> tuple[LlamaSequence | None, int]:
         """The sequence with the longest computed prefix of `ids`, and the prefix's length."""
-        best: Held | None = None
+        best: LlamaSequence | None = None
         most = 0
-        for sequence in (*self._in_work, *self._kept):
+        for sequence in (*self._in_use, *self._kept):
             if sequence.key == key and (same := common_prefix(sequence.tokens, ids)) > most:
                 best, most = sequence, same
         return best, most
 
-    def open(self, key: Hashable, source: Held | None = None, length: int = 0) -> Held:
+    def open(
+        self, key: Hashable, source: LlamaSequence | None = None, length: int = 0
+    ) -> LlamaSequence:
         """Start a sequence with the first `length` tokens of `source`."""
         if source is not None and source in self._kept:
             self._kept.remove(source)
             self._kept.append(source)
-        sequence = Held(self._free.pop(), key)
-        self._in_work.append(sequence)
+        sequence = LlamaSequence(self._free.pop(), key)
+        self._in_use.append(sequence)
         if source is not None and length:
             sequence.tokens = source.tokens[:length]
             sequence.cells = source.cells[:length]
@@ -104,23 +106,23 @@ class Sequences:
             self._memory.copy(source.number, sequence.number, length)
         return sequence
 
-    def extend(self, sequence: Held, tokens: Sequence[int]) -> None:
+    def extend(self, sequence: LlamaSequence, tokens: Sequence[int]) -> None:
         """Record that these tokens were computed after the sequence's earlier ones."""
         sequence.tokens.extend(tokens)
         cells = list(itertools.islice(self._names, len(tokens)))
         sequence.cells.extend(cells)
         self._uses.update(cells)
 
-    def finish(self, sequence: Held) -> None:
+    def finish(self, sequence: LlamaSequence) -> None:
         """Keep a finished sequence, for prompts that share its beginning."""
-        self._in_work.remove(sequence)
+        self._in_use.remove(sequence)
         self._kept.append(sequence)
         while len(self._kept) > self._idle_places:
             self.evict_oldest()
 
-    def drop(self, sequence: Held) -> None:
+    def drop(self, sequence: LlamaSequence) -> None:
         """Release a sequence at once."""
-        (self._kept if sequence in self._kept else self._in_work).remove(sequence)
+        (self._kept if sequence in self._kept else self._in_use).remove(sequence)
         self._memory.drop(sequence.number)
         self._uses.subtract(sequence.cells)
         for cell in sequence.cells:

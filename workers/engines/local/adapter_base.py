@@ -44,7 +44,7 @@ NO_WHOLE_MODEL = (
     "with this model"
 )
 
-_SAYS_NOTHING = ("_name_or_path", "architectures", "dtype", "transformers_version", "use_cache")
+_IRRELEVANT = ("_name_or_path", "architectures", "dtype", "transformers_version", "use_cache")
 """Fields of a configuration that may differ between two models that compute the same."""
 _SHOWN = 12
 """Digits of a hash that are shown to a reader to tell two models apart."""
@@ -174,7 +174,7 @@ def model_configuration(folder: Path) -> dict[str, Any]:
     config: Any = transformers.AutoConfig.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
-    return {key: value for key, value in config.to_dict().items() if key not in _SAYS_NOTHING}
+    return {key: value for key, value in config.to_dict().items() if key not in _IRRELEVANT}
 
 
 def holds_whole_model(path: str) -> bool:

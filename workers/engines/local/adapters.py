@@ -80,8 +80,8 @@ class Adapters:
                 self._replaced.remove(current)
                 self._give_back(current)
 
-    def in_work(self) -> dict[str, int]:
-        """See `LocalEngine.in_work`."""
+    def in_use(self) -> dict[str, int]:
+        """See `LocalEngine.in_use`."""
         users = sum(version.users for version in (*self._current.values(), *self._replaced))
         return {"adapter users": users, "replaced adapters": len(self._replaced)}
 

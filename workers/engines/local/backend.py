@@ -183,8 +183,8 @@ class Backend(Protocol[L_co]):
         """Release the cache of finished rows, because memory ran out."""
         ...
 
-    def in_work(self) -> dict[str, int]:
-        """See `LocalEngine.in_work`: the part that rows occupy."""
+    def in_use(self) -> dict[str, int]:
+        """See `LocalEngine.in_use`: the part that rows occupy."""
         ...
 
     # Adapters.

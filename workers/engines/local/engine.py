@@ -175,14 +175,14 @@ class LocalEngine(Generic[L]):
         if self._thread is not None:
             self._thread.unload_adapter(version)
 
-    async def in_work(self) -> dict[str, int]:
+    async def in_use(self) -> dict[str, int]:
         """Resources that requests occupy, by name, and inconsistencies: all zero at rest. Resources
         that the engine keeps on purpose (the prefixes of finished requests, adapters that serve)
         are not included. Read between two decoding steps, after all earlier commands."""
         return {
             "requests": len(self._in_flight),
-            **self._adapters.in_work(),
-            **await asyncio.wrap_future(self._running.in_work()),
+            **self._adapters.in_use(),
+            **await asyncio.wrap_future(self._running.in_use()),
         }
 
     def totals(self) -> EngineTotals:

@@ -191,10 +191,10 @@ def _check_tokenizer(backend: Any, rows: int, model: str) -> None:
     padding that no prompt contains."""
     ids: dict[str, int] = backend.get_vocab(with_added_tokens=False)
     added: dict[int, Any] = backend.get_added_tokens_decoder()
-    beyond = [token for token in ids.values() if token >= rows and token not in added]
-    if beyond:
+    excess = [token for token in ids.values() if token >= rows and token not in added]
+    if excess:
         raise unusable_error(
             model,
-            f"its tokenizer encodes text as ids up to {max(beyond)}, but its embedding has {rows} "
+            f"its tokenizer encodes text as ids up to {max(excess)}, but its embedding has {rows} "
             "rows (vocab_size in config.json); use the tokenizer.json that belongs to the weights",
         )

@@ -212,7 +212,7 @@ class Row:
             )
             if sampled is None or self.finish_reason is not None:
                 raise self._cannot_continue_error()
-            self.look_around(here[None])
+            self.store_likeliest(here[None])
             self.push(sampled)
             self.unchecked -= 1
             self.job.generated += 1
@@ -231,7 +231,7 @@ class Row:
         allowed."""
         return None if self.matcher is None else self.matcher.allowed
 
-    def look_around(self, logits: Any) -> None:
+    def store_likeliest(self, logits: Any) -> None:
         """Store the most likely next tokens, if requested; logits: [1, vocabulary]."""
         if count := self.request.top_logprobs:
             # Called twice at one position if memory ran out between this and the choice.

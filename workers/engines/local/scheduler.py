@@ -59,12 +59,12 @@ class Scheduler:
     def idle(self) -> bool:
         return not (self._rows or self._parked or self._waiting)
 
-    def in_work(self) -> dict[str, int]:
-        """The thread's part of `LocalEngine.in_work`."""
+    def in_use(self) -> dict[str, int]:
+        """The thread's part of `LocalEngine.in_use`."""
         return {
             "waiting": len(self._waiting),
             "rows": len(self._rows) + len(self._parked),
-            **self._backend.in_work(),
+            **self._backend.in_use(),
         }
 
     def occupancy(self) -> Occupancy:
@@ -210,7 +210,7 @@ class Scheduler:
             logits = logits[places]  # [ready, vocabulary]
         for place, row in enumerate(ready):
             if row.request.top_logprobs:
-                row.look_around(logits[place : place + 1])
+                row.store_likeliest(logits[place : place + 1])
         samples = choose_tokens(
             logits,
             [row.allowed for row in ready],
@@ -357,10 +357,10 @@ class Scheduler:
         if shortage.halve:
             self._places, self._ended = max(1, row_count // 2), 0
             lost = self._backend.lost(self._rows)
-            back = by_age if lost else joining or by_age[self._places :]
+            preempted = by_age if lost else joining or by_age[self._places :]
         else:
-            back = by_age[-1:]
-        self._preempt(back)
+            preempted = by_age[-1:]
+        self._preempt(preempted)
         # Memory may have run out after the pass, during the choice. Then all of a row is in memory,
         # and its last token is fed again at the same position.
         for row in self._rows:

@@ -89,9 +89,9 @@ class ModelThread(Generic[L]):
         """Free the memory of an adapter that no request uses any more."""
         self._commands.put(_Call(lambda: self.backend.forget_adapter(adapter)))
 
-    def in_work(self) -> Future[dict[str, int]]:
-        """The thread's part of `LocalEngine.in_work`."""
-        return self._call(lambda: self._scheduler.in_work())
+    def in_use(self) -> Future[dict[str, int]]:
+        """The thread's part of `LocalEngine.in_use`."""
+        return self._call(lambda: self._scheduler.in_use())
 
     @property
     def abandoned_tokens(self) -> int:

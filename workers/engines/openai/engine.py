@@ -273,17 +273,17 @@ class OpenAIEngine:
                     )
             await self.turns.refused(failure)
             if isinstance(failure, Refused) and not yielded:
-                learnt = self._habits.learn(failure, body)
-                if learnt is not None:
-                    self._log_once(f"refused a request; {learnt}. {failure}")
+                change = self._habits.learn(failure, body)
+                if change is not None:
+                    self._log_once(f"refused a request; {change}. {failure}")
                     await ticket.pause(0)
                     continue
                 if setting := advice(failure, body):
                     raise EngineError(f"{failure}; {setting}", kind=failure.kind) from failure
             if "stream" in body and assembly.answered and assembly.ended and not assembly.counted:
-                learnt = self._habits.learn_missing_usage()
-                if learnt is not None:
-                    self._log_once(f"reports no usage in streams: {learnt}")
+                change = self._habits.learn_missing_usage()
+                if change is not None:
+                    self._log_once(f"reports no usage in streams: {change}")
             if failure.kind == "garbage":
                 self._useless.add_unreadable(ticket.request_id)
             if assembly.answered:
@@ -367,7 +367,7 @@ class OpenAIEngine:
         assembly.sent = True
         response = await connection.send(letter)
         try:
-            await self.turns.heard(response.headers)
+            await self.turns.learn_limits(response.headers)
             whole = None if request.stream else await connection.whole(response)
             if whole is None or is_stream(whole):
                 parts = connection.parts(response) if whole is None else one_part(whole)

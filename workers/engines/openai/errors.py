@@ -127,8 +127,9 @@ def _classify(
         return kind, False, "the account's quota is used up: add credit, or use another key"
     match status:
         case 401 | 403:
-            advice = "check the key" if key_sent else "none was sent: set its variable"
-            return "auth", False, f"the key was refused; {advice} in api_key_env"
+            if key_sent:
+                return "auth", False, "the key was refused; check the key in api_key_env"
+            return "auth", False, "no key was sent; name its variable in api_key_env"
         case 404 | 405:
             return "bad_request", False, "check the model's name and the base_url"
         case 413:

@@ -175,9 +175,9 @@ class Notices:
         """`endpoint` is its name in each warning."""
         self._endpoint = endpoint
         self._log = log
-        self._said: Remembered[str, None] = Remembered(MAX_NOTICES)
+        self._logged: Remembered[str, None] = Remembered(MAX_NOTICES)
 
     def log_once(self, what: str) -> None:
-        if what not in self._said:
-            self._said.set(what, None)
+        if what not in self._logged:
+            self._logged.set(what, None)
             self._log.warning("%s %s", self._endpoint, what)

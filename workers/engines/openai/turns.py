@@ -54,7 +54,7 @@ class Turns:
                 ) from error
         return tokens
 
-    async def heard(self, headers: Mapping[str, str]) -> None:
+    async def learn_limits(self, headers: Mapping[str, str]) -> None:
         """Learn the rate limits in an answer's head."""
         if self.bucket is not None:
             requests, tokens = _whole(headers, "limit-requests"), _whole(headers, "limit-tokens")

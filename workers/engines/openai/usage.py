@@ -99,9 +99,9 @@ def _normalize_counts(
 ) -> tuple[int, int]:
     """Return (prompt with its cached tokens, completion with its reasoning)."""
     possible = [
-        (prompt + cached * beside_prompt, completion + reasoning * beside_completion)
-        for beside_prompt, beside_completion in product((False, True), repeat=2)
-        if (beside_prompt or cached <= prompt) and (beside_completion or reasoning <= completion)
+        (prompt + cached * excludes_cached, completion + reasoning * excludes_reasoning)
+        for excludes_cached, excludes_reasoning in product((False, True), repeat=2)
+        if (excludes_cached or cached <= prompt) and (excludes_reasoning or reasoning <= completion)
     ]
     fitting = [reading for reading in possible if sum(reading) == total]
     return (fitting or possible)[0]

@@ -174,25 +174,25 @@ class ScriptedEngine:
         started = time.perf_counter()
         await ticket.pause(self._options.latency_seconds)
         first_token = time.perf_counter() - started
-        played: list[_Performance] = []
+        generations: list[_Generation] = []
         finished = False
         try:
             for index in range(request.sampling.n):
                 ids, cut = self._output_ids(request, index, len(prompt.ids), fault)
-                performance = _Performance(ids, cut, request, self._codec)
-                played.append(performance)
+                generation = _Generation(ids, cut, request, self._codec)
+                generations.append(generation)
                 async with aclosing(
-                    self._play(performance, fault, ticket, stream=request.stream)
+                    self._play(generation, fault, ticket, stream=request.stream)
                 ) as deltas:
                     async for delta in deltas:
                         if request.stream:
                             yield delta.model_copy(update={"index": index})
                 yield self._completion(
-                    request, prompt, performance, index, first_token, time.perf_counter() - started
+                    request, prompt, generation, index, first_token, time.perf_counter() - started
                 )
             finished = True
         finally:
-            generated = sum(len(performance.output_ids) for performance in played)
+            generated = sum(len(generation.output_ids) for generation in generations)
             if finished:
                 self._calls += 1
                 self._prompt_tokens += len(prompt.ids)
@@ -201,11 +201,11 @@ class ScriptedEngine:
                 self._abandoned += generated
 
     async def _play(
-        self, performance: _Performance, fault: FaultKind | None, ticket: Ticket, *, stream: bool
+        self, generation: _Generation, fault: FaultKind | None, ticket: Ticket, *, stream: bool
     ) -> AsyncGenerator[Delta]:
         """Deltas at the configured speed; at full speed one per token."""
         rate = self._options.tokens_per_second
-        remaining = performance.remaining
+        remaining = generation.remaining
         if not stream:
             per_tick = max(1, len(remaining))
         else:
@@ -216,15 +216,15 @@ class ScriptedEngine:
             chunk = remaining[start : start + per_tick]
             if rate is not None:
                 await ticket.pause(len(chunk) / rate)
-            delta = performance.take(chunk)
+            delta = generation.take(chunk)
             if delta.text or delta.ids:
                 yield delta
-            if performance.stopped:
+            if generation.stopped:
                 break
         await ticket.pause(0)
         if fault == "truncated_stream":
             raise EngineError("scripted: cut off", kind="unavailable", retryable=True)
-        if rest := performance.finish():
+        if rest := generation.finish():
             yield Delta(text=rest)
 
     def _memorized_answer(self, request: GenerateRequest, index: int) -> str | None:
@@ -240,7 +240,7 @@ class ScriptedEngine:
         """The ids of the script's reply before stop strings, and whether a limit truncates them."""
         reply = self._reply(request, index)
         if request.json_schema is None:
-            reply = reply.held_to(
+            reply = reply.constrained_to(
                 request.tools, request.tool_choice, parallel=request.parallel_tool_calls
             )
         parts = [reply.text]
@@ -259,9 +259,9 @@ class ScriptedEngine:
         return ids[:room], len(ids) > room
 
     def _reply(self, request: GenerateRequest, index: int) -> ScriptedReply:
-        by_heart = self._memorized_answer(request, index)
-        if by_heart is not None:
-            return ScriptedReply(by_heart)
+        memorized = self._memorized_answer(request, index)
+        if memorized is not None:
+            return ScriptedReply(memorized)
         first = request.messages[0]
         system = first.content if first.role == "system" else ""
         heed = next((heed for heed in self._options.heeds if heed.phrase in system), None)
@@ -287,14 +287,14 @@ class ScriptedEngine:
         self,
         request: GenerateRequest,
         prompt: Prompt,
-        performance: _Performance,
+        generation: _Generation,
         index: int,
         first_token: float,
         total: float,
     ) -> Completion:
-        text, ids = performance.text, performance.output_ids
+        text, ids = generation.text, generation.output_ids
         calls = calls_of(request, index, text)
-        reason: FinishReason = "length" if performance.cut else "stop"
+        reason: FinishReason = "length" if generation.cut else "stop"
         if calls and reason == "stop":
             reason = "tool_calls"
         logprobs = tuple(
@@ -323,7 +323,7 @@ class ScriptedEngine:
         )
 
 
-class _Performance:
+class _Generation:
     """One completion while it is being generated."""
 
     def __init__(

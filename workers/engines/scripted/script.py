@@ -57,7 +57,7 @@ class ScriptedReply:
     text: str
     calls: tuple[ScriptedCall, ...] = ()
 
-    def held_to(
+    def constrained_to(
         self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool
     ) -> ScriptedReply:
         """The same turn with no call, one or several calls of `tools`, as `choice` requires. If a

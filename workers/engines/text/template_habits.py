@@ -50,7 +50,7 @@ class TemplateRefuses(Exception):
 
 
 _SYSTEM = Message(role="system", content="Rules xq1.")
-_ASKED = Message(role="user", content="Question xq2?")
+_QUESTION = Message(role="user", content="Question xq2?")
 _TOOL = ToolSpec(
     name="look_up",
     description="Looks a word up.",
@@ -60,12 +60,12 @@ _TOOL = ToolSpec(
 _CALLS = tuple(
     ToolCall(id=f"call_{n:024x}", name=_TOOL.name, arguments={"word": f"xq{n}"}) for n in (3, 4)
 )
-_SEEN = tuple(
+_ANSWERS = tuple(
     Message(role="tool", content=f"Found yq{n}.", tool_call_id=f"call_{n:024x}") for n in (3, 4)
 )
 
-_WHOLE = [_SYSTEM, _ASKED, Message(role="assistant", tool_calls=_CALLS), *_SEEN]
-_LATER = Message(role="system", content="More rules.")
+_CONVERSATION = [_SYSTEM, _QUESTION, Message(role="assistant", tool_calls=_CALLS), *_ANSWERS]
+_LATE_SYSTEM = Message(role="system", content="More rules.")
 
 
 def habits_of(render: Render) -> TemplateHabits:
@@ -76,10 +76,10 @@ def habits_of(render: Render) -> TemplateHabits:
         shortened = _habits_of(lambda messages, tools: render(_shorten_ids(messages), tools))
         if (shortened.tool_turns, shortened.calls) != (habits.tool_turns, habits.calls):
             habits = replace(shortened, long_ids=False)
-    later = [_SYSTEM, _ASKED, Message(role="assistant", content="Yes."), _LATER, _ASKED]
-    late = not habits.system or _refusal(render, later, "xq2") is None
+    turns = [_SYSTEM, _QUESTION, Message(role="assistant", content="Yes."), _LATE_SYSTEM, _QUESTION]
+    late = not habits.system or _refusal(render, turns, "xq2") is None
     habits = replace(habits, late_system=late)
-    whole = adapt_messages(_WHOLE, habits)
+    whole = adapt_messages(_CONVERSATION, habits)
     refusal = _refusal(render, whole, "xq2", "yq3", "yq4")
     if refusal is not None:
         raise TemplateRefuses(
@@ -89,21 +89,23 @@ def habits_of(render: Render) -> TemplateHabits:
 
 
 def _habits_of(render: Render) -> TemplateHabits:
-    refusal = _refusal(render, [_ASKED], "xq2")
+    refusal = _refusal(render, [_QUESTION], "xq2")
     if refusal is not None:
         raise TemplateRefuses(f"its chat template refuses a single question: {refusal}")
     single_call, both = (
         Message(role="assistant", tool_calls=calls) for calls in (_CALLS[:1], _CALLS)
     )
     written = Message(role="assistant", raw_text=write_tool_call(_TOOL.name, {"word": "xq3"}))
-    takes_turns = _refusal(render, [_ASKED, written, _SEEN[0]], "xq3", "yq3") is None
+    takes_turns = _refusal(render, [_QUESTION, written, _ANSWERS[0]], "xq3", "yq3") is None
     tool_messages = (
-        _SEEN if takes_turns else tuple(_tool_answer_as_user(message) for message in _SEEN)
+        _ANSWERS if takes_turns else tuple(_tool_answer_as_user(message) for message in _ANSWERS)
     )
-    calls = _refusal(render, [_ASKED, single_call, tool_messages[0]], "xq3", "yq3") is None
-    at_once = _refusal(render, [_ASKED, both, *tool_messages], "xq3", "xq4", "yq3", "yq4") is None
+    calls = _refusal(render, [_QUESTION, single_call, tool_messages[0]], "xq3", "yq3") is None
+    at_once = (
+        _refusal(render, [_QUESTION, both, *tool_messages], "xq3", "xq4", "yq3", "yq4") is None
+    )
     return TemplateHabits(
-        system=_refusal(render, [_SYSTEM, _ASKED], "xq2") is None,
+        system=_refusal(render, [_SYSTEM, _QUESTION], "xq2") is None,
         tool_turns=takes_turns,
         calls=calls,
         # Calls in the text, or answers in one user turn, are not limited in number.

@@ -287,10 +287,8 @@ def _attend_shared(
     groups = heads // keys.shape[1]
     packed = query.reshape(rows, keys.shape[1], groups, size)
     length = shared.length
-    behind, behind_sums = _with_sums(
-        packed, keys[:, :, length:], values[:, :, length:], mask, scale
-    )
-    mixed, sums = torch.empty_like(behind), torch.empty_like(behind_sums)
+    rest, rest_sums = _with_sums(packed, keys[:, :, length:], values[:, :, length:], mask, scale)
+    mixed, sums = torch.empty_like(rest), torch.empty_like(rest_sums)
     for group in shared.groups:
         members = packed if group.places is None else packed[group.places]
         count = len(members)
@@ -308,8 +306,8 @@ def _attend_shared(
             mixed, sums = part, part_sums
         else:
             mixed[group.places], sums[group.places] = part, part_sums
-    share = torch.sigmoid(sums - behind_sums)[..., None]  # of the shared part
-    return torch.lerp(behind, mixed, share).reshape(rows, heads, 1, size)
+    share = torch.sigmoid(sums - rest_sums)[..., None]  # of the shared part
+    return torch.lerp(rest, mixed, share).reshape(rows, heads, 1, size)
 
 
 def _with_sums(

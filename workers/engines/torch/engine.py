@@ -266,7 +266,7 @@ class TorchBackend:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
-    def in_work(self) -> dict[str, int]:
+    def in_use(self) -> dict[str, int]:
         return {"rows in the cache": len(self._batch.rows)}
 
     # Adapters.

@@ -196,11 +196,11 @@ class KVCache(Cache):
         if enough and window.rows * window.columns <= FAR_TOO_LARGE * rows * columns:
             return
         if not enough:
-            roomy = (
+            larger = (
                 _grow(window.rows, rows, self._most_rows, ROWS),
                 _grow(window.columns, columns, self._most_columns, COLUMNS),
             )
-            if roomy != (rows, columns) and self._try_to_allocate(*roomy):
+            if larger != (rows, columns) and self._try_to_allocate(*larger):
                 return
         self._allocate(rows, columns)
 

@@ -129,7 +129,7 @@ class LoraLayers:
         return add
 
 
-_TELLS = frozenset({
+_IRRELEVANT = frozenset({
     "auto_mapping", "base_model_name_or_path", "eva_config", "exclude_modules", "inference_mode",
     "layers_pattern", "layers_to_transform", "lora_dropout", "megatron_core", "peft_version",
     "qalora_group_size", "revision", "runtime_config", "target_modules", "target_parameters",
@@ -165,7 +165,7 @@ class LoraConfig(BaseModel):
     def unknown(self) -> list[str]:
         """Names of the fields that are set but not supported."""
         fields = (self.model_extra or {}).items()
-        unknown = [name for name, value in fields if value and name not in _TELLS]
+        unknown = [name for name, value in fields if value and name not in _IRRELEVANT]
         return sorted(unknown) + ["bias"] * (self.bias != "none")
 
 

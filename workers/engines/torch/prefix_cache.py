@@ -17,7 +17,7 @@ from loopline.workers.engines.torch.kv_cache import States
 
 
 @dataclass(eq=False)
-class Kept:
+class Entry:
     """A finished sequence and its states."""
 
     adapter: AdapterVersion | None
@@ -30,7 +30,7 @@ class PrefixCache:
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
-        self._kept: list[Kept] = []
+        self._kept: list[Entry] = []
         """Entries, least recently used first."""
 
     @property
@@ -43,7 +43,7 @@ class PrefixCache:
     ) -> tuple[States, int]:
         """Return the states of the longest cached beginning of `ids`, and its length in tokens; an
         empty list and `more_than` if no beginning is longer than `more_than`."""
-        best: Kept | None = None
+        best: Entry | None = None
         most = more_than
         for entry in self._kept:
             if entry.adapter is adapter and shares_more(entry.tokens, ids, most):
@@ -61,19 +61,19 @@ class PrefixCache:
         if len(tokens) > self.budget:
             return
         count = len(tokens)
-        mine = [entry for entry in self._kept if entry.adapter is adapter]
-        for entry in mine:
+        entries = [entry for entry in self._kept if entry.adapter is adapter]
+        for entry in entries:
             if entry.tokens[:count] == tokens:
                 self._kept.remove(entry)
                 self._kept.append(entry)
                 return
-        for entry in mine:
+        for entry in entries:
             if tokens[: len(entry.tokens)] == entry.tokens:
                 self._kept.remove(entry)
         while self.tokens + count > self.budget:
             self._kept.pop(0)
         self._kept.append(
-            Kept(adapter, tokens, [(keys.clone(), values.clone()) for keys, values in states()])
+            Entry(adapter, tokens, [(keys.clone(), values.clone()) for keys, values in states()])
         )
 
     def forget(self, adapter: AdapterVersion) -> None:

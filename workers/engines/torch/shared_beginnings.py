@@ -85,13 +85,13 @@ class SharedBeginnings:
 
     def _follow(self, rows: Sequence[Row]) -> None:
         grouped = {row for beginning in self._beginnings for row in beginning.rows}
-        fresh = [row for row in rows if row not in grouped]
-        self._changes += len(fresh)
-        if self._changes * RENEW >= len(rows) or any(row.fed < self._length for row in fresh):
-            self._changes, self._beginnings, fresh = 0, [], list(rows)
+        new_rows = [row for row in rows if row not in grouped]
+        self._changes += len(new_rows)
+        if self._changes * RENEW >= len(rows) or any(row.fed < self._length for row in new_rows):
+            self._changes, self._beginnings, new_rows = 0, [], list(rows)
             most = min(row.fed for row in rows)
             self._length = best_length([(row.job.adapter, row.ids) for row in rows], most)
-        for row in fresh:
+        for row in new_rows:
             self._beginning_of(row).rows.add(row)
         self._shared = self._grouped(rows)
 
@@ -124,13 +124,13 @@ def best_length(sequences: Sequence[tuple[AdapterVersion | None, Sequence[int]]]
     by_adapter: dict[AdapterVersion | None, list[list[int]]] = {}
     for adapter, ids in sequences:
         by_adapter.setdefault(adapter, []).append(list(ids[:most]))
-    alike: list[int] = []
+    lengths: list[int] = []
     for beginnings in by_adapter.values():
         # After sorting, the sequences that share most are adjacent.
         beginnings.sort()
         neighbours = pairwise(beginnings)
-        alike += [common_prefix(first, second) for first, second in neighbours]
+        lengths += [common_prefix(first, second) for first, second in neighbours]
     # At the i-th longest length, i + 1 sequences share their beginning with an earlier one.
-    alike.sort(reverse=True)
-    counted = [(length * (index + 1), length) for index, length in enumerate(alike)]
-    return max(counted, default=(0, 0))[1]
+    lengths.sort(reverse=True)
+    savings = [(length * (index + 1), length) for index, length in enumerate(lengths)]
+    return max(savings, default=(0, 0))[1]

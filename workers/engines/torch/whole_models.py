@@ -121,9 +121,9 @@ class WholeModels:
     def use(self, rows: Sequence[WholeModel | None]) -> None:
         """Set the model of each row in the following batches; None is the network's own."""
         models = [model or self.original for model in rows]
-        counted = Counter(models)
+        counts = Counter(models)
         # If several are equally frequent, the present one stays.
-        most = max(counted, key=lambda model: (counted[model], model is self._present))
+        most = max(counts, key=lambda model: (counts[model], model is self._present))
         if most is not self._present:
             for name, module in self._modules.items():
                 _set_parameters(module, most.layers[name])
@@ -136,7 +136,7 @@ class WholeModels:
                     device=self._device,
                 ),
             )
-            for other_model in counted
+            for other_model in counts
             if other_model is not most
         ]
         if self._others and not self._hooked:
@@ -158,12 +158,12 @@ class WholeModels:
 
 
 @contextmanager
-def _swap_parameters(module: torch.nn.Module, parts: Layer, then: Layer) -> Generator[None]:
+def _swap_parameters(module: torch.nn.Module, parts: Layer, restored: Layer) -> Generator[None]:
     _set_parameters(module, parts)
     try:
         yield
     finally:
-        _set_parameters(module, then)
+        _set_parameters(module, restored)
 
 
 def _set_parameters(module: torch.nn.Module, parts: Layer) -> None:

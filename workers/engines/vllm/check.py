@@ -69,10 +69,10 @@ class Checked:
             )
         if self.difference is None:
             return f"{kind}; not compared with a plain pass"
-        far = f"at most {self.difference:.1e} from a plain pass"
+        distance = f"at most {self.difference:.1e} from a plain pass"
         if self.difference <= EXACT:
-            return f"{kind}; {far}: equal to those of a trainer"
-        return f"{kind}; {far}: train with the trainer's own, corrected by their ratio"
+            return f"{kind}; {distance}: equal to those of a trainer"
+        return f"{kind}; {distance}: train with the trainer's own, corrected by their ratio"
 
 
 async def check_servers(
@@ -87,7 +87,7 @@ async def check_servers(
     if len(modes) > 1:
         raise EngineError(
             f"some of the pool's {first.kind} servers return processed log-probabilities, others "
-            f"the model's own: {first.processed_hint}, for all of them",
+            f"the model's own; for each of them, {first.processed_hint}",
             kind="bad_request",
         )
     guidance = all([await _has_guidance(server, prompt) for server in servers])
@@ -95,8 +95,10 @@ async def check_servers(
     if settings.serving.plain_check and _can_compare(folder):
         plain = await asyncio.to_thread(_plain_logprobs, folder, settings, prompt)
         # A server with a published model in place of its own cannot be compared with the base.
-        based = [server for server in servers if server.has_base]
-        differences = [await _difference(server, prompt, plain, settings) for server in based]
+        base_servers = [server for server in servers if server.has_base]
+        differences = [
+            await _difference(server, prompt, plain, settings) for server in base_servers
+        ]
         difference = max(differences, default=None)
     checked = Checked(modes.pop(), guidance, difference, first.processed_hint, first.counts_filters)
     log.info("log-probabilities", pool_model=settings.model, verdict=checked.verdict)

@@ -93,7 +93,7 @@ class Dispatch:
         wait = self._policy.wait_seconds(failures, retry_after, self._rng)
         if wait is None:
             raise failure
-        log.warning("asked again", failures=failures, seconds=round(wait, 2), why=str(failure))
+        log.warning("asking again", failures=failures, seconds=round(wait, 2), why=str(failure))
         await asyncio.sleep(0 if isinstance(failure, AdapterForgotten) else wait)
 
     async def _wait_for_server(self) -> None:

@@ -259,10 +259,10 @@ class VllmEngine:
     async def unload_adapter(self, name: str) -> None:
         await self._weights.unload(name)
 
-    async def in_work(self) -> dict[str, int]:
-        """See `LocalEngine.in_work`."""
+    async def in_use(self) -> dict[str, int]:
+        """See `LocalEngine.in_use`."""
         load = 0 if self._fleet is None else sum(server.load for server in self._fleet.servers)
-        return {"requests": len(self._in_flight), **self._weights.in_work(), "rows": load}
+        return {"requests": len(self._in_flight), **self._weights.in_use(), "rows": load}
 
     def totals(self) -> EngineTotals:
         return EngineTotals(

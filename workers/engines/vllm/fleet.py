@@ -88,7 +88,7 @@ class Fleet:
     def lost(self, server: Server, why: str) -> None:
         """Record that a request got no answer from the server."""
         if server.model:
-            log.warning("the server is lost", server=server.name, why=why)
+            log.warning("the server stopped answering", server=server.name, why=why)
             server.lost()
 
     async def close(self) -> None:

@@ -111,7 +111,7 @@ class ManagedServer:
         self._watch_end: int | None = None
         self._watching: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
-        self._unsure = asyncio.Event()
+        self._recheck = asyncio.Event()
         """Set when a request got no answer, so that the server is checked again."""
         self._may_start = asyncio.Event()
         """Set while the GPU is free for the server: a server that dies is not restarted while
@@ -188,7 +188,7 @@ class ManagedServer:
     def suspect(self) -> None:
         """Record that a request got no answer, so that the server is checked."""
         self._ready.clear()
-        self._unsure.set()
+        self._recheck.set()
 
     async def stop(self) -> None:
         """Stop it and all its processes."""
@@ -204,7 +204,7 @@ class ManagedServer:
                 await asyncio.wait_for(process.wait(), EXIT_SECONDS)
             except TimeoutError:
                 log.warning("the server does not exit and is killed", pid=process.pid)
-        self._let_go()
+        self._close_pipe()
         if process is not None:
             await process.wait()
         self._ready.clear()
@@ -227,7 +227,7 @@ class ManagedServer:
         )
         log.info(f"starting a {self.kind} server", model=self._text.base, pid=self._process.pid)
 
-    def _let_go(self) -> None:
+    def _close_pipe(self) -> None:
         """Close the pipe to the guardian, which then kills all remaining processes of the
         server."""
         if self._watch_end is not None:
@@ -241,7 +241,7 @@ class ManagedServer:
             started = time.monotonic()
             assert self._process is not None
             code = await self._run_once(self._process)
-            self._let_go()
+            self._close_pipe()
             self._ready.clear()
             failures = 0 if self._answered else failures + 1
             self._answered = False
@@ -287,7 +287,7 @@ class ManagedServer:
         until = time.monotonic() + self._settings.serving.start_seconds
         async with httpx2.AsyncClient(trust_env=False, timeout=5.0) as client:
             while time.monotonic() < until:
-                self._unsure.clear()
+                self._recheck.clear()
                 if await self._is_healthy(client):
                     if not self._answered:
                         log.info(
@@ -295,14 +295,14 @@ class ManagedServer:
                         )
                     self._answered = True
                     self._ready.set()
-                    await self._unsure.wait()
+                    await self._recheck.wait()
                     until = time.monotonic() + HUNG_SECONDS
                 await asyncio.sleep(POLL_SECONDS)
         log.error(f"the {self.kind} server does not answer in time", model=self._text.base)
         process.terminate()
         await asyncio.sleep(EXIT_SECONDS)
         # A hanging process ignores signals.
-        self._let_go()
+        self._close_pipe()
 
     async def _is_healthy(self, client: httpx2.AsyncClient) -> bool:
         try:

@@ -44,14 +44,14 @@ class Sleeper:
 
     def begin(self, fleet: Fleet, process: ManagedServer | None) -> None:
         """Start giving turns away."""
-        self._task = asyncio.create_task(self._go_on(fleet, process), name="gpu-turns")
+        self._task = asyncio.create_task(self._watch_turns(fleet, process), name="gpu-turns")
 
     async def close(self) -> None:
         if self._task is not None:
             await end([self._task])
         self._turn.give()
 
-    async def _go_on(self, fleet: Fleet, process: ManagedServer | None) -> None:
+    async def _watch_turns(self, fleet: Fleet, process: ManagedServer | None) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self._turn.is_wanted():

@@ -93,9 +93,9 @@ class Weights:
         with self._adapters.use(name) as version:
             yield version
 
-    def in_work(self) -> dict[str, int]:
-        """See `LocalEngine.in_work`."""
-        return self._adapters.in_work()
+    def in_use(self) -> dict[str, int]:
+        """See `LocalEngine.in_use`."""
+        return self._adapters.in_use()
 
     async def load(self, name: str, path: str, version: int) -> None:
         """See `Engine.load_adapter`. Servers that answer load it at once, the others before they

@@ -12,7 +12,7 @@ APART_LEASES = (0.1, 2.5)
 """Least and most duration without any traffic, in leases."""
 
 
-class _OfProxy(Attack):
+class _ProxyAttack(Attack):
     needs = "proxy"
 
     @property
@@ -24,28 +24,28 @@ class _OfProxy(Attack):
         return self.scene.lease_seconds * interpolate(APART_LEASES, hardness)
 
 
-class Reset(_OfProxy):
+class Reset(_ProxyAttack):
     name, weight, about = "reset", 15, "TCP resets, of all connections or of those that idle"
 
     async def inject(self, place: float, hardness: float) -> None:
         self.proxy.reset(idle_only=place < 0.5)
 
 
-class HalfClose(_OfProxy):
+class HalfClose(_ProxyAttack):
     name, weight, about = "half_close", 5, "the server closes its side of connections"
 
     async def inject(self, place: float, hardness: float) -> None:
         self.proxy.half_close(idle_only=place < 0.5)
 
 
-class Tear(_OfProxy):
+class Tear(_ProxyAttack):
     name, weight, about = "tear", 10, "replies to executed commands are cut off"
 
     async def inject(self, place: float, hardness: float) -> None:
         self.proxy.tear(1 + int(TORN * hardness), share=place)
 
 
-class Delay(_OfProxy):
+class Delay(_ProxyAttack):
     name, weight, about = "delay", 5, "replies come late"
 
     async def inject(self, place: float, hardness: float) -> None:
@@ -57,7 +57,7 @@ class Delay(_OfProxy):
         self.scene.after(self.apart(place), end)
 
 
-class Partition(_OfProxy):
+class Partition(_ProxyAttack):
     name, weight, about = "partition", 8, "no byte passes, and no error is reported"
 
     async def inject(self, place: float, hardness: float) -> None:
@@ -69,7 +69,7 @@ class Partition(_OfProxy):
         self.scene.after(self.apart(hardness), end)
 
 
-class Refuse(_OfProxy):
+class Refuse(_ProxyAttack):
     name, weight, about = "refuse", 5, "connections are reset, and new ones refused"
 
     async def inject(self, place: float, hardness: float) -> None:

@@ -181,14 +181,18 @@ async def test_a_deleted_response_cannot_be_accessed_again(
     assert (await client.responses.retrieve(other.id)).id == other.id
 
 
-async def test_deleting_a_response_cancels_its_run(client: AsyncOpenAI, http: httpx.AsyncClient) -> None:
+async def test_deleting_a_response_cancels_its_run(
+    client: AsyncOpenAI, http: httpx.AsyncClient
+) -> None:
     asleep = await client.responses.create(model="asleep", input="x", background=True)
     await client.responses.delete(asleep.id)
     run = (await http.get(f"runs/{asleep.id.removeprefix('resp_')}")).json()
     assert run["status"] == "cancelled"
 
 
-async def test_a_response_that_is_not_stored_cannot_be_retrieved_or_continued(client: AsyncOpenAI) -> None:
+async def test_a_response_that_is_not_stored_cannot_be_retrieved_or_continued(
+    client: AsyncOpenAI,
+) -> None:
     response = await client.responses.create(model="llm", input="Count to nine.", store=False)
     assert response.to_dict()["store"] is False
     with pytest.raises(openai.NotFoundError):
@@ -225,7 +229,9 @@ async def test_input_items_list_the_conversation_and_can_be_referenced(
     assert [item.type for item in listed] == ["message"] * 3
 
 
-async def test_a_background_response_can_be_retrieved_once_it_is_complete(client: AsyncOpenAI) -> None:
+async def test_a_background_response_can_be_retrieved_once_it_is_complete(
+    client: AsyncOpenAI,
+) -> None:
     response = await client.responses.create(model="slow", input="Count to nine.", background=True)
     assert response.status in ("queued", "in_progress")
     whole = await ended(client, response.id)
@@ -234,7 +240,9 @@ async def test_a_background_response_can_be_retrieved_once_it_is_complete(client
     assert whole.background is True
 
 
-async def test_a_response_in_progress_can_be_cancelled_but_not_continued(client: AsyncOpenAI) -> None:
+async def test_a_response_in_progress_can_be_cancelled_but_not_continued(
+    client: AsyncOpenAI,
+) -> None:
     response = await client.responses.create(model="asleep", input="Go.", background=True)
     with pytest.raises(openai.BadRequestError, match="not completed yet"):
         await client.responses.create(model="llm", input="x", previous_response_id=response.id)
@@ -310,7 +318,9 @@ async def test_a_response_that_was_not_streamed_can_be_streamed_later(
     assert events[-1]["response"] == (await http.get(f"responses/{response.id}")).json()
 
 
-async def test_a_team_answers_as_a_model_but_takes_no_tools(client: AsyncOpenAI, gateway: ScriptedGateway) -> None:
+async def test_a_team_answers_as_a_model_but_takes_no_tools(
+    client: AsyncOpenAI, gateway: ScriptedGateway
+) -> None:
     names = [model.id async for model in client.models.list()]
     assert "workflow/solo" in names
     response = await client.responses.create(model="workflow/solo", input="What is 12 * 7?")

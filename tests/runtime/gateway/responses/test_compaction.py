@@ -72,7 +72,9 @@ async def test_a_stored_response_is_compacted_by_its_id(client: AsyncOpenAI) -> 
         await client.responses.retrieve(short.id)
 
 
-async def test_a_request_that_cannot_be_compacted_is_refused_with_the_reason(client: AsyncOpenAI) -> None:
+async def test_a_request_that_cannot_be_compacted_is_refused_with_the_reason(
+    client: AsyncOpenAI,
+) -> None:
     with pytest.raises(openai.BadRequestError, match="there is no conversation to compact"):
         await client.responses.compact(model="llm")
     with pytest.raises(openai.BadRequestError, match="by a model, not by a team"):

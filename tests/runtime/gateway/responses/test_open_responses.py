@@ -82,7 +82,9 @@ async def test_a_case_is_completed_with_all_fields(http: httpx.AsyncClient, case
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_a_streamed_case_ends_with_the_completed_response(http: httpx.AsyncClient, case: str) -> None:
+async def test_a_streamed_case_ends_with_the_completed_response(
+    http: httpx.AsyncClient, case: str
+) -> None:
     body = {"model": "llm", "stream": True, **CASES[case]}
     events: list[Event] = await all_events(http, "POST", "responses", json=body)
     for event in events:

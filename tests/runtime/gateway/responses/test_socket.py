@@ -145,7 +145,9 @@ async def test_a_wrong_request_gets_an_error_event_and_the_connection_stays_usab
         assert text_of(await events_of(connection)) == NINE
 
 
-async def test_a_message_that_is_not_a_request_gets_an_error_event(gateway: ScriptedGateway) -> None:
+async def test_a_message_that_is_not_a_request_gets_an_error_event(
+    gateway: ScriptedGateway,
+) -> None:
     address = gateway.url.replace("http://", "ws://") + "/responses"
     headers = {"authorization": f"Bearer {gateway.key}"}
     async with websockets.connect(address, additional_headers=headers) as socket:
