@@ -1,9 +1,9 @@
 """One connection for all scripts of a process, on which nobody waits for another's answer.
 
 A command of redis-py's client takes a connection out of the pool, writes under one time-out, waits
-at the connection under another, and gives it back. Scripts are nearly all that a gateway asks of
-Redis on a request's way, twice each. Here they are written as they come, one behind the other, and
-the answers, which come in that order, are handed to those who asked: a fifth of the processor time.
+at the connection under another, and gives it back. Nearly all commands of a process are scripts.
+Here they are written in the order in which they come, one behind the other, and the answers, which
+come in that order, go to their callers: a fifth of the processor time.
 
 What holds of a pool's connections holds here (`loopline.bus.connection_pool`): nothing but errors
 of redis-py comes out, a connection that was lost or leads to a server that is not the primary is

@@ -167,7 +167,7 @@ async def test_a_closed_client_says_so_to_those_who_wait(
 
 
 async def test_a_run_goes_its_way_on_a_bus_whose_scripts_share_a_connection(bus: Bus) -> None:
-    async with Bus(bus.settings, bus.registry, script_wire=True) as wired:
+    async with Bus(bus.settings, bus.registry) as wired:
         async with running(wired) as process:
             runs = [await admit(wired, ASKING) for _ in range(20)]
             for run_id in runs:
