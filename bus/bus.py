@@ -57,8 +57,7 @@ class Bus:
     """One per process. `start` checks the server, adopts the deployment's agreement (which
     determines `settings` and `keys` from then on) and starts renewing leases; it waits up to
     `join_seconds` for a server that does not answer yet. `claims` are further fields of the
-    agreement, written if they do not exist yet; `agreement` has the valid ones. With `script_wire`,
-    all scripts share a connection, for a process whose callers wait for them.
+    agreement, written if they do not exist yet; `agreement` has the valid ones.
 
     During a server outage, a call waits up to `patience` seconds, then raises `BusUnavailable`;
     workers wait indefinitely (None).
@@ -73,7 +72,6 @@ class Bus:
         patience: float | None = None,
         standing: Standing = "guest",
         claims: Mapping[str, str] | None = None,
-        script_wire: bool = False,
     ) -> None:
         self.settings = settings
         self.patience = patience
@@ -97,7 +95,7 @@ class Bus:
         self.on_change = asyncio.Event()
         """Set together with `changed`."""
         self._where = f"at {settings.safe_url}"
-        self._connections = Connections(settings, script_wire=script_wire)
+        self._connections = Connections(settings)
         self._committers: dict[Shard, Committer] = {}
         self._logs = LogFollower(self)
         self.local = LocalDelivery()
@@ -258,6 +256,20 @@ class Bus:
     ) -> list[Any]:
         """Send the admission, and start on the messages that this process has read. Returns the
         answer of `admit.lua`."""
+
+        async def send(name: str, keys: list[str], args: list[scripts.Value]) -> list[Any]:
+            return await retry_during_outage(
+                "admission",
+                lambda: scripts.call(self.redis, name, keys, args),
+                give_up_after=30.0,
+                where=self._where,
+            )
+
+        if gate is not None or not self.local.serves(admission.messages):
+            args += [value for body in bodies for value in (body, "")]
+            if gate is None:
+                return await send("admit", keys, args)
+            return await send(gate.script, [*gate.keys, *keys], [*gate.args, *args])
         state = RunState(
             admission.run_id,
             "active",
@@ -268,17 +280,6 @@ class Bus:
             step_records=None if admission.journal else (),
         )
 
-        async def send(name: str, keys: list[str], args: list[scripts.Value]) -> list[Any]:
-            return await retry_during_outage(
-                "admission",
-                lambda: scripts.call(self.redis, name, keys, args),
-                give_up_after=30.0,
-                where=self._where,
-            )
-
-        if gate is not None:
-            args += [value for body in bodies for value in (body, "")]
-            return await send(gate.script, [*gate.keys, *keys], [*gate.args, *args])
         if len(bodies) == 1 and not (admission.journal or admission.joins or admission.delay):
             results: list[Any] = []
             with self.local.starting_run(

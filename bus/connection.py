@@ -68,14 +68,12 @@ MAX_PAUSE = 5.0
 class Connections:
     """The pools of one process. Values come back as bytes."""
 
-    def __init__(self, settings: BusSettings, *, script_wire: bool = False) -> None:
-        """`script_wire`: scripts share a connection (`loopline.bus.script_wire`)."""
+    def __init__(self, settings: BusSettings) -> None:
         self.settings = settings
         if not settings.checks_host:
             log.warning("tls without host verification", redis=settings.safe_url)
         node = connection_pool.Node()
-        kind = ScriptingRedis if script_wire else Redis
-        self.commands: Redis = kind.from_pool(
+        self.commands: Redis = ScriptingRedis.from_pool(
             connection_pool.pool(
                 settings.redis_url,
                 max_connections=32,

@@ -87,7 +87,8 @@ class Delivery:
 
     async def commit(self, commit: StepCommit) -> bool:
         """Commit the step: see `Committer.commit`."""
-        await self.held()
+        if self.eager is not None:
+            await self.eager.held()
         committer, local = self.bus.committer(self.shard), self.bus.local
         ended = self._ended_state(commit)
         if ended is not None:
@@ -99,8 +100,13 @@ class Delivery:
             elif word in ("ok", "already") and commit.finish is not None:
                 local.tell_end(self.envelope.run_id, ended)
 
-        with self._settle():
+        # As `_settle`, without its cost: this is the way of every step.
+        self.settling = True
+        try:
             return await committer.commit(self.lease, self.envelope, commit, on_word)
+        except BaseException:
+            self.settling = False
+            raise
 
     def _ended_state(self, commit: StepCommit) -> RunState | None:
         """The state of a one-step run, which this process knows completely, after the step is

@@ -248,15 +248,19 @@ class Keys:
     prefix: str
     shards: int
 
+    @cached_property
+    def _shards(self) -> tuple[Shard, ...]:
+        return tuple(Shard(self.prefix, index) for index in range(self.shards))
+
     def shard(self, index: int) -> Shard:
         return Shard(self.prefix, index)
 
     def all_shards(self) -> list[Shard]:
-        return [Shard(self.prefix, index) for index in range(self.shards)]
+        return list(self._shards)
 
     def shard_of(self, run_id: str) -> Shard:
         """The shard of a run. crc32 is stable across processes and versions, `hash()` is not."""
-        return Shard(self.prefix, zlib.crc32(run_id.encode()) % self.shards)
+        return self._shards[zlib.crc32(run_id.encode()) % self.shards]
 
     def worker(self, name: str) -> str:
         return f"{{{self.prefix}}}:worker:{name}"

@@ -23,6 +23,7 @@ from loopline.bus.replies import Reply
 from loopline.bus.run_state import RunState
 
 if TYPE_CHECKING:
+    from loopline.bus.commit import Outgoing
     from loopline.bus.consumer import Consumer
 
 
@@ -50,6 +51,10 @@ class LocalDelivery:
     def serve(self, streams: Sequence[str], reader: Consumer) -> None:
         """Let `reader` take messages that this process publishes to these streams from now on."""
         self._readers |= dict.fromkeys(streams, reader)
+
+    def serves(self, messages: Sequence[Outgoing]) -> bool:
+        """Whether this process serves the stream of one of these messages."""
+        return any(message.stream in self._readers for message in messages)
 
     def stop_serving(self, reader: Consumer) -> None:
         self._readers = {

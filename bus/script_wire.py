@@ -1,10 +1,9 @@
 """One connection for all scripts of a process, on which no caller waits for another's answer.
 
 A command of redis-py's client takes a connection from the pool, writes under one timeout, waits for
-the answer under another, and returns the connection. While a gateway handles a request, it sends
-Redis little else than two scripts. Here scripts are written one after another as they arrive, and
-the answers, which come in the same order, are passed to the callers: this takes a fifth of the CPU
-time.
+the answer under another, and returns the connection. Nearly all commands of a process are scripts.
+Here scripts are written one after another as they arrive, and the answers, which come in the same
+order, are passed to the callers: this takes a fifth of the CPU time.
 
 As with the pool's connections (`loopline.bus.connection_pool`), only redis-py errors are raised; a
 connection that was lost or leads to a server that is not the primary is dropped, and the next

@@ -119,7 +119,6 @@ class Worker:
             join_seconds=join_seconds,
             standing="worker",
             claims=claims,
-            script_wire=front is not None,
         )
         self._state = "starting"
         self._broken: EngineBroken | None = None

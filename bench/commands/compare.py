@@ -72,8 +72,8 @@ def _notes(comparisons: Sequence[ArmComparison]) -> Iterator[str]:
 
     if any(arms.table is None and arms.several_attempts for arms in comparisons):
         yield (
-            "Questions were asked several times: each counts with the mean of its attempts. McNemar's "
-            "test does not apply, because attempts are not independent."
+            "Questions were asked several times: each counts with the mean of its attempts. "
+            "McNemar's test does not apply, because attempts are not independent."
         )
     if any(arms.table is None and not arms.several_attempts for arms in comparisons):
         yield "Scores are shares, not right or wrong: McNemar's test does not apply to them."

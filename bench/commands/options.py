@@ -173,9 +173,7 @@ class PuzzleOptions(TeamOptions):
 
     panel: ClassVar[str] = "Questions"
 
-    game: Annotated[
-        str | None, Option(metavar="NAME|MODULE:OBJECT", default="plan_path")
-    ] = None
+    game: Annotated[str | None, Option(metavar="NAME|MODULE:OBJECT", default="plan_path")] = None
     """Environment to play: its name, or package.module:OBJECT."""
     size: Annotated[int | None, Option(default="the game's")] = None
     """Cells along a side of a puzzle."""

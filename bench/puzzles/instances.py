@@ -107,7 +107,9 @@ def _load_published(
         every += _read(path, place, published, choice.levels.setting)
     by_id = dict(every)
     if len(by_id) != len(every):
-        raise DataError(f"{root}: a file contains a level's number twice; each level needs its own number")
+        raise DataError(
+            f"{root}: a file contains a level's number twice; each level needs its own number"
+        )
     items = [Item(id=name, question="", gold="") for name in by_id]
     drawn = sample(items, samples, request.seed)
     source = f"{published.title}, {len(files)} files ({published.source})"

@@ -120,7 +120,8 @@ def share_of(text: str) -> float:
         share = math.nan
     if not 0 < share <= 1:
         raise InputError(
-            f"{text[:40]!r} is not a share of the runs", hint="more than 0 and at most 1: --share 10%"
+            f"{text[:40]!r} is not a share of the runs",
+            hint="more than 0 and at most 1: --share 10%",
         )
     return share
 

@@ -273,7 +273,7 @@ def reward(
     ] = None,
     source: Annotated[
         str,
-        typer.Option(help="Source of the reward. Its next reward for the target replaces this one."),
+        typer.Option(help="Source of the reward; its next reward for the target replaces it."),
     ] = "user",
     reward_id: Annotated[
         str | None,

@@ -40,7 +40,8 @@ async def change_shards(
                 reported_holdings = holdings
             if asyncio.get_running_loop().time() > end:
                 raise UserError(
-                    f"the number of shards stays {before}: after {wait:g} s the bus still holds {holdings}",
+                    f"the number of shards stays {before}: after {wait:g} s the bus still holds"
+                    f" {holdings}",
                     hint="`runtime runs ls` and `runtime dead ls` list them; a recorder must be"
                     " running to write ended runs. Wait longer with --wait.",
                 )

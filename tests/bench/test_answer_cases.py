@@ -72,7 +72,7 @@ async def paid(judge: AnswerJudge, case: dict[str, Any]) -> bool:
 @pytest.mark.parametrize(
     "case", named([record for record in CERTAIN if record["by"] == "bench check"])
 )
-def test_the_primary_checker_says_of_a_public_case_what_is_right(
+def test_the_primary_checker_judges_the_public_cases_correctly(
     scorer: Scorer, case: dict[str, Any]
 ) -> None:
     assert scorer.score(case["prediction"], case["gold"]).verdicts.numeric is case["right"]
@@ -80,14 +80,14 @@ def test_the_primary_checker_says_of_a_public_case_what_is_right(
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("case", named([record for record in CERTAIN if record["by"] == "reward"]))
-async def test_one_answer_is_paid_and_neither_several_nor_work_that_is_left(
+async def test_the_reward_requires_one_finished_answer(
     judge: AnswerJudge, case: dict[str, Any]
 ) -> None:
     assert await paid(judge, case) is case["right"]
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_of_the_cases_over_which_one_may_differ_the_house_s_own_are_known(
+async def test_our_verdicts_differ_from_the_table_only_in_the_listed_contestable_cases(
     scorer: Scorer, judge: AnswerJudge
 ) -> None:
     """Letters glued to a number are taken for a unit, and an unfinished expression in a box is not
@@ -104,7 +104,7 @@ async def test_of_the_cases_over_which_one_may_differ_the_house_s_own_are_known(
 
 
 @pytest.mark.parametrize(("prediction", "gold", "right"), CHECKED)
-def test_the_primary_checker_reads_further_forms(
+def test_the_primary_checker_reads_further_notations(
     scorer: Scorer, prediction: str, gold: str, right: bool
 ) -> None:
     assert scorer.score(prediction, gold).verdicts.numeric is right
@@ -112,7 +112,7 @@ def test_the_primary_checker_reads_further_forms(
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("text", "gold", "right"), PAID)
-async def test_the_reward_reads_further_forms(
+async def test_the_reward_reads_further_notations(
     judge: AnswerJudge, text: str, gold: str, right: bool
 ) -> None:
     assert await judge.right(reasoning_answer(text), problem(gold)) is right
@@ -120,7 +120,7 @@ async def test_the_reward_reads_further_forms(
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("line", "gold", "right"), PRINTED)
-async def test_a_printed_line_is_one_answer_or_none(
+async def test_a_printed_line_is_at_most_one_answer(
     judge: AnswerJudge, line: str, gold: str, right: bool
 ) -> None:
     assert await judge.right(program_answer(line, ended_well=True), problem(gold)) is right
@@ -141,7 +141,7 @@ def golds() -> list[str]:
 
 
 @needs_data
-def test_every_gold_answer_of_the_data_sets_is_right_against_itself() -> None:
+def test_every_gold_answer_of_the_data_sets_matches_itself() -> None:
     """In a box and as what "the answer is": to the primary checker and to the reward."""
     wrong: list[str] = []
     with MathVerifier() as verifier:
@@ -182,7 +182,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("gold", "answer"), [(g, a) for g, answers in WRONG for a in answers])
-def test_a_wrong_answer_is_wrong_whatever_the_gold_one_ends_in(
+def test_a_wrong_answer_is_wrong_regardless_of_the_gold_answer_s_ending(
     scorer: Scorer, gold: str, answer: str
 ) -> None:
     assert not scorer.score(f"\\boxed{{{answer}}}", gold).verdicts.numeric
@@ -209,12 +209,12 @@ EQUAL = [
 
 
 @pytest.mark.parametrize(("gold", "answer"), EQUAL)
-def test_the_same_said_in_another_way_is_right(scorer: Scorer, gold: str, answer: str) -> None:
+def test_an_equivalent_answer_is_right(scorer: Scorer, gold: str, answer: str) -> None:
     assert scorer.score(f"\\boxed{{{answer}}}", gold).verdicts.numeric
 
 
 @pytest.mark.parametrize("gold", ["", "  ", "####", "$", "???"])
-def test_a_gold_answer_that_says_nothing_is_refused(scorer: Scorer, gold: str) -> None:
+def test_an_empty_gold_answer_is_refused(scorer: Scorer, gold: str) -> None:
     with pytest.raises(ValueError, match="says nothing"):
         scorer.score("12", gold)
 

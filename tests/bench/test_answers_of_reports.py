@@ -62,7 +62,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("prediction", "gold"), RIGHT)
-def test_an_answer_in_its_writers_notation_is_right(
+def test_an_answer_in_its_author_s_notation_is_right(
     scorer: Scorer, prediction: str, gold: str
 ) -> None:
     assert scorer.score(prediction, gold).verdicts.numeric

@@ -49,20 +49,20 @@ def limited(**limits: int) -> Manifest:
     return base.model_copy(update=limits)
 
 
-def test_what_was_spent_counts_with_the_most_where_nobody_knows() -> None:
+def test_unknown_spending_counts_at_its_maximum() -> None:
     counted = entry("a", Usage(prompt=10, completion=5, source="provider"))
     lost = entry("b", None, UnknownUsage(why="died", prompt=100, completion=50, micro_dollars=900))
     assert spent_of([counted, lost], []) == Limits(165, 907, 0)
 
 
-def test_a_budget_that_is_none_is_refused_and_a_small_one_is_not_none() -> None:
+def test_invalid_budgets_are_refused_and_small_ones_are_not_rounded_to_zero() -> None:
     for budget in (BenchBudget(usd=0), BenchBudget(tokens=-1), BenchBudget(seconds=1e12)):
         with pytest.raises(UsageError, match="--budget-"):
             _ = budget.changes
     assert BenchBudget(usd=1e-9).changes == {"budget_micro_dollars": 1}
 
 
-def test_a_benchmark_without_a_budget_says_nothing_of_one() -> None:
+def test_a_benchmark_without_a_budget_does_not_mention_one() -> None:
     assert options_in_words(limited()) == ""
     assert options_in_words(limited(budget_tokens=1, budget_micro_dollars=1)) == (
         "--budget-tokens MORE --budget-usd MORE"
@@ -104,7 +104,7 @@ async def deployment(settings: BusSettings, folder: Path) -> AsyncGenerator[None
 
 
 @pytest.mark.timeout(180)
-async def test_a_benchmark_stops_at_its_tokens_and_goes_on_with_more(
+async def test_a_benchmark_stops_at_its_token_budget_and_resumes_with_a_larger_one(
     settings: BusSettings, tmp_path: Path
 ) -> None:
     wanted = limited(budget_tokens=1)
@@ -140,7 +140,7 @@ async def test_a_benchmark_stops_at_its_tokens_and_goes_on_with_more(
 
 
 @pytest.mark.timeout(180)
-async def test_runs_wait_for_seconds_that_others_hold(
+async def test_runs_wait_for_the_seconds_that_other_runs_hold(
     settings: BusSettings, tmp_path: Path
 ) -> None:
     """Each run holds its whole time: of two at once only one has room."""

@@ -51,11 +51,15 @@ def test_help_imports_nothing_heavy(program: str, commands: Sequence[str]) -> No
     [
         ("wordproblems", "Number of questions. [default: 60]", "--data"),
         ("gsm8k", "Number of questions. [default: all]", "generated set"),
-        ("run", "Number of questions. [default: all, or the default of a generated set]", "default: all]"),
+        (
+            "run",
+            "Number of questions. [default: all, or the default of a generated set]",
+            "default: all]",
+        ),
         ("tools", "[default: 200 of the simulator, else all]", "default: all]"),
     ],
 )
-def test_help_says_how_many_questions_a_benchmark_asks(
+def test_help_states_how_many_questions_a_benchmark_asks(
     command: str, phrase: str, untold: str
 ) -> None:
     help_text = " ".join(CliRunner().invoke(app, [command, "--help"]).output.split())
@@ -63,7 +67,7 @@ def test_help_says_how_many_questions_a_benchmark_asks(
     assert untold not in help_text
 
 
-def test_the_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
+def test_the_second_ctrl_c_exits_at_once(tmp_path: Path) -> None:
     """Runs that never end, a long grace; two signals; exit code 130 and a whole directory."""
     code = (
         "import asyncio, sys\nfrom pathlib import Path\n"
@@ -102,7 +106,7 @@ def test_the_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["fidelity", "failover"])
-def test_a_model_that_is_not_there_is_one_line(command: str) -> None:
+def test_a_missing_model_is_a_one_line_error(command: str) -> None:
     process = bench(command, "--only", "torch", "--model", "micro:none")
     assert process.returncode == 2
     assert "no micro model 'micro:none'; shipped" in process.stderr
@@ -116,7 +120,7 @@ def test_a_model_that_is_not_there_is_one_line(command: str) -> None:
         EngineError("the model 'm' cannot be loaded: it is a file", kind="bad_request"),
     ],
 )
-def test_what_is_said_of_a_model_that_cannot_be_used_is_the_message(
+def test_the_error_of_an_unusable_model_is_printed_as_the_message(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline.bench.cli.app", raising(error))
@@ -137,7 +141,7 @@ def raising(error: Exception) -> Callable[[], None]:
     return app
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+def test_a_closed_output_pipe_is_not_an_error(tmp_path: Path) -> None:
     """`bench check … --json | head -1`."""
     path = tmp_path / "p.jsonl"
     path.write_text('{"prediction": "18", "gold": 18}\n' * 3000)

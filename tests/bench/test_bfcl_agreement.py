@@ -79,7 +79,7 @@ def _published(checker: PublishedChecker, answer: Generated) -> dict[str, Any]:
         return {"valid": None, "error_type": type(error).__name__}
 
 
-def test_the_two_checkers_agree_but_for_the_differences_that_are_listed(
+def test_the_two_checkers_agree_except_for_the_listed_differences(
     judged: list[tuple[Generated, BfclVerdict, dict[str, Any]]],
 ) -> None:
     """On far more than a thousand calls, and each listed difference is there."""
@@ -92,7 +92,7 @@ def test_the_two_checkers_agree_but_for_the_differences_that_are_listed(
     assert different == set(DIFFERENCES)
 
 
-def test_they_also_agree_on_what_is_wrong(
+def test_the_checkers_also_agree_on_wrong_calls(
     judged: list[tuple[Generated, BfclVerdict, dict[str, Any]]],
 ) -> None:
     """The first fault that is found is of the same family."""
@@ -106,7 +106,7 @@ def test_they_also_agree_on_what_is_wrong(
     assert mismatches == []
 
 
-def test_the_calls_are_right_and_wrong_in_every_way_that_is_tried(
+def test_every_tried_variant_yields_right_and_wrong_calls(
     judged: list[tuple[Generated, BfclVerdict, dict[str, Any]]],
 ) -> None:
     """Agreement on calls that are all alike would say nothing."""
@@ -116,7 +116,7 @@ def test_the_calls_are_right_and_wrong_in_every_way_that_is_tried(
     assert {answer.mutation for answer, _, _ in judged} == set(MUTATIONS)
 
 
-def test_calls_written_as_python_are_read_back_and_judged_alike(answers: list[Generated]) -> None:
+def test_calls_written_as_python_are_parsed_back_and_judged_alike(answers: list[Generated]) -> None:
     """What BFCL's prompt asks a model for; two of each question's answers."""
     for answer in answers:
         if answer.mutation in ("as it should be", "another value"):
@@ -127,7 +127,7 @@ def test_calls_written_as_python_are_read_back_and_judged_alike(answers: list[Ge
             ]
 
 
-def test_the_possible_answers_are_right_but_where_the_data_contradict_themselves(
+def test_the_possible_answers_are_right_except_where_the_data_contradict_themselves(
     answers: list[Generated],
 ) -> None:
     """Whichever of its possible values an argument has, and left out where it may be."""

@@ -66,9 +66,7 @@ CALLING = (
 
 
 @pytest.mark.parametrize("category", ["irrelevance", "live_irrelevance"])
-def test_what_was_called_counts_where_nothing_is_to_be_called(
-    tmp_path: Path, category: str
-) -> None:
+def test_any_call_is_wrong_if_no_call_is_wanted(tmp_path: Path, category: str) -> None:
     """In whatever form; also alongside words that say otherwise."""
     item = question(category, tmp_path)
     judge = BfclJudge()
@@ -80,7 +78,7 @@ def test_what_was_called_counts_where_nothing_is_to_be_called(
         assert not judge.judge(answered(text), item).verdicts["ast"], text
 
 
-def test_a_call_in_a_field_of_its_own_is_judged_as_one_in_the_text(tmp_path: Path) -> None:
+def test_a_call_in_its_own_field_is_judged_like_one_in_the_text(tmp_path: Path) -> None:
     item = question("simple_python", tmp_path)
     judge = BfclJudge()
     assert judge.judge(answered("", CALL), item).verdicts["ast"]
@@ -89,7 +87,7 @@ def test_a_call_in_a_field_of_its_own_is_judged_as_one_in_the_text(tmp_path: Pat
     assert judge.judge(answered("[f(n=1)]"), item).verdicts["ast"]
 
 
-def test_live_relevance_wants_any_call(tmp_path: Path) -> None:
+def test_live_relevance_requires_any_call(tmp_path: Path) -> None:
     item = question("live_relevance", tmp_path)
     assert item.gold == "any call"
     judge = BfclJudge()
@@ -98,7 +96,7 @@ def test_live_relevance_wants_any_call(tmp_path: Path) -> None:
     assert not judge.judge(answered("I would rather not."), item).verdicts["ast"]
 
 
-def test_the_live_categories_are_a_split_and_not_part_of_all(tmp_path: Path) -> None:
+def test_the_live_categories_form_a_split_that_is_not_part_of_all(tmp_path: Path) -> None:
     for category in bfcl.CATEGORIES:
         question(category, tmp_path)
     split_of = {
@@ -116,7 +114,7 @@ def test_a_question_without_any_function_is_read(tmp_path: Path) -> None:
     assert len(bfcl.load("live_irrelevance", tmp_path).records) == 1
 
 
-def test_toolalpaca_s_real_apis_are_asked_without_their_keys(tmp_path: Path) -> None:
+def test_toolalpaca_s_questions_on_real_apis_omit_the_api_keys(tmp_path: Path) -> None:
     """A key is nothing that an instruction tells, and anyone who calls the API has it."""
     parameters = {"key": "Required. string. Your key.", "q": "Required. string. What."}
     api = {

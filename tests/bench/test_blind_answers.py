@@ -54,14 +54,14 @@ def asking_nothing(split: Split) -> float:
 
 
 @pytest.mark.parametrize("split", CLAIMED)
-def test_the_best_player_that_never_reads_is_far_below_the_trained_team(split: Split) -> None:
+def test_the_best_blind_player_is_far_below_the_trained_team(split: Split) -> None:
     blind = share(split, best(with_calls=False))
     assert blind < 0.15
     assert trained(split) - blind > 0.6
 
 
 @pytest.mark.parametrize("split", HELD_OUT)
-def test_an_observation_that_is_pasted_solves_nothing_even_after_the_oracle_s_calls(
+def test_a_pasted_observation_solves_nothing_even_after_the_oracle_s_calls(
     split: Split,
 ) -> None:
     assert [share(split, (GIVEN, says)) for says in PASTES] == [0.0, 0.0]
@@ -79,12 +79,12 @@ def test_even_after_the_oracle_s_calls_the_best_blind_answer_fails_often(split: 
 
 
 @pytest.mark.parametrize("split", HELD_OUT)
-def test_nothing_said_of_no_observation_solves_just_what_asks_for_no_fact(split: Split) -> None:
+def test_an_empty_answer_solves_exactly_the_instructions_that_ask_for_no_fact(split: Split) -> None:
     assert share(split, (GIVEN, "'Done.'")) == asking_nothing(split) < 0.36
     assert share(split, (GIVEN, "the instruction")) == asking_nothing(split)
 
 
-def test_their_figures_stand_beside_the_team_s_in_every_form_of_the_report(tmp_path: Path) -> None:
+def test_every_report_format_shows_blind_figures_next_to_the_team_s(tmp_path: Path) -> None:
     run_manifest = manifest("worlds", "umi", Request("unseen_worlds", 12, seed=7))
     facts = measured(tmp_path / "out", run_manifest, oracle_client("unseen_worlds", 12))
     baselines = facts.results["worlds"]["baselines"]

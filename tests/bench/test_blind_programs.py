@@ -53,7 +53,7 @@ def test_the_best_constant_solves_next_to_nothing(
 
 
 @needs_data
-def test_the_best_constant_stands_in_what_a_bench_of_programs_measures() -> None:
+def test_a_benchmark_of_programs_reports_the_best_constant_as_a_baseline() -> None:
     request = Request("test", choices={"dataset": "humaneval"})
     reference = load_dataset("code", request).reference
     assert reference["instances"] == 164
@@ -62,7 +62,7 @@ def test_the_best_constant_stands_in_what_a_bench_of_programs_measures() -> None
 
 @needs_data
 @pytest.mark.parametrize("load", [HUMANEVAL, MBPP, APPS])
-def test_the_best_test_that_never_looks_at_its_problem_is_rarely_right(load: Load) -> None:
+def test_the_best_test_that_ignores_its_problem_is_rarely_right(load: Load) -> None:
     """As far as the data set's own tests say what is right: `[]` for `[]`, say."""
     problems = load()
     right = Counter(pair for problem in problems for pair in {*pairs(problem)})

@@ -44,7 +44,7 @@ def test_published_boxoban_levels_are_drawn_as_instances() -> None:
     assert str(os.environ["LOOPLINE_DATA"]) not in dataset.source
 
 
-def test_levels_that_are_not_there_or_not_readable_are_named(tmp_path: Path) -> None:
+def test_missing_or_unreadable_levels_are_reported(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no levels"):
         load("puzzles", wanted("sokoban", 2, split="boxoban/easy", data=tmp_path))
     (tmp_path / "1.txt").write_text("; 0\n####\n")

@@ -39,7 +39,7 @@ class Breaking(LocalClient):
 
 
 @pytest.mark.parametrize("answer_count", [0, 1])
-async def test_runs_that_broke_are_counted_after_the_table_and_a_whole_arm_of_them_fails(
+async def test_failed_runs_are_counted_after_the_table_and_an_arm_with_no_other_run_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], answer_count: int
 ) -> None:
     directory = created(tmp_path, manifest(items(4), concurrency=1))
@@ -60,7 +60,7 @@ async def test_runs_that_broke_are_counted_after_the_table_and_a_whole_arm_of_th
     assert line["arms"]["slm"]["outcomes"] == {"answered": 4}
 
 
-async def test_without_dead_letters_the_report_is_named(tmp_path: Path) -> None:
+async def test_without_dead_letters_the_notice_points_to_the_report(tmp_path: Path) -> None:
     directory = created(tmp_path, manifest(items(2), arms=("llm",)))
     ended = await conduct(directory, lambda: connected(Breaking(reason="auth: no key")))
     assert ended.facts is not None
@@ -68,7 +68,7 @@ async def test_without_dead_letters_the_report_is_named(tmp_path: Path) -> None:
     assert message.endswith(": the report says why")
 
 
-async def test_wrong_answers_are_no_errors(tmp_path: Path) -> None:
+async def test_wrong_answers_are_not_errors(tmp_path: Path) -> None:
     directory = created(tmp_path, manifest(items(2, wrong=[0, 1]), arms=("llm",)))
     ended = await conduct(directory, lambda: connected(LocalClient()))
     assert ended.facts is not None

@@ -22,7 +22,7 @@ BUDGET = 300_000
 @pytest.mark.system
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("hedge", [False, True])  # which takes room for two calls of a branch
-async def test_no_run_is_billed_more_than_its_budget_while_workers_die(
+async def test_no_run_is_billed_beyond_its_budget_while_workers_die(
     own_server: RedisProcess, tmp_path: Path, hedge: bool
 ) -> None:
     settings = quick_settings(own_server.url, max_attempts=100, lease_seconds=1.0)
@@ -45,7 +45,7 @@ async def test_no_run_is_billed_more_than_its_budget_while_workers_die(
 @pytest.mark.slow
 @pytest.mark.system
 @pytest.mark.timeout(300)
-async def test_workers_share_a_limit_and_none_is_refused(
+async def test_workers_share_a_limit_without_a_refusal(
     own_server: RedisProcess, tmp_path: Path
 ) -> None:
     settings = quick_settings(own_server.url)
@@ -57,7 +57,7 @@ async def test_workers_share_a_limit_and_none_is_refused(
 @pytest.mark.slow
 @pytest.mark.system
 @pytest.mark.timeout(300)
-async def test_a_tenant_beside_a_large_one_has_its_turns(
+async def test_a_small_tenant_gets_its_turns_next_to_a_large_one(
     own_server: RedisProcess, tmp_path: Path
 ) -> None:
     settings: BusSettings = quick_settings(own_server.url, max_unrecorded=100_000)

@@ -32,7 +32,7 @@ def batch(
     return Batch(result, Counter(billed), len(billed), 1.0)
 
 
-def test_batches_add_up() -> None:
+def test_totals_add_up_over_batches() -> None:
     totals = BEGUN.plus(batch({"a": 50}, {"a": 60})).plus(batch({"b": 90}, {"b": 90, "c": 0}))
     assert (totals.runs, totals.calls, totals.attacks, totals.dearest) == (3, 2, 12, 90)
     assert (totals.billed, totals.charged, totals.violations) == (140, 150, ())
@@ -47,7 +47,7 @@ def test_batches_add_up() -> None:
         (batch({"a": 90}, {"a": 90}, day=80), 0, 0, {"the day has what its runs have"}),
     ],
 )
-def test_each_broken_promise_is_counted_and_outlives_a_sitting(
+def test_each_violation_is_counted_and_survives_a_restart(
     broken: Batch, overspent: int, leaked: int, rules: set[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "totals.json"
@@ -57,7 +57,7 @@ def test_each_broken_promise_is_counted_and_outlives_a_sitting(
     assert {violation.rule for violation in totals.broken} == rules
 
 
-def test_a_checkpoint_of_other_options_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_checkpoint_with_other_options_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "totals.json"
     assert read_totals(path, BEGUN, None) is BEGUN
     write_record(path, BEGUN)
@@ -73,7 +73,7 @@ def test_a_checkpoint_of_other_options_is_refused_by_name(tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.system
 @pytest.mark.timeout(120)
-def test_the_same_command_goes_on_behind_the_runs_that_were_played(
+def test_the_same_command_resumes_after_the_completed_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proof, "BATCH", 2)

@@ -36,7 +36,7 @@ def peers(loopline_peer: Peer, faststream: Peer) -> dict[str, Peer]:
     return {"raw": peer(300_000, 0.5), "faststream": faststream, "loopline": loopline_peer}
 
 
-def test_ratios_are_those_of_the_medians() -> None:
+def test_ratios_compare_medians() -> None:
     headline = {
         figures.name: figures.value
         for figures in ratios(peers(peer(20_000, 3.0), peer(5_000, 2.0)), bars=True)
@@ -49,7 +49,7 @@ def test_ratios_are_those_of_the_medians() -> None:
     ("drain", "p99", "verdicts"),
     [(15_000, 3.0, [True, True]), (14_999, 3.0, [False, True]), (15_000, 3.1, [True, False])],
 )
-def test_a_bar_is_held_at_its_figure_and_not_beyond(
+def test_a_measurement_passes_up_to_exactly_its_bar(
     drain: float, p99: float, verdicts: list[bool]
 ) -> None:
     measurements = ratios(peers(peer(drain, p99), peer(5_000, 2.0)), bars=True)
@@ -62,7 +62,7 @@ def test_the_slowest_recovery_counts() -> None:
     assert (slowest.value, slowest.bar, slowest.met) == (3.1, 3.0, False)
 
 
-def test_every_figure_is_whole_on_80_columns() -> None:
+def test_every_figure_fits_80_columns() -> None:
     measurements = peer_measurements("none", peers(peer(300_000, 3.0), peer(5_000, 2.0)))
     console = Console(record=True, width=80)
     show(Outcome(measurements=measurements), console)
@@ -71,7 +71,7 @@ def test_every_figure_is_whole_on_80_columns() -> None:
         assert cell in text, "nothing is cut off on 80 columns"
 
 
-def test_the_message_has_the_size_that_is_claimed() -> None:
+def test_the_message_has_the_stated_size() -> None:
     assert MESSAGE_BYTES - 12 <= len(message_body()) <= MESSAGE_BYTES
 
 
@@ -90,7 +90,7 @@ async def test_every_delivery_of_a_killed_worker_reaches_another(tmp_path: Path)
     assert result.last[0] >= result.first[0]
 
 
-async def test_a_long_list_that_is_swept_over_stays_as_it_is(
+async def test_a_sweep_over_a_long_list_leaves_it_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The measurement looks after it, or it would be one of something else."""
@@ -99,7 +99,7 @@ async def test_a_long_list_that_is_swept_over_stays_as_it_is(
         assert (await idle.sweep(server, 12_000)).seconds >= 1.0
 
 
-def test_the_command_ends_with_one_line_of_json() -> None:
+def test_the_command_ends_with_one_json_line() -> None:
     process = subprocess.run(
         [
             sys.executable, "-c", "from loopline.bench.cli import main; main()", "bus",

@@ -69,7 +69,7 @@ def seconds_of(step: Step) -> Seconds:
     return result.seconds
 
 
-def test_candidates_that_are_drawn_side_by_side_take_the_time_of_the_longest() -> None:
+def test_candidates_sampled_in_parallel_take_the_time_of_the_longest() -> None:
     candidates = [Candidate(calls=(spoke("7", 1.0, queue=0.25),)) for _ in range(8)]
     seconds = seconds_of(a_step(*candidates, took=1.5))
     assert seconds.pools == {"test": 1.0}
@@ -77,14 +77,14 @@ def test_candidates_that_are_drawn_side_by_side_take_the_time_of_the_longest() -
     assert seconds.other == 0.25
 
 
-def test_the_calls_of_one_candidate_follow_each_other() -> None:
+def test_the_calls_of_one_candidate_run_one_after_another() -> None:
     long = Candidate(calls=(spoke("first", 1.0), spoke("second", 2.0)))
     seconds = seconds_of(a_step(Candidate(calls=(spoke("7", 2.5),)), long, took=3.5))
     assert (seconds.pools, seconds.other) == ({"test": 3.0}, 0.5)
 
 
 @given(st.lists(st.floats(0.001, 10.0), min_size=1, max_size=16))
-def test_the_parts_of_a_step_are_as_long_as_the_step(decodes: list[float]) -> None:
+def test_the_parts_of_a_step_add_up_to_the_step(decodes: list[float]) -> None:
     step = a_step(
         *(Candidate(calls=(spoke("7", decode),)) for decode in decodes), took=max(decodes) + 1
     )
@@ -94,7 +94,7 @@ def test_the_parts_of_a_step_are_as_long_as_the_step(decodes: list[float]) -> No
     )
 
 
-def test_a_transcript_says_whose_a_call_is_and_which_candidate_was_executed() -> None:
+def test_a_transcript_shows_each_call_s_candidate_and_the_executed_candidate() -> None:
     first = Candidate(calls=(spoke("a", 1.0), spoke("b", 1.0)))
     second = Candidate(calls=(spoke("c", 1.0),))
     (drawn_step,) = drawn_from(a_step(first, second, took=2.0))["steps"]
@@ -104,7 +104,7 @@ def test_a_transcript_says_whose_a_call_is_and_which_candidate_was_executed() ->
     ]  # fmt: skip
 
 
-def test_what_a_tool_said_stands_with_the_executed_candidate() -> None:
+def test_a_tool_result_belongs_to_the_executed_candidate() -> None:
     """It was read from the executed one's text, not from the last one's."""
     candidates = [Candidate(calls=(spoke(text, 1.0),)) for text in "abc"]
     turns: JsonValue = [[{"tool": "calculate", "output": {"result": "84"}}]]
@@ -121,7 +121,7 @@ def model_bars(drawing: str) -> list[float]:
     return [float(x) for x in re.findall(r'<rect x="([\d.]+)"[^>]*class="bar arm-', drawing)]
 
 
-def test_a_drawn_step_shows_the_candidate_that_it_waited_for() -> None:
+def test_a_sampled_step_shows_the_candidate_that_it_waited_for() -> None:
     candidates = [Candidate(calls=(spoke("7", seconds),)) for seconds in (0.5, 1.0, 0.25)]
     transcript = drawn_from(a_step(*candidates, took=1.5))
     drawing = waterfall(transcript)
@@ -129,7 +129,7 @@ def test_a_drawn_step_shows_the_candidate_that_it_waited_for() -> None:
     assert "1.0 s more" in drawing
 
 
-def test_a_transcript_of_an_older_bench_is_drawn_call_after_call() -> None:
+def test_a_transcript_of_an_older_version_is_drawn_call_after_call() -> None:
     """Its calls don't say whose they are."""
     candidates = [Candidate(calls=(spoke("7", seconds),)) for seconds in (0.5, 0.25)]
     transcript = drawn_from(a_step(*candidates, took=1.5))

@@ -47,7 +47,7 @@ def test_check_without_json_prints_intervals_and_disagreements(tmp_path: Path) -
     assert "The checkers disagree on 1 line:" in process.stdout
 
 
-def test_check_names_every_bad_line_and_scores_nothing(tmp_path: Path) -> None:
+def test_check_reports_every_bad_line_and_scores_nothing(tmp_path: Path) -> None:
     """A score over part of a file would look like one over the whole."""
     path = write(
         tmp_path / "p.jsonl",
@@ -68,7 +68,7 @@ def test_check_names_every_bad_line_and_scores_nothing(tmp_path: Path) -> None:
     assert f"{path}:1:" not in process.stderr
 
 
-def test_check_of_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+def test_check_of_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
     """Exit code 2, like every wrong command line."""
     process = bench("check", str(tmp_path / "absent.jsonl"))
     assert process.returncode == 2
@@ -97,7 +97,7 @@ def test_power_plans_a_comparison() -> None:
     "arguments",
     [(), ("--difference", "0.5"), ("--samples", "0"), ("--samples", "9", "--target", "2")],
 )
-def test_power_refuses_what_cannot_be(arguments: tuple[str, ...]) -> None:
+def test_power_refuses_impossible_options(arguments: tuple[str, ...]) -> None:
     """One message, exit code 2."""
     process = bench("power", *arguments)
     assert process.returncode == 2

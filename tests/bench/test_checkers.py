@@ -40,7 +40,7 @@ def test_there_are_at_least_300_different_cases() -> None:
 
 
 @pytest.mark.parametrize(("prediction", "gold", "expected"), CASES)
-def test_each_checker_says_what_the_table_says(
+def test_each_checker_agrees_with_the_table(
     scorer: Scorer, prediction: str, gold: str, expected: str
 ) -> None:
     """Five verdicts a case, reasoned from the rule of each checker."""
@@ -58,7 +58,7 @@ def test_a_missing_prediction_is_wrong_for_every_checker(scorer: Scorer) -> None
     assert score.where == "none"
 
 
-def test_a_gold_answer_in_words_is_read_and_not_by_its_last_number(scorer: Scorer) -> None:
+def test_a_gold_answer_in_words_is_read_in_full_and_not_by_its_last_number(scorer: Scorer) -> None:
     """What can't be solved is refused (see test_answer_cases); counting it as failed would be a
     lie."""
     assert scorer.score("12", "a dozen").verdicts.numeric
@@ -80,7 +80,7 @@ def test_lm_eval_compares_text_and_not_numbers() -> None:
 
 
 @given(st.text(max_size=400))
-def test_no_text_makes_the_pure_checkers_raise(text: str) -> None:
+def test_the_pure_checkers_never_raise_on_any_text(text: str) -> None:
     """Model output is hostile: a checker answers, it does not fail."""
     numeric.check(text, "18")
     lm_eval.strict(text, "18")
@@ -112,13 +112,13 @@ def test_no_text_makes_the_pure_checkers_raise(text: str) -> None:
         max_size=40,
     )
 )
-def test_no_arrangement_of_markup_makes_the_numeric_checker_raise(parts: list[str]) -> None:
+def test_the_numeric_checker_never_raises_on_any_markup(parts: list[str]) -> None:
     """The same, where it hurts: pieces of LaTeX in any order."""
     numeric.check("".join(parts), "18")
 
 
 @given(st.integers(min_value=-(10**15), max_value=10**15))
-def test_an_integer_is_found_however_it_is_written(value: int) -> None:
+def test_an_integer_is_found_in_any_notation(value: int) -> None:
     """Plain, with commas, in a box, with zero cents, as a price."""
     for text in (
         str(value),
@@ -142,7 +142,7 @@ def test_a_fraction_equals_itself_in_every_notation(up: int, down: int) -> None:
 
 
 @given(st.decimals(min_value=-10_000, max_value=10_000, places=2))
-def test_trailing_noughts_never_matter(value: object) -> None:
+def test_trailing_zeros_never_matter(value: object) -> None:
     """18.50 and 18.5 are one number."""
     assert numeric.check(f"{value}", f"{value}00")
 
@@ -165,7 +165,7 @@ def test_trailing_noughts_never_matter(value: object) -> None:
     ],
     ids=lambda text: text[:8],
 )
-def test_hostile_text_costs_no_more_than_its_length(text: str) -> None:
+def test_the_cost_of_hostile_text_is_linear_in_its_length(text: str) -> None:
     """A quadratic pattern would need minutes for these."""
     began = time.process_time()
     numeric.check(text, "18")
@@ -191,7 +191,7 @@ def test_hostile_text_costs_no_more_than_its_length(text: str) -> None:
         ("1,23,456", [123456]),
     ],
 )
-def test_a_comma_inside_a_number_groups_its_digits_and_any_other_separates(
+def test_a_comma_inside_a_number_groups_digits_and_any_other_comma_separates(
     text: str, values: list[int]
 ) -> None:
     """A group has three digits behind the comma, or Indian twos before the last three."""
@@ -199,19 +199,19 @@ def test_a_comma_inside_a_number_groups_its_digits_and_any_other_separates(
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=80))
-def test_a_list_with_blanks_behind_its_commas_is_read_number_by_number(values: list[int]) -> None:
+def test_a_list_with_spaces_after_its_commas_is_read_number_by_number(values: list[int]) -> None:
     """However its numbers are grouped, and however many there are."""
     for text in (", ".join(map(str, values)), ", ".join(f"{value:,}" for value in values)):
         assert [number.value for number in find_numbers(clean(text))] == values
 
 
-def test_a_number_of_absurd_length_has_no_value() -> None:
+def test_an_absurdly_long_number_has_no_value() -> None:
     """Python itself refuses to parse it; an answer it is not."""
     (number,) = find_numbers(clean("9" * (MAX_DIGITS + 1)))
     assert number.value is None
 
 
-def test_a_percentage_has_two_readings_and_nothing_else_has() -> None:
+def test_only_a_percentage_has_two_readings() -> None:
     """50 % answers both "how many percent" and "which share"."""
     percent, plain = numeric.gold_number("50%"), numeric.gold_number("50")
     assert percent is not None
@@ -220,7 +220,7 @@ def test_a_percentage_has_two_readings_and_nothing_else_has() -> None:
     assert plain.readings == {Fraction(50)}
 
 
-def test_an_expression_that_was_given_up_is_not_tried_again() -> None:
+def test_an_abandoned_expression_is_not_tried_again() -> None:
     """Each try costs all of the patience that there is, and a model repeats itself."""
     with MathVerifier(patience=1) as verifier:
         assert [verifier.check(NEVER_ENDS, "9") for _ in range(3)] == [False] * 3
@@ -229,7 +229,7 @@ def test_an_expression_that_was_given_up_is_not_tried_again() -> None:
         assert verifier.abandoned == 2
 
 
-def test_a_right_answer_is_right_though_the_child_is_killed_while_it_is_judged() -> None:
+def test_a_right_answer_is_accepted_even_if_the_child_is_killed_while_judging() -> None:
     before = psutil.Process().children()
     with MathVerifier() as verifier:
         assert verifier.check("\\boxed{18}", "18")
@@ -246,7 +246,7 @@ def test_a_right_answer_is_right_though_the_child_is_killed_while_it_is_judged()
         assert verifier.abandoned == 0
 
 
-def test_an_expression_that_never_ends_is_given_up_and_the_next_one_is_judged() -> None:
+def test_an_endless_expression_is_abandoned_and_the_next_one_is_judged() -> None:
     """SymPy works on this for hours; the child is killed and another takes its place."""
     with MathVerifier(patience=5) as verifier:
         assert verifier.check("\\boxed{18}", "18")

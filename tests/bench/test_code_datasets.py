@@ -73,7 +73,7 @@ def reasons(reading: Reading[CodeProblem]) -> list[tuple[str, str]]:
     ],
     ids=["HumanEval", "MBPP", "MBPP sanitized", "CodeContests"],
 )
-def test_a_set_is_read_whole(
+def test_a_data_set_is_read_completely(
     load: Callable[[], Reading[CodeProblem]], problems: int, tests: int, kind: type
 ) -> None:
     """As many as were published, nothing skipped, no id twice."""
@@ -96,7 +96,7 @@ def test_apps_selected_problems_are_128_and_22_repeats() -> None:
 
 
 @needs_data
-def test_apps_training_folders_are_read_whole() -> None:
+def test_apps_training_folders_are_read_completely() -> None:
     """Five, two of which call a function, all with solutions."""
     read = apps.load("train")
     assert (len(read.records), read.skipped) == (5, ())
@@ -113,7 +113,7 @@ def test_40_problems_of_code_contests_have_a_single_test() -> None:
     assert (len(seconds), min(seconds), max(seconds)) == (165, 0.5, 10)
 
 
-def test_a_problem_of_humaneval_keeps_its_helpers_on_the_judges_side(tmp_path: Path) -> None:
+def test_a_problem_of_humaneval_keeps_its_helpers_on_the_judge_s_side(tmp_path: Path) -> None:
     """Only the function in question comes from the program."""
     write(tmp_path / "HumanEval.jsonl", HUMANEVAL)
     (problem,) = humaneval.load(tmp_path).records
@@ -127,7 +127,7 @@ def test_a_problem_of_humaneval_keeps_its_helpers_on_the_judges_side(tmp_path: P
     assert test.source.endswith("\ncheck(f)")
 
 
-def test_what_humaneval_lines_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_humaneval_lines_are_reported(tmp_path: Path) -> None:
     write(
         tmp_path / "HumanEval.jsonl",
         HUMANEVAL, "{", {**HUMANEVAL, "task_id": "x"}, {**HUMANEVAL, "prompt": "def f(:"},
@@ -149,7 +149,7 @@ def test_mbpp_takes_from_a_program_only_what_its_solution_defines(tmp_path: Path
     assert second.names == ("Node", "sum")
 
 
-def test_what_mbpp_records_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_mbpp_records_are_reported(tmp_path: Path) -> None:
     """In both versions."""
     odd = [
         {**MBPP, "test_list": []},
@@ -188,7 +188,7 @@ def test_what_mbpp_records_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("import math\ndef f(n: int) -> int:\n", ["-1", "None"], [(-1,), (None,)]),
     ],
 )
-def test_the_arguments_of_apps_are_read_as_they_were_meant(
+def test_the_arguments_of_apps_are_parsed_as_intended(
     tmp_path: Path, starter: str, inputs: list[str], arguments: list[tuple[Any, ...]]
 ) -> None:
     """Literals, texts without quotes, texts of several lines, arguments that may be left out."""
@@ -199,7 +199,7 @@ def test_the_arguments_of_apps_are_read_as_they_were_meant(
     assert [test.arguments for test in calls] == arguments
 
 
-def test_two_problems_of_apps_ask_of_numbers_and_of_texts(tmp_path: Path) -> None:
+def test_two_problems_of_apps_mix_numbers_and_texts(tmp_path: Path) -> None:
     tests = [{"input": text, "output": [-1]} for text in ("-4", "a", "4.5")]
     row = {**APPS, "name": "3836", "starter_code": "def factors(x):\n\t", "test_list": tests}
     write(tmp_path / "selected150.jsonl", row)
@@ -208,7 +208,7 @@ def test_two_problems_of_apps_ask_of_numbers_and_of_texts(tmp_path: Path) -> Non
     assert [test.arguments for test in calls] == [(-4,), ("a",), (4.5,)]
 
 
-def test_what_apps_rows_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_apps_rows_are_reported(tmp_path: Path) -> None:
     called = {**APPS, "starter_code": "def f(n):\n\t"}
     write(
         tmp_path / "selected150.jsonl",
@@ -226,7 +226,7 @@ def test_what_apps_rows_cannot_be_read_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_what_apps_folders_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_apps_folders_are_reported(tmp_path: Path) -> None:
     """A missing file, lists of another length, arguments that are not a list."""
 
     def folder(name: str, cases: Any, *, question: bool = True) -> None:
@@ -259,7 +259,7 @@ def test_what_apps_folders_cannot_be_read_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_a_problem_of_code_contests_has_the_limits_that_its_text_tells(tmp_path: Path) -> None:
+def test_a_problem_of_code_contests_has_the_limits_that_its_text_states(tmp_path: Path) -> None:
     text = "Add.\n\nTime Limit: {'seconds': 2, 'nanos': 500000000}\nMemory Limit: 256000000 Bytes\n"
     tests = {"inputs": ["1 2"], "outputs": ["3"]}
     uneven = {"problem": text, "tests": {"inputs": ["1"], "outputs": ["1", "2"]}}
@@ -345,7 +345,7 @@ def test_a_pickle_that_is_more_than_a_string_is_refused_and_not_loaded(
     assert capsys.readouterr().out == ""
 
 
-def test_missing_data_say_where_to_get_them(
+def test_missing_data_are_reported_with_their_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No environment, no file, no folder; unknown names list the known ones."""

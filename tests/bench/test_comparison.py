@@ -47,14 +47,16 @@ def with_team(item: ManifestItem, team: list[JsonValue]) -> ManifestItem:
 
 
 @pytest.mark.slow
-def test_a_question_that_was_played_by_other_rules_is_not_compared(tmp_path: Path) -> None:
+def test_a_question_played_by_other_rules_is_not_compared(tmp_path: Path) -> None:
     few = played(tmp_path / "few", puzzles(2, setting={"turns": 4}))
     many = played(tmp_path / "many", puzzles(2, setting={"turns": 40}))
-    with pytest.raises(UsageError, match=r"was played with different rules .*: setting\.turns \(4 → 40\)"):
+    with pytest.raises(
+        UsageError, match=r"was played with different rules .*: setting\.turns \(4 → 40\)"
+    ):
         compare_paths(few, many)
 
 
-def test_who_plays_is_an_arm_s_own_and_no_rule(tmp_path: Path) -> None:
+def test_a_different_team_does_not_count_as_a_different_rule(tmp_path: Path) -> None:
     manifest = puzzles(2)
     alone = [with_team(item, ["plan_agent"]) for item in manifest.items]
     directory = played(tmp_path / "other", manifest.model_copy(update={"items": tuple(alone)}))
@@ -74,20 +76,20 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return played(folder / "a", manifest), played(folder / "b", manifest, half)
 
 
-def test_attempts_at_one_puzzle_are_one_pair_of_means(attempts: tuple[Path, Path]) -> None:
+def test_attempts_at_one_puzzle_give_one_pair_of_means(attempts: tuple[Path, Path]) -> None:
     (comparison,) = compare_paths(*attempts).arms
     over_puzzles = bootstrap_difference([1.0] * 8, [1.0] * 4 + [0.0] * 4, seed=7)
     assert (comparison.questions, comparison.attempts_a) == (8, 8 * ATTEMPTS)
     assert comparison.accuracy == over_puzzles
 
 
-def test_attempts_are_not_put_through_mcnemar_s_test(attempts: tuple[Path, Path]) -> None:
+def test_mcnemar_s_test_is_not_applied_to_attempts(attempts: tuple[Path, Path]) -> None:
     (line,) = json.loads(bench("compare", *map(str, attempts), "--json").stdout)
     of_pairs = ("p", "both", "only_a", "only_b", "neither", "items_only_a", "items_only_b")
     assert [line[name] for name in of_pairs] == [None] * len(of_pairs)
 
 
-def test_the_table_of_attempts_says_why_it_has_no_test(attempts: tuple[Path, Path]) -> None:
+def test_the_table_of_attempts_explains_why_it_has_no_test(attempts: tuple[Path, Path]) -> None:
     output = bench("compare", *map(str, attempts)).stdout
     rows = {line.rsplit(maxsplit=1)[0]: line.split()[-1] for line in output.splitlines() if line}
     assert (rows["questions"], rows["McNemar p"], rows["only A right"]) == ("8", "–", "–")

@@ -34,7 +34,7 @@ def write(path: Path, *rows: Any) -> None:
 
 @needs_data
 @pytest.mark.parametrize("year", [2024, 2025])
-def test_aime_is_read_whole_with_whole_numbers(year: int) -> None:
+def test_aime_is_read_completely_with_integer_answers(year: int) -> None:
     """Those of 2024 stand there with leading zeros."""
     read = aime.read(year)
     assert (len(read.records), read.skipped) == (30, ())
@@ -44,7 +44,7 @@ def test_aime_is_read_whole_with_whole_numbers(year: int) -> None:
 
 
 @needs_data
-def test_olympiadbench_is_read_whole() -> None:
+def test_olympiadbench_is_read_completely() -> None:
     """As many of each kind as were published."""
     read = olympiadbench.load()
     assert (len(read.records), read.skipped) == (675, ())
@@ -57,7 +57,7 @@ def test_olympiadbench_is_read_whole() -> None:
 
 
 @needs_data
-def test_aime_can_be_asked_by_the_bench() -> None:
+def test_the_bench_can_ask_aime() -> None:
     """`bench run aime24`."""
     assert {"aime24", "aime25"} <= set(names())
     dataset = load("aime24", Request(samples=5))
@@ -67,7 +67,7 @@ def test_aime_can_be_asked_by_the_bench() -> None:
 
 
 @needs_data
-def test_a_gold_answer_is_right_by_math_verify() -> None:
+def test_math_verify_accepts_a_gold_answer_of_each_kind() -> None:
     """One of each kind; which of all are not stands at the head of the reader."""
     questions = olympiadbench.load().records
     firsts = {question.kind: question.answer for question in reversed(questions)}
@@ -77,7 +77,7 @@ def test_a_gold_answer_is_right_by_math_verify() -> None:
         } == {"Numerical": True, "Expression": True, "Tuple": True, "Interval": True}
 
 
-def test_an_answer_is_put_between_dollar_signs_and_the_context_before_the_question(
+def test_answers_get_dollar_signs_and_the_context_precedes_the_question(
     tmp_path: Path,
 ) -> None:
     write(tmp_path / "test.jsonl", {**OLYMPIAD, "context": "Let $x$.", "error": "1e-1"})
@@ -86,7 +86,7 @@ def test_an_answer_is_put_between_dollar_signs_and_the_context_before_the_questi
     assert (question.id, question.tolerance) == ("olympiadbench/1", 0.1)
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_problems_are_reported(tmp_path: Path) -> None:
     write(
         tmp_path / "test.jsonl",
         OLYMPIAD, {**OLYMPIAD, "final_answer": ["1", "2"]}, {**OLYMPIAD, "answer_type": "Essay"},
@@ -114,7 +114,7 @@ def test_the_bench_does_not_ask_a_broken_aime(tmp_path: Path) -> None:
         load("aime24", Request(data=tmp_path))
 
 
-def test_missing_data_say_where_to_get_them(tmp_path: Path) -> None:
+def test_missing_data_are_reported_with_their_source(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no file test\.jsonl or OE_TO.*Hothan/OlympiadBench"):
         olympiadbench.load(tmp_path)
     with pytest.raises(UsageError, match="no AIME 1983 here; there are AIME 2024 and AIME 2025"):

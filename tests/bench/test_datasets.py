@@ -31,7 +31,7 @@ def write(path: Path, *rows: object) -> Path:
 
 
 @needs_data
-def test_the_published_test_split_is_read_whole() -> None:
+def test_the_published_test_split_is_read_completely() -> None:
     """1,319 integers, two of them negative."""
     dataset = load("gsm8k", Request())
     assert len(dataset.items) == dataset.available == 1319
@@ -40,7 +40,7 @@ def test_the_published_test_split_is_read_whole() -> None:
 
 
 @needs_data
-def test_five_hundred_questions_at_seed_123_are_delegates() -> None:
+def test_five_hundred_questions_at_seed_123_match_delegate_s_sample() -> None:
     """The same draw as pandas' sample(n=500, random_state=123), in the same order."""
     dataset = load("gsm8k", Request(samples=500, seed=123))
     assert [item.id.rpartition("/")[2] for item in dataset.items[:5]] == [
@@ -79,7 +79,7 @@ def test_an_empty_sample_is_refused(samples: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])
-def test_a_seed_that_no_draw_can_begin_with_is_refused(seed: int) -> None:
+def test_an_impossible_seed_is_refused(seed: int) -> None:
     with pytest.raises(UsageError, match="--seed must lie between 0 and 4294967295"):
         sample(items(9), 3, seed)
 
@@ -88,7 +88,7 @@ def test_a_seed_that_no_draw_can_begin_with_is_refused(seed: int) -> None:
     "place", ["math/gsm8k/test.jsonl", "gsm8k/test.jsonl", "grade_school_math/data/test.jsonl",
               "test.jsonl"],
 )  # fmt: skip
-def test_a_folder_is_searched_where_the_file_usually_lies(tmp_path: Path, place: str) -> None:
+def test_a_folder_is_searched_at_the_usual_location_of_the_file(tmp_path: Path, place: str) -> None:
     """This project's layout, the published repository's, or the bare files."""
     write(tmp_path / place, ROW)
     dataset = load("gsm8k", Request(data=tmp_path))
@@ -97,13 +97,13 @@ def test_a_folder_is_searched_where_the_file_usually_lies(tmp_path: Path, place:
     assert item.about == {"steps": 1, "values": ["18", "18"]}
 
 
-def test_a_single_file_may_be_given(tmp_path: Path) -> None:
+def test_the_data_can_be_a_single_file(tmp_path: Path) -> None:
     """Whatever its name."""
     path = write(tmp_path / "mine.jsonl", ROW, ROW)
     assert len(load("gsm8k", Request(data=path)).items) == 2
 
 
-def test_compressed_files_are_read_as_they_are(tmp_path: Path) -> None:
+def test_compressed_files_are_read_directly(tmp_path: Path) -> None:
     """xz and gzip."""
     text = json.dumps(ROW).encode()
     (tmp_path / "a.jsonl.xz").write_bytes(lzma.compress(text))
@@ -165,7 +165,7 @@ def test_a_broken_line_is_named_by_file_and_line(tmp_path: Path, line: bytes, me
     assert str(caught.value).startswith(f"{path}:2:")
 
 
-def test_missing_data_say_where_to_get_them(
+def test_missing_data_are_reported_with_their_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No environment, a wrong folder, a wrong path, an empty folder."""
@@ -179,7 +179,7 @@ def test_missing_data_say_where_to_get_them(
         load("gsm8k", Request())
 
 
-def test_a_damaged_archive_says_so(tmp_path: Path) -> None:
+def test_a_damaged_archive_is_reported(tmp_path: Path) -> None:
     """Cut off half-way."""
     path = tmp_path / "test.jsonl.xz"
     path.write_bytes(lzma.compress(json.dumps(ROW).encode() * 50)[:-9])
@@ -187,7 +187,7 @@ def test_a_damaged_archive_says_so(tmp_path: Path) -> None:
         load("gsm8k", Request(data=path))
 
 
-def test_an_archive_that_unfolds_to_more_than_a_data_set_has_is_not_unpacked(
+def test_an_archive_that_expands_beyond_the_size_of_a_data_set_is_not_unpacked(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "bomb.jsonl.xz"
@@ -215,7 +215,7 @@ def test_an_unknown_name_or_split_lists_the_known_ones() -> None:
         load("wordproblems", Request(split="dev"))
 
 
-def test_word_problems_are_the_same_for_the_same_seed() -> None:
+def test_word_problems_follow_from_the_seed() -> None:
     """Generated, distinct, each with its split."""
     request = Request(split="held_out", samples=10, seed=5)
     dataset = load("wordproblems", request)
@@ -226,7 +226,7 @@ def test_word_problems_are_the_same_for_the_same_seed() -> None:
     }  # fmt: skip
 
 
-def test_the_answer_that_most_questions_have_is_told_beside_what_a_bench_measures() -> None:
+def test_a_benchmark_reports_the_most_frequent_answer_as_a_baseline() -> None:
     items = load("wordproblems", Request("held_out", 200, seed=7))
     [(label, right)] = constants(items.reference)
     assert label == f"always {Counter(item.gold for item in items.items).most_common(1)[0][0]}"

@@ -57,7 +57,7 @@ RULES = st.lists(
 
 
 @given(RULES)
-def test_no_rule_lies_above_the_front_of_a_family_that_it_is_in(
+def test_no_rule_lies_above_the_front_of_its_own_family(
     members: list[tuple[list[int], float]],
 ) -> None:
     family = [rule(str(at), *member) for at, member in enumerate(members)]
@@ -91,7 +91,7 @@ def answered(number: int, *, easy: bool) -> Answered:
     )
 
 
-def test_a_reward_takes_the_dollars_off_the_decision_s_own_too() -> None:
+def test_a_reward_subtracts_the_cost_of_the_decision_too() -> None:
     entry = answered(1, easy=True)
     assert reward(entry, "small", 2e-5, 100.0) == pytest.approx(1 - 100 * 3e-5)
     assert reward(entry, "big", 2e-5, 0.0) == 1.0
@@ -127,7 +127,7 @@ def write(output: Path, cell: Cell, result: AnswerTable | PlannerResult) -> None
     write_record(cell.folder(output) / RESULT, result)
 
 
-def test_a_planner_that_hands_over_the_easy_questions_lies_above_the_one_that_guesses(
+def test_a_planner_that_delegates_the_easy_questions_lies_above_one_that_guesses(
     tmp_path: Path,
 ) -> None:
     write_cells(tmp_path, knows=True)
@@ -149,7 +149,7 @@ def test_a_planner_that_hands_over_the_easy_questions_lies_above_the_one_that_gu
     assert plot(report).count("<circle") > len(report.trained)
 
 
-def test_a_planner_that_learned_nothing_lies_above_nothing(tmp_path: Path) -> None:
+def test_an_untrained_planner_lies_above_no_other_rule(tmp_path: Path) -> None:
     write_cells(tmp_path, knows=False)
     report = report_of(FRONT, tmp_path)
     above = (report.above_untrained, report.above_cascades, report.above_scored)
@@ -157,12 +157,12 @@ def test_a_planner_that_learned_nothing_lies_above_nothing(tmp_path: Path) -> No
     assert "does not lie everywhere above that of cascades" in verdict(report.trained, "cascades")
 
 
-def test_a_cell_without_a_result_is_named(tmp_path: Path) -> None:
+def test_a_cell_without_a_result_is_reported(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="held-out/answers has no result: run the command again"):
         report_of(FRONT, tmp_path)
 
 
-def test_seeds_and_weights_may_be_added_to_a_folder_and_nothing_else_changed(
+def test_a_folder_accepts_more_seeds_and_weights_but_no_other_change(
     tmp_path: Path,
 ) -> None:
     claim(tmp_path / "out", FRONT, free=FREE)
@@ -173,7 +173,7 @@ def test_seeds_and_weights_may_be_added_to_a_folder_and_nothing_else_changed(
         claim(tmp_path / "out", other, free=FREE)
 
 
-def test_weights_are_numbers_that_take_something_away() -> None:
+def test_weights_are_nonnegative_numbers() -> None:
     assert parse_weights("100,0,30.5") == (0.0, 30.5, 100.0)
     with pytest.raises(UsageError, match="--lambdas x"):
         parse_weights("x")
@@ -181,7 +181,7 @@ def test_weights_are_numbers_that_take_something_away() -> None:
         parse_weights("-1")
 
 
-def test_no_question_is_learned_from_and_measured_on() -> None:
+def test_training_and_measurement_share_no_question() -> None:
     held_out = questions_of(0, FRONT)
     for seed in FRONT.seeds:
         train = questions_of(seed, FRONT)
@@ -194,7 +194,7 @@ def test_no_question_is_learned_from_and_measured_on() -> None:
 
 
 @pytest.mark.slow
-def test_a_grid_is_done_cell_by_cell(tmp_path: Path) -> None:
+def test_the_grid_is_completed_cell_by_cell(tmp_path: Path) -> None:
     tiny = FrontSettings(
         seeds=(1,), dollar_weights=(300.0,), held_out=3, train_questions=6, start_steps=2,
         rounds=2, questions=3, group_size=4,

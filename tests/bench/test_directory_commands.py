@@ -35,7 +35,7 @@ def copy(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "copy"))
 
 
-def test_report_writes_three_files_from_what_is_stored(copy: Path) -> None:
+def test_report_writes_three_files_from_the_stored_results(copy: Path) -> None:
     """And prints the table."""
     process = bench("report", str(copy))
     assert process.returncode == 0, process.stderr
@@ -44,7 +44,7 @@ def test_report_writes_three_files_from_what_is_stored(copy: Path) -> None:
     assert "7/8" in process.stdout
 
 
-def test_the_line_of_json_says_what_is_not_done(copy: Path) -> None:
+def test_the_json_line_shows_unfinished_questions(copy: Path) -> None:
     """Here the last result was lost."""
     path = copy / "items.jsonl"
     lines = path.read_text().splitlines(keepends=True)
@@ -67,7 +67,7 @@ def test_a_directory_without_a_benchmark_is_a_usage_error(tmp_path: Path, comman
         assert "Traceback" not in process.stderr
 
 
-def test_a_damaged_line_is_named_by_the_command(copy: Path) -> None:
+def test_the_command_reports_a_damaged_line(copy: Path) -> None:
     """Exit code 1; nothing is guessed."""
     lines = (copy / "items.jsonl").read_bytes().splitlines(keepends=True)
     (copy / "items.jsonl").write_bytes(b"".join([lines[0], b"{oops\n", *lines[1:]]))
@@ -76,7 +76,7 @@ def test_a_damaged_line_is_named_by_the_command(copy: Path) -> None:
     assert f"{copy / 'items.jsonl'}:2: the line is damaged" in process.stderr
 
 
-def test_a_damaged_manifest_names_the_field(copy: Path) -> None:
+def test_a_damaged_manifest_is_reported_with_the_field(copy: Path) -> None:
     """A typo made by hand, say."""
     manifest_path = copy / "manifest.json"
     broken = json.loads(manifest_path.read_text()) | {"seed": "many"}
@@ -93,7 +93,7 @@ def test_rescore_finds_nothing_to_change_in_a_fresh_directory(copy: Path) -> Non
     assert (copy / "items.jsonl").read_bytes() == before
 
 
-def test_rescore_replaces_verdicts_of_another_time(copy: Path) -> None:
+def test_rescore_replaces_outdated_verdicts(copy: Path) -> None:
     """As if a checker had been fixed since; the old line stays in the file."""
     path = copy / "items.jsonl"
     before = path.read_text().replace('"flexible":true', '"flexible":false')
@@ -126,7 +126,7 @@ def test_compare_pairs_two_benchmarks_question_by_question(finished: Path, copy:
     assert bench("compare", str(finished), str(copy), "--arms", "llm:slm").returncode == 0
 
 
-def test_every_figure_of_three_arms_stands_whole_on_eighty_columns(
+def test_every_figure_of_three_arms_fits_eighty_columns(
     copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is cut off, and no line is broken."""
@@ -140,7 +140,7 @@ def test_every_figure_of_three_arms_stands_whole_on_eighty_columns(
     assert "0.0 to 0.0  0.0 to 0.0  0.0 to 0.0\n" in compared
 
 
-def test_progress_speaks_of_money_only_where_something_has_a_price(
+def test_progress_mentions_money_only_if_something_has_a_price(
     capsys: pytest.CaptureFixture[str], finished: Path
 ) -> None:
     """And no more of the time that is left once it is told to stop."""
@@ -156,7 +156,7 @@ def test_progress_speaks_of_money_only_where_something_has_a_price(
         assert " left" not in output
 
 
-def test_a_run_that_is_submitted_again_is_in_flight_once(
+def test_a_resubmitted_run_is_in_flight_once(
     capsys: pytest.CaptureFixture[str], finished: Path
 ) -> None:
     """As after an outage of Redis."""
@@ -174,7 +174,7 @@ def test_a_run_that_is_submitted_again_is_in_flight_once(
     assert f"{len(jobs) - 1} in flight" in capsys.readouterr().err
 
 
-def test_compare_refuses_what_cannot_be_paired(finished: Path, tmp_path: Path) -> None:
+def test_compare_refuses_directories_that_cannot_be_paired(finished: Path, tmp_path: Path) -> None:
     """Other questions, other meanings of an id, unknown arms."""
     other_path = tmp_path / "other"
     created(other_path, manifest(items(8, wrong=[1])))
@@ -209,7 +209,7 @@ async def test_conduct_runs_reports_and_can_be_repeated(
     assert "\x1b[" not in written
 
 
-async def test_sigint_stops_admissions_and_says_how_to_go_on(
+async def test_sigint_stops_admissions_and_says_how_to_resume(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first Ctrl-C; the second is a matter of a real process."""
@@ -242,7 +242,7 @@ async def test_sigint_stops_admissions_and_says_how_to_go_on(
         ("llm,llm", "twice"),
     ],
 )
-def test_arms_that_cannot_be_are_refused(arms: str, message: str) -> None:
+def test_impossible_arms_are_refused(arms: str, message: str) -> None:
     """With the list of those that can."""
     with pytest.raises(UsageError, match=message):
         QUESTION_ARMS.parse(arms)

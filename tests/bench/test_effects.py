@@ -11,7 +11,7 @@ from tests.bench.command_line import bench
 pytestmark = pytest.mark.slow
 
 
-def test_no_effect_is_repeated_where_workers_die_at_every_line() -> None:
+def test_no_effect_is_repeated_if_workers_die_at_any_line() -> None:
     process = bench("effects", "--calls", "300", "--peer-calls", "0", "--seed", "3", "--json")
     assert process.returncode == 0, process.stderr
     line = json.loads(process.stdout.splitlines()[-1])

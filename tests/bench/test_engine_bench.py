@@ -26,7 +26,7 @@ SLM = Path(workers.__path__[0]) / "micro_models" / "slm"
 
 
 @pytest.mark.timeout(400)
-def test_the_torch_engine_is_measured_beside_what_transformers_offers(
+def test_the_torch_engine_is_measured_against_transformers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A process for all: each would import torch again, and nothing is compared here.
@@ -67,7 +67,7 @@ def test_the_torch_engine_is_measured_beside_what_transformers_offers(
     assert "<script src=" not in text, "the page needs nothing else"
 
 
-async def test_a_request_of_a_static_batch_is_sent_when_the_batch_before_it_has_come() -> None:
+async def test_a_static_batch_is_sent_after_the_previous_batch_has_returned() -> None:
     peer = StaticBatch(SLM, threads=1)
     await peer.start()
     try:
@@ -87,14 +87,14 @@ def shown(runs: Runs, width: int) -> str:
     return console.export_text()
 
 
-def test_a_latency_that_nobody_saw_is_a_dash() -> None:
+def test_an_unmeasured_latency_is_a_dash() -> None:
     text = shown(Runs(by_places={1: {"untimed": [Measured(seconds=2.0, tokens=50)]}}), 200)
     row = next(line for line in text.splitlines() if "untimed" in line)
     assert row.count("–") == 5, row
     assert "nan" not in row
 
 
-def test_a_table_of_figures_is_whole_on_80_columns() -> None:
+def test_a_table_of_figures_fits_80_columns() -> None:
     timing = Timing(0.0, [1.2345, 1.3456, 1.9876], prompt=77_777, reused=65_432)
     runs = [Measured(1.0, tokens, [timing]) for tokens in (3_456, 3_457)]
     text = shown(Runs(by_places={16: {"ours": runs}}), 80)
@@ -113,7 +113,7 @@ def test_a_table_of_figures_is_whole_on_80_columns() -> None:
         (("--only", "torch", "--precision", "q9"), "--precision is one of f32"),
     ],
 )
-def test_what_cannot_be_measured_is_one_error(arguments: tuple[str, ...], words: str) -> None:
+def test_an_impossible_measurement_is_one_error(arguments: tuple[str, ...], words: str) -> None:
     process = bench("engine", *arguments)
     assert process.returncode != 0
     assert words in process.stderr

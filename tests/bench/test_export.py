@@ -33,7 +33,7 @@ def exported(finished: Path, form: str, folder: Path) -> list[Path]:
     ("form", "ending", "scorers"),
     [("inspect", ".eval", ("numeric", None)), ("lm-eval", ".jsonl", ("numeric", None))],
 )
-def test_an_exported_arm_pairs_with_the_benchmark_that_it_is_of(
+def test_an_exported_arm_can_be_compared_with_its_benchmark(
     form: str, ending: str, scorers: tuple[str, None], finished: Path, tmp_path: Path
 ) -> None:
     paths = [path for path in exported(finished, form, tmp_path) if path.suffix == ending]
@@ -45,7 +45,7 @@ def test_an_exported_arm_pairs_with_the_benchmark_that_it_is_of(
         assert (pair.questions, pair.accuracy.estimate, pair.unmatched_a) == (8, 0.0, ())
 
 
-def test_the_table_of_runs_is_read_by_pandas_and_csv(finished: Path, tmp_path: Path) -> None:
+def test_pandas_and_csv_can_read_the_table_of_runs(finished: Path, tmp_path: Path) -> None:
     (path,) = exported(finished, "csv", tmp_path)
     frame = pandas.read_csv(path)
     of_llm: Any = frame[frame["arm"] == "llm"]
@@ -56,7 +56,7 @@ def test_the_table_of_runs_is_read_by_pandas_and_csv(finished: Path, tmp_path: P
     assert rows[0]["item"] == "sums/test/0"
 
 
-def test_each_row_of_a_table_for_latex_has_all_its_columns(finished: Path, tmp_path: Path) -> None:
+def test_each_row_of_a_latex_table_has_all_columns(finished: Path, tmp_path: Path) -> None:
     for path in exported(finished, "latex", tmp_path):
         text = path.read_text()
         (columns,) = re.findall(r"\\begin\{tabular\}\{(lr*)\}", text)
@@ -69,13 +69,13 @@ def test_each_row_of_a_table_for_latex_has_all_its_columns(finished: Path, tmp_p
         assert text.count(r"\begin{") == text.count(r"\end{") == 2
 
 
-def test_nothing_in_a_text_is_a_command_of_latex() -> None:
+def test_texts_cannot_inject_latex_commands() -> None:
     text = escape("50 % of $x_1 \\input{/etc/passwd} #1 & ~^")
     assert not re.search(r"(?<!\\)[%$_#&](?!<)", text)
     assert r"\input" not in text
 
 
-def test_the_results_of_lm_eval_stand_beside_their_samples(finished: Path, tmp_path: Path) -> None:
+def test_the_lm_eval_export_has_results_next_to_its_samples(finished: Path, tmp_path: Path) -> None:
     paths = exported(finished, "lm-eval", tmp_path)
     results = json.loads(paths[1].read_text())
     assert paths[1].name.startswith("results_")
@@ -83,7 +83,7 @@ def test_the_results_of_lm_eval_stand_beside_their_samples(finished: Path, tmp_p
     assert results["model_name"] == "llm"
 
 
-def test_the_command_names_its_files(finished: Path, tmp_path: Path) -> None:
+def test_the_command_lists_its_files(finished: Path, tmp_path: Path) -> None:
     done = bench(
         "export", str(finished), "--format", "csv", "--output", str(tmp_path / "out"), "--json"
     )
@@ -100,7 +100,7 @@ def test_a_benchmark_without_a_run_is_not_exported(finished: Path, tmp_path: Pat
         export(directory, "csv", tmp_path / "out")
 
 
-def test_a_folder_that_can_t_be_made_is_an_error(finished: Path, tmp_path: Path) -> None:
+def test_a_folder_that_can_t_be_created_is_an_error(finished: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match=r"cannot be written .* another --output"):
         exported(finished, "csv", tmp_path / "file")

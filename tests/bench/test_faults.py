@@ -19,7 +19,7 @@ SEED = 20_260_816
 """Seven kinds are among its first eight attacks."""
 
 
-def test_a_folder_that_holds_an_earlier_attack_is_refused_before_another_one(
+def test_a_folder_with_an_earlier_attack_is_refused(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "evidence.json").write_text("{}")
@@ -40,7 +40,7 @@ def test_a_hundred_and_fifty_runs_survive_an_attack_of_many_kinds() -> None:
     assert report.unable.keys() <= {"disk", "link"}
 
 
-def test_an_attack_that_nobody_knows_is_refused_with_those_that_there_are() -> None:
+def test_an_unknown_attack_is_refused_with_the_known_ones() -> None:
     process = bench("faults", "--runs", "1", "--attacks", "kill,flood")
     assert process.returncode == 2
     assert "--attacks 'flood': choose from kill, stop, redis, reset" in process.stderr

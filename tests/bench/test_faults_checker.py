@@ -53,7 +53,7 @@ def change(text: str, spoil: Callable[[dict[str, Any]], None]) -> str:
 
 @pytest.mark.timeout(300)
 @pytest.mark.slow
-def test_a_good_day_has_no_violation(good_day: Evidence) -> None:
+def test_faultless_evidence_has_no_violation(good_day: Evidence) -> None:
     assert [str(violation) for violation in check(good_day)] == []
     assert len(good_day.accepted) == 6
     assert len(commits_of(good_day, longest(good_day))) >= 3
@@ -63,7 +63,7 @@ def test_evidence_survives_being_written_to_a_file(good_day: Evidence) -> None:
     assert Evidence.model_validate_json(good_day.model_dump_json()) == good_day
 
 
-def test_a_step_that_is_committed_twice_is_found(evidence: Evidence) -> None:
+def test_a_step_committed_twice_is_found(evidence: Evidence) -> None:
     commit = of_kind(evidence, "commit")[0]
     at = evidence.history.index(commit)
     evidence.history.insert(at + 1, commit.model_copy(deep=True))
@@ -84,7 +84,7 @@ def test_a_step_missing_from_the_journal_is_found(evidence: Evidence) -> None:
     assert {"committed once", "in order", "ledger", "stored once"} <= rules(evidence)
 
 
-def test_an_end_that_was_lost_is_found(evidence: Evidence) -> None:
+def test_a_lost_end_is_found(evidence: Evidence) -> None:
     end = of_kind(evidence, "end")[0]
     evidence.history.remove(end)
     [violation] = [v for v in check(evidence) if v.rule == "ended once"]
@@ -116,7 +116,7 @@ def test_a_run_admitted_twice_is_found(evidence: Evidence) -> None:
     assert "admitted once" in rules(evidence)
 
 
-def test_a_commit_by_an_owner_whose_delivery_was_taken_over_is_found(evidence: Evidence) -> None:
+def test_a_commit_by_an_owner_that_lost_its_delivery_is_found(evidence: Evidence) -> None:
     commit = of_kind(evidence, "commit")[0]
     _, _, entry = commit.fields["token"].rsplit("/", 2)
     claim = Event(
@@ -135,7 +135,7 @@ def test_a_commit_by_an_owner_whose_delivery_was_taken_over_is_found(evidence: E
     assert commit in excerpt
 
 
-def test_a_commit_by_a_later_delivery_that_nobody_claimed_is_found(evidence: Evidence) -> None:
+def test_a_commit_by_a_later_unclaimed_delivery_is_found(evidence: Evidence) -> None:
     commit = of_kind(evidence, "commit")[0]
     consumer, _, entry = commit.fields["token"].rsplit("/", 2)
     commit.fields["token"] = f"{consumer}/7/{entry}"
@@ -198,7 +198,7 @@ def test_a_commit_after_the_end_is_found(evidence: Evidence) -> None:
     assert any("after the end" in violation.message for violation in check(evidence))
 
 
-def test_a_decision_that_the_roles_would_not_take_is_found(evidence: Evidence) -> None:
+def test_a_decision_that_differs_from_the_roles_is_found(evidence: Evidence) -> None:
     run_id = longest(evidence)
     record = evidence.runs[run_id]
 
@@ -209,7 +209,7 @@ def test_a_decision_that_the_roles_would_not_take_is_found(evidence: Evidence) -
     assert "in order" in rules(evidence)
 
 
-def test_a_call_that_is_missing_from_the_ledger_is_found(evidence: Evidence) -> None:
+def test_a_call_missing_from_the_ledger_is_found(evidence: Evidence) -> None:
     run_id = longest(evidence)
     del evidence.runs[run_id].usage[0]
     violations = [v for v in check(evidence) if v.rule == "ledger"]
@@ -217,13 +217,13 @@ def test_a_call_that_is_missing_from_the_ledger_is_found(evidence: Evidence) -> 
     assert any("0 times on the bus, 1 times in the store" in v.message for v in violations)
 
 
-def test_a_call_that_was_paid_for_twice_is_found(evidence: Evidence) -> None:
+def test_a_call_billed_twice_is_found(evidence: Evidence) -> None:
     record = evidence.runs[longest(evidence)]
     record.usage.append(record.usage[0])
     assert any("was entered 2 times" in violation.message for violation in check(evidence))
 
 
-def test_a_discarded_call_is_no_violation(evidence: Evidence) -> None:
+def test_a_discarded_call_is_not_a_violation(evidence: Evidence) -> None:
     """It was paid for and came too late: it is in the ledger, alongside the one that was used."""
     run_id = longest(evidence)
     record = evidence.runs[run_id]
@@ -234,7 +234,7 @@ def test_a_discarded_call_is_no_violation(evidence: Evidence) -> None:
     assert check(evidence) == []
 
 
-def test_a_worker_that_died_by_itself_is_found(evidence: Evidence) -> None:
+def test_a_worker_that_died_without_an_attack_is_found(evidence: Evidence) -> None:
     evidence.died.append("slm2.1, code 1: RuntimeError: the handler is closed")
     (violation,) = check(evidence)
     assert violation.rule == "nobody died"
@@ -246,7 +246,7 @@ def test_a_wrong_answer_is_found(evidence: Evidence) -> None:
     assert rules(evidence) == {"answers right"}
 
 
-def test_a_call_that_the_endpoint_billed_and_the_ledger_does_not_know_is_found(
+def test_a_call_that_the_endpoint_billed_but_the_ledger_lacks_is_found(
     evidence: Evidence,
 ) -> None:
     entries = [json.loads(line) for record in evidence.runs.values() for line in record.usage]
@@ -270,7 +270,7 @@ def test_usage_that_the_endpoint_never_billed_is_found(evidence: Evidence) -> No
     assert rules(evidence) == {"endpoint agrees"}
 
 
-def test_a_gap_and_a_repeat_in_what_a_follower_read_are_found(evidence: Evidence) -> None:
+def test_a_gap_and_a_repeat_in_a_follower_s_stream_are_found(evidence: Evidence) -> None:
     run_id = longest(evidence)
     texts = {
         call.id: call.text
@@ -286,19 +286,19 @@ def test_a_gap_and_a_repeat_in_what_a_follower_read_are_found(evidence: Evidence
     assert rules(evidence) == {"streams whole"}
 
 
-def test_tokens_that_do_not_add_up_are_found(evidence: Evidence) -> None:
+def test_inconsistent_token_counts_are_found(evidence: Evidence) -> None:
     evidence.runs[longest(evidence)].tokens += 1
     assert any("the run was charged" in violation.message for violation in check(evidence))
 
 
-def test_a_trajectory_that_is_stored_twice_or_not_at_all_is_found(evidence: Evidence) -> None:
+def test_a_trajectory_stored_twice_or_not_at_all_is_found(evidence: Evidence) -> None:
     evidence.stored.append(evidence.stored[0])
     del evidence.stored[1]
     violations = {v.message for v in check(evidence) if v.rule == "stored once"}
     assert violations == {"is stored 2 times", "is stored 0 times"}
 
 
-def test_a_stored_trajectory_that_is_not_the_journal_is_found(evidence: Evidence) -> None:
+def test_a_stored_trajectory_that_differs_from_the_journal_is_found(evidence: Evidence) -> None:
     stored = evidence.stored[0]
     stored.trajectory = change(stored.trajectory, lambda record: record["steps"].pop())
     assert "stored once" in rules(evidence)
@@ -310,7 +310,7 @@ def test_a_key_without_an_expiry_is_found(evidence: Evidence) -> None:
     assert str(violation) == "[bounded life] {sw:0}:log:1 has no expiry"
 
 
-def test_a_message_a_retry_and_a_run_that_are_left_over_are_found(evidence: Evidence) -> None:
+def test_a_leftover_message_retry_and_run_are_found(evidence: Evidence) -> None:
     key = next(iter(evidence.streams))
     evidence.streams[key].length = 1
     evidence.delayed["{sw:0}:delayed:tools"] = 1
@@ -318,13 +318,13 @@ def test_a_message_a_retry_and_a_run_that_are_left_over_are_found(evidence: Evid
     assert len([v for v in check(evidence) if v.rule == "nothing left"]) == 3
 
 
-def test_a_consumer_that_no_living_worker_owns_is_found(evidence: Evidence) -> None:
+def test_a_consumer_without_a_living_worker_is_found(evidence: Evidence) -> None:
     evidence.live_consumers_before_drain.append("planner0.99-abcdef01")
     [violation] = check(evidence)
     assert "belongs to no living worker" in violation.message
 
 
-def test_a_consumer_that_is_left_after_all_drained_is_found(evidence: Evidence) -> None:
+def test_a_consumer_left_after_the_drain_is_found(evidence: Evidence) -> None:
     next(iter(evidence.streams.values())).consumers.append("planner0.1-abcdef01")
     assert rules(evidence) == {"nothing left"}
 

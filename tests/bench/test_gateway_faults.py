@@ -43,15 +43,15 @@ def test_a_stream_without_an_end_is_a_gap() -> None:
     assert "gaps" in rules(receipt)
 
 
-def test_an_event_that_comes_again_is_a_repeat() -> None:
+def test_a_duplicate_event_is_a_repeat() -> None:
     assert "repeats" in rules(read("1 + 1 = 2", "1-0/1", "2-0/1", "1-0/1"))
 
 
-def test_a_question_that_the_endpoint_answered_twice_is_a_double_call() -> None:
+def test_a_question_answered_twice_by_the_endpoint_is_a_double_call() -> None:
     assert "double_calls" in rules(read("1 + 1 = 2", "1-0/1"), {"hash": 2})
 
 
-def test_an_answer_that_the_store_does_not_have_is_a_mismatch() -> None:
+def test_an_answer_missing_from_the_store_is_a_mismatch() -> None:
     assert rules(read("1 + 1 = 2", "1-0/1")) == {"journal_mismatches"}
 
 

@@ -45,7 +45,7 @@ async def silent(scope: Scope, receive: Receive, send: Send) -> None:
     ("app", "rule"),
     [(answering(500), "errors"), (raising, "errors"), (silent, "hangs"), (answering(200), "leaks")],
 )
-async def test_what_an_application_does_wrong_is_a_violation(
+async def test_an_application_s_misbehaviour_is_a_violation(
     app: ASGIApp, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(targets, "LIMIT_SECONDS", 0.05)
@@ -55,14 +55,14 @@ async def test_what_an_application_does_wrong_is_a_violation(
     assert [violation.rule for violation in counts.violations] == [rule]
 
 
-async def test_a_refusal_is_no_violation() -> None:
+async def test_a_refusal_is_not_a_violation() -> None:
     counts = Counts()
     answer = await targets.InProcess(answering(404), random.Random(1)).send(ASKED)
     counts.add("application", ASKED, answer)
     assert counts.violations == []
 
 
-def test_one_seed_is_one_sequence_of_requests() -> None:
+def test_the_sequence_of_requests_follows_from_the_seed() -> None:
     first, second = (Requests(random.Random(5), ["a", "b"]) for _ in range(2))
     requests = [first.next() for _ in range(300)]
     assert requests == [second.next() for _ in range(300)]
@@ -70,7 +70,7 @@ def test_one_seed_is_one_sequence_of_requests() -> None:
     assert len({request.path for request in requests}) > 30
 
 
-def test_bodies_are_changed_and_some_are_no_json() -> None:
+def test_bodies_are_mutated_and_some_are_not_json() -> None:
     mutator, value = Mutator(random.Random(2)), {"model": "llm", "messages": [{"role": "user"}]}
     bodies = {mutator.body(orjson.loads(orjson.dumps(value))) for _ in range(300)}
     assert len(bodies) > 150
@@ -84,7 +84,7 @@ def test_bodies_are_changed_and_some_are_no_json() -> None:
     assert 0.3 * len(bodies) < readable < len(bodies)
 
 
-def test_a_checkpoint_holds_all_that_was_counted(tmp_path: Path) -> None:
+def test_a_checkpoint_keeps_all_counts(tmp_path: Path) -> None:
     counts = Counts(seconds=2.0)
     counts.add("socket", ASKED, Answer(200, 0.5))
     counts.add("application", ASKED, Answer(404, 0.1))
@@ -109,7 +109,7 @@ def test_a_checkpoint_of_another_seed_or_a_damaged_one_is_refused(tmp_path: Path
         read_checkpoint(path, 7)
 
 
-def test_what_was_sent_already_is_not_sent_again(tmp_path: Path) -> None:
+def test_a_resumed_run_does_not_repeat_requests(tmp_path: Path) -> None:
     path, counts = tmp_path / "fuzz.json", Counts(sent=1_000, seconds=1.0, grown={"gateway": 0})
     counts.statuses["application"] = Counter({200: 1_000})
     write_record(path, Checkpoint.of(7, counts))
@@ -119,7 +119,7 @@ def test_what_was_sent_already_is_not_sent_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_thousand_hostile_requests_fail_nowhere(tmp_path: Path) -> None:
+def test_a_thousand_hostile_requests_cause_no_failure(tmp_path: Path) -> None:
     path = tmp_path / "fuzz.json"
     outcome = run(GatewayFuzzOptions(requests=1_000, seed=11, checkpoint=path), Progress())
     assert outcome.broken == {}

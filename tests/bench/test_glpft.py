@@ -93,7 +93,7 @@ def comparable(results: dict[str, Result]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_models_that_know_the_way_solve_everything_in_the_workflow_of_their_method(
+async def test_oracle_models_solve_everything_in_the_workflow_of_each_method(
     method: Method, tmp_path: Path
 ) -> None:
     items = items_of(COMMON)
@@ -129,13 +129,13 @@ async def test_a_stopped_evaluation_loses_the_runs_in_flight_and_goes_on(tmp_pat
     assert comparable(read_results(cut)) == comparable(read_results(whole))
 
 
-async def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+async def test_a_damaged_line_is_reported(tmp_path: Path) -> None:
     results_path(tmp_path).write_text('{"type":"result"}\n')
     with pytest.raises(OutputError, match=r"results\.jsonl:1: the line is damaged"):
         await evaluate("single", {}, items_of(COMMON), tmp_path, lambda done: None)
 
 
-async def test_an_engine_that_fails_ends_the_evaluation_and_is_no_result(tmp_path: Path) -> None:
+async def test_an_engine_failure_ends_the_evaluation_and_gives_no_result(tmp_path: Path) -> None:
     models = oracle("one-stage")
     broken = oracle("single", faults={"server_error": 1.0})["single"]
     models["caller"] = EnginePool(broken.settings, _impatient(broken.settings))
@@ -145,7 +145,7 @@ async def test_an_engine_that_fails_ends_the_evaluation_and_is_no_result(tmp_pat
     assert all(result.measures["calls"] == 0 for result in read_results(tmp_path).values())
 
 
-async def test_a_prompt_that_outgrows_its_model_is_the_models_failure(tmp_path: Path) -> None:
+async def test_a_prompt_beyond_the_context_counts_as_the_model_s_failure(tmp_path: Path) -> None:
     pool = oracle("single")["single"]
     short = pool.settings.model_copy(update={"max_context": 100})
     items = items_of(COMMON)
@@ -162,7 +162,7 @@ def _impatient(settings: ModelSettings) -> Engine:
     return build_engine(settings.model_copy(update={"max_attempts": 1}))
 
 
-def test_another_setting_of_the_same_folder_is_refused_with_what_differs(tmp_path: Path) -> None:
+def test_changed_settings_for_a_folder_are_refused_with_the_differences(tmp_path: Path) -> None:
     a_grid(tmp_path / "out").claim()
     a_grid(tmp_path / "out", seeds="3", methods="multitask").claim()
     with pytest.raises(OutputError, match=r"tokens \(20000 → 30000\); use the same ones"):
@@ -189,20 +189,20 @@ def test_another_setting_of_the_same_folder_is_refused_with_what_differs(tmp_pat
         ({"methods": " , "}, "--methods names nothing"),
     ],
 )
-def test_options_that_cannot_be_are_named(
+def test_impossible_options_are_reported(
     changes: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
         a_grid(tmp_path, **changes)
 
 
-def test_held_out_instructions_are_of_the_three_splits_alike_and_unseen_apis_come_last() -> None:
+def test_held_out_instructions_alternate_three_splits_and_end_with_unseen_apis() -> None:
     splits = [split_of(item) for item in items_of(COMMON)]
     three = ["unseen_worlds", "unseen_wordings", "unseen_combinations"]
     assert splits == [*three, *three, "unseen_worlds", "unseen_apis", "unseen_apis"]
 
 
-def test_the_table_is_means_over_seeds_with_paired_differences(tmp_path: Path) -> None:
+def test_the_table_shows_means_over_seeds_with_paired_differences(tmp_path: Path) -> None:
     grid = a_grid(tmp_path / "out")
     solved = {
         ("single", 1): "1100000 00", ("single", 2): "1000000 00",
@@ -243,7 +243,7 @@ def test_the_table_is_means_over_seeds_with_paired_differences(tmp_path: Path) -
     assert "href=" not in page
 
 
-def test_cells_that_were_trained_in_different_ways_are_not_compared(tmp_path: Path) -> None:
+def test_cells_trained_in_different_ways_are_not_compared(tmp_path: Path) -> None:
     grid = a_grid(tmp_path / "out")
     for cell in grid.cells:
         _stored(grid, cell, "1" * 9, batch=8 if cell.method == "single" else 16)
@@ -292,7 +292,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_what_all_methods_begin_with_is_made_once_and_booked_to_each_of_them(
+def test_the_shared_start_of_all_methods_is_made_once_and_charged_to_each(
     single: Path, tmp_path: Path
 ) -> None:
     settings = changed(method="multitask", tokens=4_000)
@@ -336,7 +336,7 @@ def test_siblings_of_a_cell_are_the_other_methods_of_its_size_and_seed(tmp_path:
     ]
 
 
-def test_a_cell_that_is_killed_goes_on_to_the_results_of_one_that_was_not(
+def test_a_killed_cell_resumes_to_the_results_of_an_uninterrupted_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output, whole = tmp_path / "out", tmp_path / "whole"

@@ -49,7 +49,7 @@ def found_by(options: GpuOptions, capsys: pytest.CaptureFixture[str]) -> dict[st
 
 
 @pytest.mark.timeout(300)
-def test_a_cut_of_it_is_sampled_from_trained_swapped_in_and_served(
+def test_a_reduced_model_is_sampled_trained_swapped_in_and_served(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     figures = found_by(SMALL, capsys)
@@ -125,9 +125,7 @@ def found(
         ({"samples": 0.5}, f"effective_samples_{ROLES[0]}"),
     ],
 )
-def test_log_probabilities_that_are_too_far_apart_miss_their_bar(
-    changed: dict[str, Any], name: str
-) -> None:
+def test_log_probabilities_too_far_apart_miss_their_bar(changed: dict[str, Any], name: str) -> None:
     assert outcome_of(SMALL, found()).passed
     assert [measurement.name for measurement in outcome_of(SMALL, found(**changed)).missed] == [
         name
@@ -141,14 +139,12 @@ def test_log_probabilities_that_are_too_far_apart_miss_their_bar(
         ({"completion_tokens": LAST - 1}, "were not answered by the new versions"),
     ],
 )
-def test_an_adapter_that_is_not_served_as_it_must_be_is_named(
-    changed: dict[str, Any], words: str
-) -> None:
+def test_an_incorrectly_served_adapter_is_reported(changed: dict[str, Any], words: str) -> None:
     (violation,) = outcome_of(SMALL, found(**changed)).violations
     assert words in violation.message
 
 
-def test_a_step_of_all_roles_is_timed_without_the_first() -> None:
+def test_training_times_exclude_the_first_step() -> None:
     trained = found().trained
     assert trained.seconds == len(ROLES)
     assert trained.tokens_per_second == 1.0
@@ -160,7 +156,7 @@ def test_what_is_missing_is_said_before_anything_is_made(monkeypatch: pytest.Mon
         check(SMALL)
 
 
-def test_a_violation_ends_the_command_with_exit_code_1_behind_its_tables(
+def test_a_violation_is_exit_code_1_after_the_tables(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def take(*_: object) -> Loop:

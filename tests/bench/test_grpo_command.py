@@ -30,7 +30,7 @@ from tests.trainers.grpo.tiny_puzzles import TINY
 pytestmark = pytest.mark.slow
 
 
-def test_a_damaged_result_is_named_with_the_folder_that_has_to_go(tmp_path: Path) -> None:
+def test_a_damaged_result_is_reported_with_the_folder_to_remove(tmp_path: Path) -> None:
     folder = tmp_path / "seed-1" / "at-grpo"
     folder.mkdir(parents=True)
     (folder / "result.json").write_text('{"arm": "AT-GRPO"}')
@@ -38,7 +38,7 @@ def test_a_damaged_result_is_named_with_the_folder_that_has_to_go(tmp_path: Path
         read_result(folder)
 
 
-def test_more_held_out_puzzles_than_there_are_is_said_before_anything_is_trained(
+def test_too_many_held_out_puzzles_are_refused_before_any_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(puzzle_splits, "_PATIENCE", 0)
@@ -51,7 +51,7 @@ def test_more_held_out_puzzles_than_there_are_is_said_before_anything_is_trained
     assert not (tmp_path / "out").exists(), "a smaller number would be other settings"
 
 
-def test_a_folder_of_other_settings_is_not_touched(tmp_path: Path) -> None:
+def test_a_folder_with_other_settings_is_not_touched(tmp_path: Path) -> None:
     tiny = TINY.model_dump()
     mine = GrpoGrid(tmp_path / "out", ArmSettings.model_validate(tiny), (WARM_START,), 1)
     (tmp_path / "out").mkdir()
@@ -67,7 +67,7 @@ def test_a_folder_of_other_settings_is_not_touched(tmp_path: Path) -> None:
         measure(mine, as_json=False)
 
 
-def test_the_command_does_what_is_left_and_ends_with_its_line(
+def test_a_rerun_repeats_no_work_and_the_command_ends_with_its_json_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = ArmSettings.model_validate(TINY.model_dump())
@@ -85,7 +85,7 @@ def test_the_command_does_what_is_left_and_ends_with_its_line(
     assert read_result(Arm(kind=WARM_START, seed=1).folder(output)) == first
 
 
-def test_the_table_is_of_what_trials_have_chosen(
+def test_the_table_shows_the_tunings_that_the_trials_chose(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = ArmSettings.model_validate(TINY.model_dump() | {"seeds": (1, 2)})

@@ -123,7 +123,7 @@ def test_a_curve_between_the_undisturbed_ones_is_within_their_spread() -> None:
     assert second.place == "within"
 
 
-def test_a_look_beyond_the_spread_is_out_of_it_where_chance_does_not_explain_it() -> None:
+def test_a_round_is_outside_the_spread_only_if_chance_does_not_explain_it() -> None:
     # Four solve what the nearest one does not: p = 1/8. Ten: p = 1/512.
     (few,) = looks_of(solving(36))
     assert few.p == pytest.approx(0.125)
@@ -144,7 +144,7 @@ def test_puzzles_are_compared_one_by_one_with_the_nearest_loop() -> None:
     assert comparison.place == "within"
 
 
-def test_an_attacked_curve_that_falls_behind_fails_and_says_where() -> None:
+def test_an_attacked_curve_that_falls_behind_fails_and_reports_the_round() -> None:
     report = reported(solving(45), solving(60))
     assert not report.within
     assert not report.passed
@@ -175,7 +175,7 @@ def test_a_violation_in_a_loop_s_history_fails() -> None:
     assert not report.passed
 
 
-def test_the_rule_is_shown_on_loops_that_nobody_attacked() -> None:
+def test_the_report_applies_the_rule_to_the_undisturbed_loops_too() -> None:
     # 50 and 40 of the same puzzles: ten pairs, all on one side.
     report = reported(solving(45), solving(82))
     assert [[look.place for look in loop.against_undisturbed] for loop in report.undisturbed] == [
@@ -198,7 +198,7 @@ def test_the_report_is_a_harmless_page_with_the_curves_and_a_line_of_json() -> N
     assert "82.0 %" in markdown(document(report))
 
 
-def test_loops_play_the_game_that_the_warm_start_has_played() -> None:
+def test_loops_play_the_game_of_the_warm_start() -> None:
     for settings in (CurveSettings(), TINY):
         arguments = loop_arguments(settings, 3)
         options = list(pairwise(arguments))
@@ -214,7 +214,7 @@ def test_loops_play_the_game_that_the_warm_start_has_played() -> None:
         assert ("--seed", "3") in options
 
 
-def test_the_last_round_is_looked_at_however_rarely_others_are() -> None:
+def test_the_last_round_is_always_measured() -> None:
     five = Reinforced(steps=5)
     assert CurveSettings(reinforced=five, look_every=2).measured_rounds == (2, 4, 5)
     assert CurveSettings(reinforced=five, look_every=9).measured_rounds == (5,)
@@ -227,7 +227,7 @@ def published(output: Path, number: int, text: str) -> Path:
     return folder
 
 
-def test_adapters_are_kept_though_the_loop_forgets_them(tmp_path: Path) -> None:
+def test_adapters_are_kept_even_if_the_loop_deletes_them(tmp_path: Path) -> None:
     adapters, output = AdapterCopies(tmp_path / "kept"), tmp_path / "loop"
     adapters.copy_new(output)
     published(output, 0, "none")
@@ -241,7 +241,7 @@ def test_adapters_are_kept_though_the_loop_forgets_them(tmp_path: Path) -> None:
         adapters.folder(2)
 
 
-def test_a_copy_that_was_broken_off_is_made_again(tmp_path: Path) -> None:
+def test_an_interrupted_copy_is_repeated(tmp_path: Path) -> None:
     adapters, output = AdapterCopies(tmp_path / "kept"), tmp_path / "loop"
     published(output, 1, "one")
     (tmp_path / "kept/.0001.99999999.part/shared").mkdir(parents=True)
@@ -291,7 +291,7 @@ def unchanging_adapters(output: Path, adapters_folder: Path) -> None:
         )  # fmt: skip
 
 
-def test_a_loop_that_was_stopped_behind_its_last_round_is_measured_and_not_run_again(
+def test_a_loop_stopped_after_its_last_round_is_measured_and_not_rerun(
     begun_folder: tuple[Path, ArmResult],
 ) -> None:
     output, _ = begun_folder
@@ -332,7 +332,7 @@ def finished_folder(output: Path, *attacked: int) -> None:
 OPTIONS = ("--undisturbed", "2", "--rounds", "2", "--held-out", str(N), "--json")
 
 
-def test_what_is_finished_is_reported_without_doing_it_again(tmp_path: Path) -> None:
+def test_finished_loops_are_reported_without_rerunning(tmp_path: Path) -> None:
     finished_folder(tmp_path, 45, 82)
     process = bench("grpo-curve", str(tmp_path), *OPTIONS)
     assert process.returncode == 0, process.stderr
@@ -345,7 +345,7 @@ def test_what_is_finished_is_reported_without_doing_it_again(tmp_path: Path) -> 
     assert (tmp_path / "report.html").read_text() == html(document(report))
 
 
-def test_a_curve_that_falls_out_of_the_spread_is_an_exit_code(tmp_path: Path) -> None:
+def test_a_curve_that_leaves_the_spread_sets_the_exit_code(tmp_path: Path) -> None:
     finished_folder(tmp_path, 45, 60)
     process = bench("grpo-curve", str(tmp_path), *OPTIONS)
     assert process.returncode == 1

@@ -81,7 +81,7 @@ def with_groups(evidence: LoopEvidence, *groups: GroupRecord, number: int = 0) -
     return replace(evidence, sealed=tuple(sealed))
 
 
-def test_a_folder_that_holds_an_earlier_attack_is_refused_before_another_one(
+def test_a_folder_with_an_earlier_attack_is_refused(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "evidence.json").write_text("{}")
@@ -91,7 +91,7 @@ def test_a_folder_that_holds_an_earlier_attack_is_refused_before_another_one(
     assert [path.name for path in tmp_path.iterdir()] == ["evidence.json"]
 
 
-def test_every_group_of_an_attacked_loop_is_sealed_once_and_of_one_version(
+def test_an_attacked_loop_seals_every_group_once_from_one_version(
     attacked: LoopAttack, tmp_path: Path
 ) -> None:
     assert [str(violation) for violation in check(attacked.evidence, tmp_path)] == []
@@ -101,7 +101,7 @@ def test_every_group_of_an_attacked_loop_is_sealed_once_and_of_one_version(
     assert attacked.died == []
 
 
-def test_what_every_round_published_is_kept_and_measured_when_the_loop_has_ended(
+def test_every_published_adapter_is_kept_and_can_be_measured_afterwards(
     whole: Attacked,
 ) -> None:
     adapters = [
@@ -117,7 +117,7 @@ def test_what_every_round_published_is_kept_and_measured_when_the_loop_has_ended
     assert len(measurement.outcomes(whole.adapters.folder(1) / "shared")) == 3
 
 
-def test_a_group_that_is_sealed_twice_or_not_at_all_is_found(attacked: LoopAttack) -> None:
+def test_a_group_sealed_twice_or_not_at_all_is_found(attacked: LoopAttack) -> None:
     evidence = attacked.evidence
     first, *others = evidence.sealed[0].groups
     lost = list(sealed_once(with_groups(evidence, *others)))
@@ -130,7 +130,7 @@ def test_a_group_that_is_sealed_twice_or_not_at_all_is_found(attacked: LoopAttac
     assert list(rounds_once(with_groups(evidence, *others)))
 
 
-def test_a_group_of_another_version_than_its_record_s_or_its_round_s_is_found(
+def test_a_group_whose_version_differs_from_its_record_or_round_is_found(
     attacked: LoopAttack,
 ) -> None:
     evidence = attacked.evidence
@@ -146,7 +146,7 @@ def test_a_group_of_another_version_than_its_record_s_or_its_round_s_is_found(
     assert "which came from round 0" in old.message
 
 
-def test_a_run_that_nobody_planned_and_one_that_was_not_sealed_are_found(
+def test_an_unplanned_run_and_an_unsealed_run_are_found(
     attacked: LoopAttack,
 ) -> None:
     evidence = attacked.evidence
@@ -159,7 +159,7 @@ def test_a_run_that_nobody_planned_and_one_that_was_not_sealed_are_found(
     assert texts == ["sealed 1 times more than planned in round 1", "recorded, but not planned"]
 
 
-def test_a_version_that_was_published_twice_or_not_last_is_found(attacked: LoopAttack) -> None:
+def test_a_version_published_twice_or_not_last_is_found(attacked: LoopAttack) -> None:
     evidence = attacked.evidence
     policy = evidence.published["pair/tool"]
     again = policy.published(str(policy.path_of(policy.current)), 0.0)
@@ -174,7 +174,7 @@ def test_a_version_that_was_published_twice_or_not_last_is_found(attacked: LoopA
     assert f"version {back.current} is in use" in violation.message
 
 
-def test_weights_that_do_not_follow_from_what_was_recorded_are_found(
+def test_weights_that_do_not_follow_from_the_records_are_found(
     attacked: LoopAttack, tmp_path: Path
 ) -> None:
     evidence, final = attacked.evidence, tmp_path / "final/shared"
@@ -189,7 +189,7 @@ def test_weights_that_do_not_follow_from_what_was_recorded_are_found(
     assert name in violation.message
 
 
-def test_more_rounds_than_versions_are_kept_are_refused_with_what_would_do(tmp_path: Path) -> None:
+def test_more_rounds_than_kept_versions_are_refused_with_a_working_setting(tmp_path: Path) -> None:
     """Of older ones nobody could say what came of which round."""
     with pytest.raises(UsageError, match=r"243 rounds.*give --puzzles 25 or more"):
         work_of(tmp_path / "base", groups=17_000, seed=1, puzzles=20, staleness=0)

@@ -33,7 +33,7 @@ from loopline.trainers.grpo.arms.tuning import OWN, Tuning
 from tests.bench.grpo_results import FAST, NO_BONUS, SLOW, SMALL, a_result, grid
 
 
-def test_an_arm_brings_with_it_what_it_needs(tmp_path: Path) -> None:
+def test_an_arm_includes_the_arms_that_it_needs(tmp_path: Path) -> None:
     assert grid(tmp_path, arms="tool-agent-alone").kinds == (WARM_START, AT_GRPO, PROPOSER)
     assert grid(tmp_path, arms="swapped-policies").kinds == (
         WARM_START, AT_GRPO, PER_ROLE, SWAPPED,
@@ -43,7 +43,7 @@ def test_an_arm_brings_with_it_what_it_needs(tmp_path: Path) -> None:
     assert [arm.seed for arm in grid(tmp_path, arms="warm-start").arms({})] == [1, 2]
 
 
-def test_every_arm_that_learns_is_tried_in_every_way_that_concerns_it(tmp_path: Path) -> None:
+def test_every_learning_arm_is_tried_with_every_tuning_that_affects_it(tmp_path: Path) -> None:
     trials = grid(tmp_path, trials="own,rate=0.3,rate=3,entropy=0,batch=0.33").trials
     rewarded = {name for name, kind in KINDS.items() if kind.way == "reinforced"}
     rewarded.remove(EXPERT_ITERATION)
@@ -60,7 +60,7 @@ def test_every_arm_that_learns_is_tried_in_every_way_that_concerns_it(tmp_path: 
     assert grid(tmp_path, arms="best-of-k").trials == []
 
 
-def test_a_way_of_whole_runs_is_tried_where_whole_runs_compete_and_nowhere_else(
+def test_a_tuning_for_whole_runs_is_tried_only_with_arms_that_compare_whole_runs(
     tmp_path: Path,
 ) -> None:
     tiny = Tuning(batch=0.0625)
@@ -72,14 +72,14 @@ def test_a_way_of_whole_runs_is_tried_where_whole_runs_compete_and_nowhere_else(
     assert (tuning_by_kind[MAS_GRPO], tuning_by_kind[AT_GRPO]) == (tiny, OWN)
 
 
-def test_a_way_of_compared_arms_is_not_tried_in_the_others(tmp_path: Path) -> None:
+def test_a_tuning_for_compared_arms_is_not_tried_with_the_others(tmp_path: Path) -> None:
     grpo_plan = grid(tmp_path, trials="own,rate=0.3,compared:rate=3,compared:entropy=0")
     kinds = {arm.kind for arm in grpo_plan.trials if arm.tuning in (FAST, NO_BONUS)}
     assert kinds == {name for name in COMPARED if KINDS[name].learns}
     assert [arm.tuning for arm in grpo_plan.trials if arm.kind == PER_ROLE] == [OWN, SLOW]
 
 
-def test_arms_that_are_compared_have_all_seeds_and_the_others_the_first_three(
+def test_compared_arms_use_all_seeds_and_the_others_the_first_three(
     tmp_path: Path,
 ) -> None:
     seeds: dict[ArmName, list[int]] = {}
@@ -93,7 +93,7 @@ def test_arms_that_are_compared_have_all_seeds_and_the_others_the_first_three(
     assert seeds == {name: [8, 7, 6, 5, 4] if name in every else [8, 7, 6] for name in KINDS}
 
 
-def test_what_the_table_needs_whatever_is_chosen_is_done_beside_the_trials(tmp_path: Path) -> None:
+def test_arms_that_the_table_always_needs_run_in_parallel_with_the_trials(tmp_path: Path) -> None:
     grpo_plan = grid(tmp_path, arms="mas-grpo,swapped-policies", seeds="1,2", trials="rate=0.3,own")
     sure = {(arm.kind, arm.seed, arm.tuning) for arm in grpo_plan.required_arms}
     kinds = (WARM_START, AT_GRPO)
@@ -102,7 +102,7 @@ def test_what_the_table_needs_whatever_is_chosen_is_done_beside_the_trials(tmp_p
     assert set(grpo_plan.required_arms) <= set(table)
 
 
-def test_how_many_trainings_there_are_is_known_before_anything_is_chosen(tmp_path: Path) -> None:
+def test_the_number_of_trainings_is_known_before_anything_is_chosen(tmp_path: Path) -> None:
     grpo_plan = grid(tmp_path, seeds="1,2,3", trials="own,rate=0.3,rate=3,entropy=0,batch=0.33")
     ways: list[tuple[dict[ArmName, Tuning], int]] = [
         ({AT_GRPO: OWN, PER_ROLE: SLOW, CONTINUED: FAST}, 0),
@@ -116,7 +116,7 @@ def test_how_many_trainings_there_are_is_known_before_anything_is_chosen(tmp_pat
     assert (len(alone.first), alone.behind) == (0, len(with_dependencies(alone.arms({}))))
 
 
-def test_an_arm_is_tuned_as_was_chosen_and_what_plays_it_too(tmp_path: Path) -> None:
+def test_an_arm_and_the_arms_that_play_it_get_the_chosen_tuning(tmp_path: Path) -> None:
     grpo_plan = grid(tmp_path, seeds="2")
     tunings: dict[ArmName, Tuning] = {PER_ROLE: SLOW, MAS_GRPO: FAST, AT_GRPO: NO_BONUS}
     tuning_by_kind = {arm.kind: arm.tuning for arm in grpo_plan.arms(tunings)}
@@ -133,7 +133,7 @@ def test_an_arm_is_tuned_as_was_chosen_and_what_plays_it_too(tmp_path: Path) -> 
     )
 
 
-def test_one_tuning_alone_is_taken_as_far_as_it_concerns_an_arm(tmp_path: Path) -> None:
+def test_a_single_tuning_applies_to_each_arm_as_far_as_it_affects_it(tmp_path: Path) -> None:
     both = Tuning(rate=0.5, entropy=0)
     grpo_plan = grid(tmp_path, trials="rate=0.5+entropy=0")
     alone = {arm.kind: arm.tuning for arm in grpo_plan.arms({})}
@@ -141,7 +141,7 @@ def test_one_tuning_alone_is_taken_as_far_as_it_concerns_an_arm(tmp_path: Path) 
     assert alone[CONTINUED] == Tuning(rate=0.5)
 
 
-def test_what_an_arm_spends_is_measured_by_at_grpo_as_its_game_has_it(tmp_path: Path) -> None:
+def test_an_arm_s_budget_comes_from_at_grpo_with_the_game_s_own_settings(tmp_path: Path) -> None:
     fast = Arm(kind=AT_GRPO, seed=2, tuning=FAST)
     reference_arm = Arm(kind=AT_GRPO, seed=2)
     warm = Arm(kind=WARM_START, seed=2)
@@ -158,7 +158,7 @@ def test_what_an_arm_spends_is_measured_by_at_grpo_as_its_game_has_it(tmp_path: 
 
 
 @pytest.mark.parametrize("game", taught())
-def test_all_arms_of_a_game_have_its_settings(tmp_path: Path, game: str) -> None:
+def test_all_arms_of_a_game_share_its_settings(tmp_path: Path, game: str) -> None:
     settings = grid(tmp_path, game=game).settings
     learned = LearnedGame.of(game)
     assert settings.game == learned
@@ -167,7 +167,7 @@ def test_all_arms_of_a_game_have_its_settings(tmp_path: Path, game: str) -> None
     )
 
 
-def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_the_report(
+def test_a_changed_game_setting_applies_to_all_arms_and_appears_in_the_report(
     tmp_path: Path,
 ) -> None:
     changed = grid(tmp_path, changes=["reinforced.entropy=0", "network.layers=1"]).settings
@@ -218,8 +218,6 @@ def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_th
         ({"changes": ["seeds=1"]}, "--set seeds: there is no such setting"),
     ],
 )
-def test_options_that_cannot_be_are_refused(
-    tmp_path: Path, changes: dict[str, Any], why: str
-) -> None:
+def test_impossible_options_are_refused(tmp_path: Path, changes: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         grid(tmp_path, **changes)

@@ -59,7 +59,7 @@ def grpo_report() -> GrpoReport:
     )
 
 
-def test_a_success_is_the_mean_over_seeds_with_each_seeds_own_interval(
+def test_a_success_is_the_mean_over_seeds_with_an_interval_for_each_seed(
     grpo_report: GrpoReport,
 ) -> None:
     assert [arm_report.arm for arm_report in grpo_report.arms] == [WARM_START, CONTINUED, AT_GRPO]
@@ -89,7 +89,7 @@ def test_an_arm_that_solves_no_puzzle_has_wilson_s_interval_over_the_puzzles() -
     assert arm.success.interval == wilson(0, 8)
 
 
-def test_a_game_with_few_demonstrations_says_of_how_many_ways_of_telling_they_are() -> None:
+def test_the_report_states_the_share_of_wordings_that_demonstrations_cover() -> None:
     results = [a_result(WARM_START, seed, "10000000") for seed in (1, 2)]
     words = SETTINGS.model_copy(update={"game": LearnedGame.of("word_problems")})
     few = report_of(words, results, {}, published_results("word_problems"), 1.0, cpu_minutes=1)
@@ -99,7 +99,7 @@ def test_a_game_with_few_demonstrations_says_of_how_many_ways_of_telling_they_ar
     assert "wordings" not in markdown(document(plain))
 
 
-def test_an_arm_takes_the_tuning_by_which_its_last_looks_are_best() -> None:
+def test_an_arm_takes_the_tuning_with_the_best_final_evaluations() -> None:
     results = [
         a_result(AT_GRPO, 1, "00000000", tuning=SLOW, looks=(0.0, 0.4, 0.4, 0.4)),
         a_result(AT_GRPO, 1, "10000000", tuning=NO_BONUS, looks=(0.0, 0.5, 0.3, 0.5)),
@@ -118,7 +118,7 @@ def test_an_arm_takes_the_tuning_by_which_its_last_looks_are_best() -> None:
     assert choose_tunings(trials) == {AT_GRPO: NO_BONUS, MAS_GRPO: OWN, PER_ROLE: SMALL}
 
 
-def test_a_tuning_by_which_a_training_ended_early_is_taken_only_where_all_did() -> None:
+def test_a_tuning_that_ended_a_training_early_is_taken_only_if_all_did() -> None:
     def early(arm: ArmName, looks: Sequence[float]) -> Trial:
         result = a_result(arm, 1, "11111111", tuning=FAST, looks=looks)
         return trial_of(result.model_copy(update={"stopped": "step 2: the loss is nan"}))
@@ -128,7 +128,7 @@ def test_a_tuning_by_which_a_training_ended_early_is_taken_only_where_all_did() 
     assert choose_tunings(trials) == {AT_GRPO: SLOW, MAS_GRPO: FAST}
 
 
-def test_what_ended_early_is_told_with_the_options_that_its_rate_has() -> None:
+def test_an_early_end_is_reported_with_the_option_for_its_learning_rate() -> None:
     by_set = "by --set reinforced.learning_rate=… in another folder"
     assert (
         lower_setting_hint(Arm(kind=AT_GRPO, seed=1))
@@ -140,7 +140,7 @@ def test_what_ended_early_is_told_with_the_options_that_its_rate_has() -> None:
     )
 
 
-def test_success_at_equal_tokens_is_that_of_the_first_look_with_as_many_as_at_grpo() -> None:
+def test_success_at_equal_tokens_is_taken_at_the_token_count_of_at_grpo() -> None:
     short = a_result(AT_GRPO, 1, "11111111", looks=(0.0, 0.8)).model_copy(update={"tokens": 300})
     long = a_result(MAS_GRPO, 1, "11111111", looks=(0.0, 0.1, 0.9))
     few = a_result(PER_ROLE, 1, "11111111", looks=(0.0,))
@@ -149,7 +149,7 @@ def test_success_at_equal_tokens_is_that_of_the_first_look_with_as_many_as_at_gr
     assert solved_at_equal_tokens(report(long).arms) == {}
 
 
-def test_where_nothing_is_published_the_report_says_so() -> None:
+def test_the_report_says_if_nothing_is_published() -> None:
     assert "nothing to compare with" in published_results("word_problems")
     assert all(published_results(name) for name in taught())
 
@@ -174,7 +174,7 @@ def test_a_difference_is_paired_by_seed_and_puzzle_and_a_null_is_printed_as_one(
     assert "no difference found" in markdown(document(grpo_report))
 
 
-def test_an_arm_that_solves_less_is_said_to_do_so() -> None:
+def test_an_arm_that_solves_less_is_reported_as_worse() -> None:
     worse = report(
         *(a_result(AT_GRPO, seed, "00000000") for seed in (1, 2)),
         *(a_result(MAS_GRPO, seed, "11111111") for seed in (1, 2)),
@@ -188,7 +188,7 @@ def test_an_arm_that_solves_less_is_said_to_do_so() -> None:
     assert worse.arms[0].gain is None
 
 
-def test_a_gap_that_hangs_on_the_seed_is_no_difference_found() -> None:
+def test_a_gap_that_depends_on_the_seed_counts_as_no_difference_found() -> None:
     """Over puzzles alone it would be one: three seeds of four agree, on nearly every puzzle."""
     settings = SETTINGS.model_copy(update={"seeds": (1, 2, 3, 4), "held_out": 40})
     marks = {1: "1" * 40, 2: "1" * 38 + "00", 3: "1" * 36 + "0000", 4: "0" * 40}
@@ -202,7 +202,7 @@ def test_a_gap_that_hangs_on_the_seed_is_no_difference_found() -> None:
     assert gap.verdict == "no difference found"
 
 
-def test_arms_of_fewer_seeds_are_compared_by_the_seeds_that_both_have() -> None:
+def test_arms_with_fewer_seeds_are_compared_on_their_common_seeds() -> None:
     results = [
         *(a_result(AT_GRPO, seed, "11111000") for seed in (1, 2, 3)),
         *(a_result(PER_ROLE, seed, "11111111") for seed in (3, 1)),
@@ -220,7 +220,7 @@ def test_arms_of_fewer_seeds_are_compared_by_the_seeds_that_both_have() -> None:
     )
 
 
-def test_one_seed_is_said_to_be_held_fixed() -> None:
+def test_a_single_seed_is_reported_as_held_fixed() -> None:
     results = [a_result(AT_GRPO, 1, "11111000"), a_result(CONTINUED, 1, "10000000")]
     grpo_report = report(*results)
     assert grpo_report.differences[0].verdict == "more"
@@ -228,7 +228,7 @@ def test_one_seed_is_said_to_be_held_fixed() -> None:
     assert "Of one seed." in markdown(document(grpo_report))
 
 
-def test_arms_that_solve_the_same_leave_open_what_wilson_lets_other_puzzles_be() -> None:
+def test_arms_with_equal_results_get_an_interval_from_wilson_s_bound() -> None:
     same = [a_result(arm, seed, "00000000") for arm in (AT_GRPO, MAS_GRPO) for seed in (1, 2)]
     (gap,) = report(*same).differences
     unlike = wilson(0, 8).high
@@ -236,7 +236,7 @@ def test_arms_that_solve_the_same_leave_open_what_wilson_lets_other_puzzles_be()
     assert gap.verdict == "no difference found"
 
 
-def test_an_interval_that_few_seeds_stretch_stays_within_what_can_be() -> None:
+def test_a_wide_interval_from_few_seeds_stays_between_0_and_1() -> None:
     grpo_report = report(a_result(AT_GRPO, 1, "11111111"), a_result(AT_GRPO, 2, "11000000"))
     (arm,) = grpo_report.arms
     assert (arm.success.low, arm.success.high) == (0.0, 1.0)
@@ -251,16 +251,14 @@ def test_a_curve_is_the_mean_of_the_seeds_with_their_range(grpo_report: GrpoRepo
     )  # fmt: skip
 
 
-def test_a_seed_that_ended_early_stays_in_the_curve_where_it_was() -> None:
+def test_a_seed_that_ended_early_keeps_its_last_value_in_the_curve() -> None:
     ended = a_result(AT_GRPO, 1, "00000000", looks=(0.0, 0.2))
     second_result = a_result(AT_GRPO, 2, "11111111", looks=(0.0, 0.4, 0.8))
     curve = report(ended, second_result).arms[0].curve
     assert [point.success for point in curve] == pytest.approx([0.0, 0.3, 0.5])
 
 
-def test_every_table_stands_in_every_form_of_the_report(
-    grpo_report: GrpoReport, tmp_path: Path
-) -> None:
+def test_every_report_format_contains_every_table(grpo_report: GrpoReport, tmp_path: Path) -> None:
     write(document(grpo_report), grpo_report, tmp_path)
     console = Console(file=StringIO(), width=140)
     show(document(grpo_report), tmp_path, console)
@@ -279,13 +277,13 @@ def test_every_table_stands_in_every_form_of_the_report(
     assert back == grpo_report
 
 
-def test_what_a_model_wrote_is_text_in_the_page(grpo_report: GrpoReport) -> None:
+def test_a_model_s_output_is_escaped_in_the_page(grpo_report: GrpoReport) -> None:
     whole = html(document(grpo_report))
     assert "<script>alert" not in whole
     assert "&lt;script&gt;alert" in whole
 
 
-def test_the_last_line_holds_the_table(grpo_report: GrpoReport) -> None:
+def test_the_last_line_contains_the_table(grpo_report: GrpoReport) -> None:
     line = json.loads(json.dumps(last_line(grpo_report)))
     assert line["arms"][AT_GRPO]["solved"] == 0.75
     assert line["arms"][AT_GRPO]["seeds"] == [0.875, 0.625]
@@ -293,7 +291,7 @@ def test_the_last_line_holds_the_table(grpo_report: GrpoReport) -> None:
     assert line["minutes"] == 12.5
 
 
-def test_seeds_stand_everywhere_in_the_order_in_which_they_were_asked_for() -> None:
+def test_seeds_appear_everywhere_in_the_requested_order() -> None:
     """The first is the one by which rates are chosen."""
     settings = SETTINGS.model_copy(update={"seeds": (2, 1)})
     results = [
@@ -312,6 +310,6 @@ def test_seeds_stand_everywhere_in_the_order_in_which_they_were_asked_for() -> N
     assert "said by seed 2" in markdown(document(grpo_report))
 
 
-def test_every_arm_has_a_row_and_every_claim_two_of_them() -> None:
+def test_every_arm_has_a_row_and_is_part_of_a_claim() -> None:
     assert set(ROWS) == set(KINDS)
     assert {name for claim in CLAIMS for name in claim} == set(KINDS)

@@ -61,7 +61,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def test_a_step_has_the_same_samples_for_every_trainer() -> None:
+def test_every_trainer_gets_the_same_samples_in_a_step() -> None:
     assert WORK.batch == replace(WORK).batch
     assert WORK.batch != replace(WORK, seed=2).batch
     for group in WORK.batch:
@@ -80,7 +80,7 @@ def test_our_step_is_measured(model: str, share_prefixes: bool) -> None:
     assert ours.measure(replace(WORK, model=model), share_prefixes=share_prefixes) > 0
 
 
-def test_both_ways_sample_the_same_puzzles(model: str, tmp_path: Path) -> None:
+def test_both_kinds_of_rollouts_sample_the_same_puzzles(model: str, tmp_path: Path) -> None:
     work = Rollouts(model=model, runs=2, candidates=2, max_tokens=4, seed=1)
     (here,) = asyncio.run(play_in_process(work, [0]))
     (there,) = asyncio.run(play_on_bus(work, [0], tmp_path))
@@ -96,7 +96,7 @@ def test_repeats_play_different_puzzles() -> None:
     assert work.tasks(0) != work.tasks(1)
 
 
-def test_trl_pads_to_the_longest_of_the_step() -> None:
+def test_trl_pads_to_the_longest_sequence_of_the_step() -> None:
     padded = padded_samples(WORK)
     for part in ("prompt", "completion"):
         assert padded[f"{part}_mask"].any(dim=0).all(), "a column of nothing but padding"
@@ -104,7 +104,7 @@ def test_trl_pads_to_the_longest_of_the_step() -> None:
     assert real == WORK.tokens
 
 
-def test_ratios_are_of_each_repeat() -> None:
+def test_ratios_are_computed_per_repeat() -> None:
     ratios = {
         measurement.name: (measurement.value, measurement.low, measurement.high)
         for measurement in measurements(
@@ -126,12 +126,12 @@ def test_ratios_are_of_each_repeat() -> None:
     ("changes", "named"),
     [({"only": "half"}, "--only half: Input should be"), ({"model": "micro:none"}, "--model")],
 )
-def test_what_can_not_be_measured_is_named(changes: dict[str, str], named: str) -> None:
+def test_an_impossible_measurement_is_reported(changes: dict[str, str], named: str) -> None:
     with pytest.raises((UsageError, InputError), match=named):
         check(validated(GrpoSpeedOptions, OPTIONS.model_dump() | changes))
 
 
-def test_each_measurement_is_named_with_what_it_found(
+def test_each_measurement_is_announced_with_its_result(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def finds(rate: float) -> Callable[[Rollouts, int], float]:
@@ -154,7 +154,7 @@ def test_each_measurement_is_named_with_what_it_found(
     assert figures["options"]["runs"] == OPTIONS.runs
 
 
-def test_an_interruption_waits_for_no_measurement() -> None:
+def test_an_interruption_does_not_wait_for_the_measurement() -> None:
     def interrupted() -> None:
         with isolated_worker() as executor:
             measurement = executor.submit(time.sleep, 600.0)

@@ -37,7 +37,7 @@ def only(a: Path, b: Path, *arms: tuple[str, str]) -> ArmComparison:
     return comparison
 
 
-def test_a_log_of_inspect_is_read_as_inspect_wrote_it() -> None:
+def test_an_inspect_log_is_read_as_inspect_wrote_it() -> None:
     log = read_evaluation(TWO_EPOCHS)
     assert (log.format, log.task, log.model) == ("inspect", "sums", "mockllm/large")
     assert [(sample.id, sample.epoch) for sample in log.samples] == [
@@ -48,7 +48,7 @@ def test_a_log_of_inspect_is_read_as_inspect_wrote_it() -> None:
     assert wrong.scores == {"match": 0.0, "f1": 0.0}
 
 
-def test_epochs_count_by_their_mean_and_unmatched_questions_are_named() -> None:
+def test_epochs_count_by_their_mean_and_unmatched_questions_are_reported() -> None:
     (comparison,) = compare_paths(TWO_EPOCHS, ONE_EPOCH, scorers=MATCH).arms
     assert (comparison.questions, comparison.attempts_a, comparison.attempts_b) == (4, 8, 4)
     # Of q2 to q5, A is right in both epochs of two and in one epoch of two; B is right at odd ones.
@@ -58,7 +58,7 @@ def test_epochs_count_by_their_mean_and_unmatched_questions_are_named() -> None:
     assert (comparison.unmatched_a, comparison.unmatched_b) == (("q1",), ("q6", "q7", "q8"))
 
 
-def test_the_table_counts_and_names_what_was_left_out() -> None:
+def test_the_table_counts_and_lists_the_omitted_questions() -> None:
     output = bench("compare", str(TWO_EPOCHS), str(ONE_EPOCH), "--scorer", "match").stdout
     assert "1 question of A left out because B was not asked: q1" in output
     assert "3 questions of B left out because A was not asked: q6, q7, q8" in output
@@ -82,20 +82,20 @@ def test_single_epochs_get_mcnemar_s_test(tmp_path: Path) -> None:
     assert comparison.tokens.estimate == 0
 
 
-def test_shares_are_compared_by_their_means_alone(tmp_path: Path) -> None:
+def test_shares_are_compared_only_by_their_means(tmp_path: Path) -> None:
     a = inspect_log(tmp_path / "a.eval", inspect_sample("p", 0.8), inspect_sample("q", "C"))
     b = inspect_log(tmp_path / "b.eval", inspect_sample("p", "P"), inspect_sample("q", "0.5"))
     comparison = only(a, b)
     assert (comparison.accuracy_a, comparison.accuracy_b, comparison.p) == (0.9, 0.5, None)
 
 
-def test_the_entries_of_a_score_are_scorers_of_their_own(tmp_path: Path) -> None:
+def test_the_entries_of_a_score_become_separate_scorers(tmp_path: Path) -> None:
     sample = inspect_sample("p", {"tone": 1, "form": False, "note": "none"})
     log = read_evaluation(inspect_log(tmp_path / "a.eval", sample))
     assert log.samples[0].scores == {"match/tone": 1.0, "match/form": 0.0}
 
 
-def test_samples_without_a_score_are_left_out_and_named(tmp_path: Path) -> None:
+def test_samples_without_a_score_are_left_out_and_reported(tmp_path: Path) -> None:
     failed = inspect_sample("q", "C", scores=None, error={"message": "time is up"})
     unscored = inspect_sample("r", float("nan"))
     log = inspect_log(tmp_path / "a.eval", inspect_sample("p", "C"), failed, unscored)
@@ -105,7 +105,7 @@ def test_samples_without_a_score_are_left_out_and_named(tmp_path: Path) -> None:
     assert "match has not scored them: 2 of 3 samples (q (epoch 1), r (epoch 1))" in notice
 
 
-def test_an_evaluation_that_was_cut_off_is_said_to_be(tmp_path: Path) -> None:
+def test_an_incomplete_evaluation_is_reported_as_such(tmp_path: Path) -> None:
     log = inspect_log(tmp_path / "a.eval", inspect_sample("p", 1), header={"status": "cancelled"})
     assert read_evaluation(log).notices == (
         f"{log}: the evaluation did not end: its status is cancelled",
@@ -130,7 +130,7 @@ def test_lm_eval_s_samples_are_paired_by_document(tmp_path: Path) -> None:
     assert comparison.tokens is None
 
 
-def test_a_metric_of_which_less_is_better_is_no_share_of_right_answers(tmp_path: Path) -> None:
+def test_a_lower_is_better_metric_is_refused(tmp_path: Path) -> None:
     date = "2026-01-01T00-00-00.5"
     lm_eval_samples(tmp_path / f"samples_t_{date}.jsonl", lm_eval_line(0, 0.4))
     results = {"higher_is_better": {"t": {"acc": False}}, "model_name": "tiny"}
@@ -154,7 +154,7 @@ def test_other_data_under_the_same_ids_are_not_compared(tmp_path: Path) -> None:
         compare_paths(a, b)
 
 
-def test_other_words_for_the_same_target_are_compared_and_named(tmp_path: Path) -> None:
+def test_different_wordings_of_the_same_target_are_compared_and_reported(tmp_path: Path) -> None:
     a = inspect_log(tmp_path / "a.eval", inspect_sample("p", 1))
     b = inspect_log(tmp_path / "b.eval", inspect_sample("p", 0, input="Say what p is."))
     assert compare_paths(a, b).notices == (
@@ -162,7 +162,7 @@ def test_other_words_for_the_same_target_are_compared_and_named(tmp_path: Path) 
     )
 
 
-def test_an_imported_folder_compares_as_its_file_does(tmp_path: Path) -> None:
+def test_an_imported_folder_compares_like_its_file(tmp_path: Path) -> None:
     output = tmp_path / "imported"
     line = json.loads(
         bench(
@@ -177,7 +177,7 @@ def test_an_imported_folder_compares_as_its_file_does(tmp_path: Path) -> None:
     assert (output / "report.html").is_file()
 
 
-def test_an_import_without_its_manifest_is_no_benchmark(tmp_path: Path) -> None:
+def test_an_import_without_its_manifest_is_not_a_benchmark(tmp_path: Path) -> None:
     imported = import_evaluation(read_evaluation(TWO_EPOCHS), "match")
     directory = imported.write(tmp_path / "imported")
     assert len(facts_of(directory).arms[0].results) == 10
@@ -186,13 +186,13 @@ def test_an_import_without_its_manifest_is_no_benchmark(tmp_path: Path) -> None:
         facts_of(directory)
 
 
-def test_a_folder_that_holds_something_is_not_written_into(tmp_path: Path) -> None:
+def test_a_nonempty_folder_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match="holds something else"):
         import_evaluation(read_evaluation(TWO_EPOCHS), "match").write(tmp_path)
 
 
-def test_what_was_imported_is_not_resumed(tmp_path: Path) -> None:
+def test_an_import_cannot_be_resumed(tmp_path: Path) -> None:
     import_evaluation(read_evaluation(ONE_EPOCH), "match").write(tmp_path / "a")
     done = bench("resume", str(tmp_path / "a"))
     assert done.returncode == 2
@@ -292,7 +292,7 @@ def test_a_damaged_or_hostile_log_is_refused(make: Any, message: str, tmp_path: 
         read_inspect_log(make(tmp_path / "a.eval"), member_bytes=2**20)
 
 
-def test_what_unfolds_from_zstandard_is_bounded_too() -> None:
+def test_zstandard_decompression_is_bounded_too() -> None:
     with (
         Archive(TWO_EPOCHS, member_bytes=1000) as archive,
         pytest.raises(DataError, match=r"q1_epoch_1\.json unfolds into more than 1,000 bytes"),
@@ -313,7 +313,7 @@ def test_what_unfolds_from_zstandard_is_bounded_too() -> None:
         (json.dumps(lm_eval_line(1, 1, doc="x" * 5000)), r":1: a line is too long"),
     ],
 )
-def test_a_line_that_is_no_sample_is_refused_by_its_place(
+def test_a_line_that_is_not_a_sample_is_refused_with_its_location(
     text: str, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "samples_t.jsonl"

@@ -42,7 +42,7 @@ def answer_of(big: BigModel, question: str) -> str | None:
     return None
 
 
-def test_no_question_is_both_served_and_held_out_and_the_same_seed_draws_the_same() -> None:
+def test_no_question_is_both_served_and_held_out_and_the_draw_follows_from_the_seed() -> None:
     prompts = {problem.prompt for problem in QUESTIONS.stream}
     assert not prompts & {problem.prompt for problem in QUESTIONS.held_out}
     assert draw_questions(1, 60, 40) == QUESTIONS
@@ -58,7 +58,7 @@ def test_the_big_model_is_right_in_the_stated_share_and_wrong_in_the_others() ->
     assert 0.72 < sum(right) / len(right) < 0.88
 
 
-def test_a_turned_problem_has_another_answer() -> None:
+def test_a_flipped_problem_has_another_answer() -> None:
     for problem in QUESTIONS.stream:
         assert turned(problem).answer != problem.answer
 
@@ -92,7 +92,7 @@ def result(*, cheap: bool = True, gain: bool = True, lost: int = 0) -> StreamRes
     )
 
 
-def test_a_stream_that_pays_holds_every_bar_and_says_so() -> None:
+def test_a_stream_that_pays_off_meets_every_bar_and_reports_it() -> None:
     report = ImproveReport(results=(result(), result()))
     line = report.as_json()
     assert report.passed
@@ -115,20 +115,20 @@ def test_a_stream_that_pays_holds_every_bar_and_says_so() -> None:
         (result(lost=1), "lost"),
     ],
 )
-def test_each_missed_bar_is_named(missing: StreamResult, bar: str) -> None:
+def test_each_missed_bar_is_reported(missing: StreamResult, bar: str) -> None:
     report = ImproveReport(results=(missing, missing))
     assert not report.passed
     assert [name for name, passed in report.bars.items() if not passed] == [bar]
     assert "Missed" in html(document(report))
 
 
-def test_what_a_round_cost_counts_in_the_quarter_that_led_to_it() -> None:
+def test_a_round_s_cost_counts_in_the_quarter_that_led_to_it() -> None:
     second, third = ImproveReport(results=(result(),)).quarters[1:3]
     assert second.learning_usd == pytest.approx(30.0 * 2.5 / 3600 + 0.005)
     assert third.learning_usd == 0.0
 
 
-def test_the_interval_of_a_difference_is_newcombes() -> None:
+def test_the_interval_of_a_difference_follows_newcombe() -> None:
     """His example: 56 of 70 against 48 of 80 (Statistics in Medicine 17, table II, a)."""
     gap = difference(56, 70, 48, 80)
     assert (gap.low, gap.high) == pytest.approx((5.24, 33.39), abs=0.01)
@@ -157,7 +157,7 @@ play(Path(sys.argv[1]), StreamSettings.model_validate_json(sys.argv[2]), print)
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_stream_that_is_killed_goes_on_and_loses_no_question(tmp_path: Path) -> None:
+def test_a_killed_stream_resumes_and_loses_no_question(tmp_path: Path) -> None:
     ready(TORCH_WORKERS)
     folder = tmp_path / "seed-1"
     command = [*OWN_PYTHON, "-c", CHILD, str(folder), TINY.model_dump_json()]

@@ -44,7 +44,7 @@ SMALL = WorldsSettings(questions=40, held_out=10, guard=10)
 INSTRUCTIONS = draw_instructions(SMALL)
 
 
-def test_no_instruction_has_two_uses_and_the_same_seed_draws_the_same() -> None:
+def test_no_instruction_has_two_uses_and_the_draw_follows_from_the_seed() -> None:
     uses = (
         INSTRUCTIONS.stream, INSTRUCTIONS.new, INSTRUCTIONS.old, INSTRUCTIONS.guard
     )  # fmt: skip
@@ -55,7 +55,7 @@ def test_no_instruction_has_two_uses_and_the_same_seed_draws_the_same() -> None:
     assert len(INSTRUCTIONS.old) == SMALL.old_held_out == 12
 
 
-def test_a_share_of_the_stream_is_of_old_kinds_and_only_new_ones_are_kept_back() -> None:
+def test_a_share_of_the_stream_is_old_tasks_and_only_new_ones_are_held_back() -> None:
     old = [entry for entry in INSTRUCTIONS.stream if kind_of(entry) == OLD_KIND]
     assert len(old) == 10
     assert not any(is_kept_back(entry, SMALL) for entry in old)
@@ -75,7 +75,7 @@ def first_plan(big: BigTeam, at: int) -> str | None:
     return getattr(read_plan(big.reply(messages, ()).text), "next", None)
 
 
-def test_the_big_model_gives_up_only_where_it_is_not_sure_or_there_is_no_way() -> None:
+def test_the_big_model_gives_up_only_if_unsure_or_the_task_is_unsolvable() -> None:
     big = BigTeam(INSTRUCTIONS, accuracy=0.5)
     sure = [big.is_sure(instance) for instance in INSTRUCTIONS.stream]
     assert 8 < sum(sure) < 32
@@ -124,7 +124,7 @@ def result(
     )  # fmt: skip
 
 
-def test_a_team_that_learns_and_forgets_nothing_holds_every_bar_and_says_so() -> None:
+def test_a_team_that_learns_and_forgets_nothing_meets_every_bar_and_reports_it() -> None:
     report = WorldsReport(results=(result(), result()))
     line = report.as_json()
     assert report.passed
@@ -147,19 +147,19 @@ def test_a_team_that_learns_and_forgets_nothing_holds_every_bar_and_says_so() ->
         (result(altered=1), "altered"),
     ],
 )
-def test_each_missed_bar_is_named(missing: WorldsResult, bar: str) -> None:
+def test_each_missed_bar_is_reported(missing: WorldsResult, bar: str) -> None:
     report = WorldsReport(results=(missing,))
     assert [name for name, passed in report.bars.items() if not passed] == [bar]
     assert "Missed" in html(document(report))
 
 
 @pytest.mark.parametrize("new", [20, 82, 160, 500])
-def test_lessons_of_new_kinds_get_their_share_by_as_many_forms_as_it_takes(new: int) -> None:
+def test_new_lessons_are_repeated_in_forms_until_they_reach_their_share(new: int) -> None:
     forms = forms_of(new, 1_200, 0.3)
     assert abs(new * forms / (new * forms + 1_200) - 0.3) < 0.05 or forms == 1
 
 
-def test_lessons_without_others_and_others_without_lessons_have_a_single_form() -> None:
+def test_old_or_new_lessons_on_their_own_have_a_single_form() -> None:
     assert forms_of(50, 0, 0.3) == forms_of(0, 50, 0.3) == 1
 
 
@@ -176,7 +176,7 @@ def test_options_become_the_settings_of_either_stream() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_stream_under_attack_serves_all_judges_a_round_and_goes_on_where_it_ended(
+def test_a_stream_under_attack_serves_all_judges_a_round_and_resumes(
     tmp_path: Path,
 ) -> None:
     ready(TORCH_WORKERS)

@@ -37,7 +37,7 @@ def entry(number: int, *, discarded: bool = False, tokens: int = 10) -> UsageEnt
     )
 
 
-def test_the_sum_of_the_entries_is_what_was_paid(tmp_path: Path) -> None:
+def test_the_total_of_the_entries_includes_discarded_calls(tmp_path: Path) -> None:
     """Discarded calls included."""
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.add([entry(1), entry(2, discarded=True, tokens=20)])
@@ -58,7 +58,7 @@ def test_fetching_a_runs_usage_twice_books_it_once(tmp_path: Path) -> None:
     assert len(read_ledger(path)) == 3
 
 
-def test_a_call_that_was_paid_for_twice_keeps_both_entries(tmp_path: Path) -> None:
+def test_a_call_billed_twice_keeps_both_entries(tmp_path: Path) -> None:
     """One was used, the other came too late."""
     ledger = Ledger(tmp_path / "ledger.jsonl")
     assert len(ledger.add([entry(1), entry(1, discarded=True)])) == 2
@@ -85,13 +85,13 @@ def test_a_call_of_which_nothing_is_known_is_neither_nothing_nor_a_guess(tmp_pat
     assert paid.most_micro_dollars == 750
 
 
-def test_a_call_that_became_known_late_is_one_call() -> None:
+def test_a_call_whose_usage_arrives_late_counts_once() -> None:
     late = entry(2).model_copy(update={"sent_as": unknown(2).sent_as, "discarded": True})
     assert total([unknown(2), late]) == total([late]) == sum_of(late)
     assert total([unknown(3), late]).unknown == 1
 
 
-def test_an_entry_without_usage_says_what_is_unknown() -> None:
+def test_an_entry_without_usage_states_what_is_unknown() -> None:
     with pytest.raises(ValidationError, match="says that they are unknown"):
         UsageEntry.model_validate({**entry(1).model_dump(), "usage": None})
 
@@ -107,7 +107,7 @@ def test_sums_do_not_depend_on_the_order(tokens: list[int]) -> None:
 
 
 @given(cut=st.integers(1, 200))
-def test_a_torn_last_line_is_dropped_with_a_notice_wherever_it_was_cut(
+def test_a_torn_last_line_is_dropped_with_a_notice_wherever_it_was_torn(
     tmp_path_factory: pytest.TempPathFactory, cut: int
 ) -> None:
     """A crash cuts the last line; everything before it stays."""
@@ -179,7 +179,7 @@ def test_a_full_disk_is_one_clear_error() -> None:
     log.close()
 
 
-def test_half_a_line_that_a_full_disk_left_is_taken_back(tmp_path: Path) -> None:
+def test_a_partial_line_from_a_full_disk_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with AppendLog(path) as log:
@@ -194,7 +194,7 @@ def test_half_a_line_that_a_full_disk_left_is_taken_back(tmp_path: Path) -> None
     assert [record["n"] for _, record in read_log(path)] == [1, 2]
 
 
-def test_a_file_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+def test_a_missing_ledger_reads_as_empty(tmp_path: Path) -> None:
     """A benchmark that was killed before its first call."""
     assert read_ledger(tmp_path / "ledger.jsonl") == []
     assert torn_notice(tmp_path / "ledger.jsonl") is None

@@ -75,7 +75,7 @@ def right(facts: Facts) -> dict[str, int]:
 # ---- a file of questions ----
 
 
-def test_answers_are_compared_as_texts_where_there_is_no_scorer_and_the_report_says_so(
+def test_without_a_scorer_answers_are_compared_as_texts_and_the_report_says_so(
     tmp_path: Path,
 ) -> None:
     directory = begun(tmp_path / "out", questions(tmp_path), arms="llm,solo,delegate")
@@ -96,13 +96,13 @@ def test_answers_are_compared_as_texts_where_there_is_no_scorer_and_the_report_s
         ("18", "18.0", False),
     ],
 )
-def test_white_space_and_case_are_all_that_a_comparison_of_texts_overlooks(
+def test_a_comparison_of_texts_ignores_only_whitespace_and_case(
     gold: str, answer: str, same: bool
 ) -> None:
     assert same_text(Item("x", "?", gold), answer) is same
 
 
-def test_a_scorer_decides_by_the_item_with_all_its_fields(tmp_path: Path) -> None:
+def test_a_scorer_sees_the_item_with_all_its_fields(tmp_path: Path) -> None:
     decides = scorer(
         tmp_path, "return item.about['level'] < 2 and item.gold.strip() == answer.strip()"
     )
@@ -112,14 +112,14 @@ def test_a_scorer_decides_by_the_item_with_all_its_fields(tmp_path: Path) -> Non
     assert "my_scorer.py (sha256 " in facts.checkers["score"]
 
 
-def test_a_share_is_measured_and_only_1_is_right(tmp_path: Path) -> None:
+def test_a_partial_score_is_measured_but_only_1_counts_as_right(tmp_path: Path) -> None:
     shares = scorer(tmp_path, "return (0.0, 0.5, 0.5, 1)[item.about['level']]")
     facts = gone_on(begun(tmp_path / "out", questions(tmp_path), shares), LocalClient())
     assert right(facts) == {"llm": 1}
     assert facts.results["arms"]["llm"]["measures"]["score"]["estimate"] == 0.5
 
 
-def test_a_scorer_that_fails_is_named_by_file_line_and_item_and_no_answer_is_called_wrong(
+def test_a_failing_scorer_is_reported_with_file_line_and_item_and_judges_no_answer(
     tmp_path: Path,
 ) -> None:
     """Once it is corrected, the same runs are collected: nothing is paid for again."""
@@ -143,7 +143,7 @@ def test_a_scorer_that_fails_is_named_by_file_line_and_item_and_no_answer_is_cal
     [("return None", "None"), ("return 'yes'", "'yes'"), ("return 2", "2"),
      ("return float('nan')", "nan")],
 )  # fmt: skip
-def test_what_is_not_a_verdict_is_the_scorers_failure(
+def test_a_value_that_is_not_a_verdict_is_the_scorer_s_failure(
     tmp_path: Path, body: str, returned: str
 ) -> None:
     directory = begun(tmp_path / "out", questions(tmp_path), scorer(tmp_path, body))
@@ -168,7 +168,7 @@ def test_a_changed_scorer_or_data_file_is_refused_by_name(tmp_path: Path) -> Non
             refused(directory.path)
 
 
-def test_another_scorer_is_taken_by_name_and_stays(tmp_path: Path) -> None:
+def test_rescore_takes_another_scorer_and_keeps_it(tmp_path: Path) -> None:
     data = questions(tmp_path)
     directory = begun(tmp_path / "out", data)
     gone_on(directory, LocalClient())
@@ -180,7 +180,7 @@ def test_another_scorer_is_taken_by_name_and_stays(tmp_path: Path) -> None:
         rescore_all(directory.path, tmp_path / "absent.py")
 
 
-def test_a_directory_is_reported_and_compared_without_its_files(tmp_path: Path) -> None:
+def test_a_directory_can_be_reported_and_compared_without_its_source_files(tmp_path: Path) -> None:
     data, decides = questions(tmp_path), scorer(tmp_path, "return True")
     paths = (tmp_path / "a", tmp_path / "b")
     for path in paths:
@@ -204,7 +204,7 @@ def test_a_directory_is_reported_and_compared_without_its_files(tmp_path: Path) 
         ("async def score(item, answer):\n    return True\n", "must be a plain function"),
     ],
 )
-def test_a_scorer_that_cannot_be_used_is_refused_before_any_deployment_is_looked_for(
+def test_an_unusable_scorer_is_refused_before_a_deployment_is_needed(
     tmp_path: Path, source: str, says: str
 ) -> None:
     path = tmp_path / "my_scorer.py"
@@ -226,7 +226,7 @@ def test_a_scorer_that_cannot_be_used_is_refused_before_any_deployment_is_looked
         ("{", "not JSON"),
     ],
 )
-def test_a_line_that_cannot_be_asked_is_named(tmp_path: Path, line: str, says: str) -> None:
+def test_an_unusable_line_is_reported(tmp_path: Path, line: str, says: str) -> None:
     path = questions(tmp_path, 1)
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(DataError, match=rf"sums\.jsonl:2: .*{says}"):
@@ -245,7 +245,7 @@ def test_a_line_that_cannot_be_asked_is_named(tmp_path: Path, line: str, says: s
         (("gsm9k",), "there is no benchmark 'gsm9k'; there are: aime24"),
     ],
 )
-def test_what_is_not_a_benchmark_is_refused_with_what_there_is(
+def test_an_unknown_benchmark_is_refused_with_the_known_ones(
     arguments: tuple[str, ...], says: str
 ) -> None:
     process = bench("run", *arguments)
@@ -253,7 +253,7 @@ def test_what_is_not_a_benchmark_is_refused_with_what_there_is(
     assert says in " ".join(process.stderr.split())
 
 
-def test_a_workflow_that_a_question_alone_suffices_is_an_arm() -> None:
+def test_a_workflow_that_needs_only_a_question_is_an_arm() -> None:
     assert [arm.workflow for arm in QUESTION_ARMS.parse("solo,delegate,router")] == [
         "solo", "delegate", "delegate",
     ]  # fmt: skip
@@ -319,7 +319,7 @@ print(json.dumps(seen))
 """
 
 
-def test_a_package_brings_a_whole_benchmark_by_entry_point_or_by_object(tmp_path: Path) -> None:
+def test_a_package_provides_a_benchmark_by_entry_point_or_object(tmp_path: Path) -> None:
     site = tmp_path / "site"
     info = site / "adding-1.0.dist-info"
     info.mkdir(parents=True)
@@ -344,7 +344,7 @@ def test_a_package_brings_a_whole_benchmark_by_entry_point_or_by_object(tmp_path
         assert result[target] == {"title": "Adding up", "right": {"llm": 2}, "changes": []}
 
 
-def test_a_directory_whose_package_has_gone_says_so(tmp_path: Path) -> None:
+def test_a_directory_whose_package_is_missing_is_refused(tmp_path: Path) -> None:
     directory = begun(tmp_path / "out", questions(tmp_path))
     manifest = directory.manifest().model_copy(update={"origin": None})
     with pytest.raises(UsageError, match="there is no benchmark 'sums'"):

@@ -75,7 +75,7 @@ def test_one_command_starts_a_deployment_measures_and_stops_it(tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_it_ends_with_its_benchmark_also_by_ctrl_c_and_by_force(
+def test_the_deployment_stops_with_its_benchmark_even_after_ctrl_c_or_a_kill(
     tmp_path: Path, how: signal.Signals
 ) -> None:
     process = command(tmp_path, SLOW, *own(tmp_path))
@@ -96,7 +96,7 @@ def test_without_a_profile_nothing_is_started(tmp_path: Path) -> None:
     assert "--profile" in errors
 
 
-def test_a_profile_that_lacks_an_arms_pool_is_refused_before_anything_starts(
+def test_a_profile_without_an_arm_s_pool_is_refused_before_anything_starts(
     tmp_path: Path,
 ) -> None:
     lacking = 'extends = "scripted"\npolicies.solo = "slm"\nworkers.planner.roles = ["planner"]\n'
@@ -117,7 +117,7 @@ def test_a_profile_that_lacks_an_arms_pool_is_refused_before_anything_starts(
         ("endpoint", ("models.llm.price.prompt=2", "models.slm.price.completion=0"), None),
     ],
 )
-def test_a_budget_needs_the_prices_of_what_is_paid_for(
+def test_a_budget_requires_prices_for_the_paid_pools(
     profile: str, overrides: tuple[str, ...], missing: str | None
 ) -> None:
     """Local models may have none if others have one."""

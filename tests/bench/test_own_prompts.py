@@ -27,7 +27,7 @@ def profile(folder: Path) -> Path:
     return path
 
 
-def test_a_benchmark_knows_the_prompts_of_its_arms_and_is_not_resumed_with_others(
+def test_a_benchmark_records_its_prompts_and_does_not_resume_with_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = config.load(str(profile(tmp_path)), environ={})
@@ -36,7 +36,9 @@ def test_a_benchmark_knows_the_prompts_of_its_arms_and_is_not_resumed_with_other
     assert known_manifest.prompts.keys() == {"solo.md"}
     OutputDirectory(tmp_path / "out").create(known_manifest)
     running(monkeypatch, tmp_path, "scripted")
-    with pytest.raises(UsageError, match=r"started with the prompts solo\.md .*the shipped prompts"):
+    with pytest.raises(
+        UsageError, match=r"started with the prompts solo\.md .*the shipped prompts"
+    ):
         resume(tmp_path / "out")
 
 
@@ -64,7 +66,7 @@ def begun_without_adapter() -> Manifest:
     )
 
 
-def test_a_benchmark_is_not_resumed_where_another_policy_plays_one_of_its_roles(
+def test_a_benchmark_does_not_resume_with_another_policy_for_a_role(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it is an adapter of the same model: one arm would be two systems."""
@@ -75,7 +77,7 @@ def test_a_benchmark_is_not_resumed_where_another_policy_plays_one_of_its_roles(
         resume(tmp_path / "out")
 
 
-def test_a_manifest_that_does_not_say_who_plays_is_compared_in_the_rest(
+def test_a_manifest_without_policies_is_still_compared_by_its_prompts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The prompts are looked at after the policies."""

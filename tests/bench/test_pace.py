@@ -24,20 +24,20 @@ def call(run: str, turn: int, branch: int, at: float, decode: float) -> UsageEnt
     )
 
 
-def test_calls_that_follow_each_other_add_up_and_the_queue_counts_as_waiting() -> None:
+def test_sequential_calls_add_up_and_the_queue_counts_as_waiting() -> None:
     measured_pace = pace([call("a", 0, 0, 11.5, 1.0), call("a", 1, 0, 13.0, 1.0)], concurrency=1)
     assert measured_pace is not None
     assert (measured_pace.ideal, measured_pace.wall, measured_pace.ratio) == (2.0, 3.0, 1.5)
 
 
-def test_of_branches_side_by_side_the_longest_counts() -> None:
+def test_the_longest_parallel_branch_counts() -> None:
     side_by_side = [call("a", 0, 0, 11.5, 1.0), call("a", 0, 1, 12.5, 2.0)]
     measured_pace = pace(side_by_side, concurrency=1)
     assert measured_pace is not None
     assert measured_pace.ideal == 2.0
 
 
-def test_runs_share_the_places() -> None:
+def test_runs_share_the_concurrency_slots() -> None:
     measured_pace = pace([call("a", 0, 0, 11.5, 1.0), call("b", 0, 0, 11.5, 1.0)], concurrency=2)
     assert measured_pace is not None
     assert measured_pace.ideal == pytest.approx(1.0)
@@ -47,7 +47,7 @@ def test_without_a_call_there_is_no_pace() -> None:
     assert pace([], concurrency=4) is None
 
 
-def test_of_candidates_that_one_request_asks_for_the_longest_counts() -> None:
+def test_the_longest_candidate_of_one_request_counts() -> None:
     """Their ids say so; the request after them follows."""
     drawn = [
         call("a", 0, 0, 11.5, 1.0).model_copy(update={"call_id": f"a/0.0/0{part}"})

@@ -53,14 +53,14 @@ def facts(
         ),
     ],
 )
-def test_a_delegating_arm_is_held_against_the_big_model_in_dollars(case: Any, words: str) -> None:
+def test_a_delegating_arm_is_compared_with_the_big_model_in_dollars(case: Any, words: str) -> None:
     (sentence,) = payoffs(case)
     assert words in sentence
 
 
-def test_without_prices_nothing_is_said() -> None:
+def test_there_is_no_payoff_sentence_without_prices() -> None:
     assert payoffs(facts(spent=0, low=0, high=0, alone=0)) == []
 
 
-def test_where_a_part_of_the_cost_is_unknown_nothing_is_said() -> None:
+def test_there_is_no_payoff_sentence_if_part_of_the_cost_is_unknown() -> None:
     assert payoffs(facts(spent=500, low=-1600, high=-1400, unpriced=("slm",))) == []

@@ -48,7 +48,7 @@ def exit_code_of(run: Run, **how: Any) -> int:
     return 0
 
 
-def test_it_begins_with_its_duration_and_ends_with_one_line_of_json(
+def test_a_proof_starts_with_its_duration_and_ends_with_one_json_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert exit_code_of(lambda options, progress: outcome(), as_json=True) == 0
@@ -66,12 +66,12 @@ def test_it_begins_with_its_duration_and_ends_with_one_line_of_json(
     assert "met" in output.out
 
 
-def test_a_missed_bar_is_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missed_bar_sets_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(lambda options, progress: outcome(1.4)) == 1
     assert "missed" in capsys.readouterr().out
 
 
-def test_a_violation_is_an_exit_code_and_stands_with_its_history(
+def test_a_violation_sets_the_exit_code_and_is_shown_with_its_history(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def run(options: ExampleOptions, progress: Progress) -> Outcome:
@@ -92,7 +92,7 @@ def test_a_violation_is_an_exit_code_and_stands_with_its_history(
         (BenchError("no"), 1, ""),
     ],
 )
-def test_what_was_measured_before_an_early_end_is_shown(
+def test_measurements_from_before_an_early_end_are_shown(
     error: BaseException, code: int, ending: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(options: ExampleOptions, progress: Progress) -> Outcome:
@@ -121,7 +121,7 @@ def test_an_interruption_before_anything_was_measured_says_so(
     assert output.err.splitlines()[-1] == "stopped"
 
 
-def test_the_page_holds_every_figure_and_nothing_that_runs(tmp_path: Path) -> None:
+def test_the_page_contains_every_figure_and_no_scripts(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "page.html"
     result = outcome(2.0)
     result.about = "<script>alert(1)</script>"
@@ -131,7 +131,7 @@ def test_the_page_holds_every_figure_and_nothing_that_runs(tmp_path: Path) -> No
     assert "<script>alert" not in text
 
 
-def test_subjects_stand_in_rows_and_quantities_in_columns() -> None:
+def test_subjects_are_rows_and_quantities_are_columns() -> None:
     tables = harness.tables(
         [
             measured("rate", 10.0, "/s", subject="ours", group="four in flight"),
@@ -145,7 +145,7 @@ def test_subjects_stand_in_rows_and_quantities_in_columns() -> None:
     assert tables[1].rows == [["ratio", "2", "×", "", ""]]
 
 
-def test_a_value_that_was_not_measured_is_a_dash_and_null() -> None:
+def test_an_unmeasured_value_is_a_dash_and_null() -> None:
     missing = measured("delay", float("nan"), "ms")
     assert missing.text() == "–"
     example, result = proof(lambda options, progress: outcome()), Outcome(measurements=[missing])
@@ -162,7 +162,7 @@ def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
     assert number(value) == text
 
 
-def test_a_bar_is_held_at_its_value_from_the_better_side() -> None:
+def test_a_bar_is_met_at_its_value_and_on_the_better_side() -> None:
     def met(value: float, better: Any) -> bool | None:
         return Measurement(name="m", value=value, bar=2.0, better=better).met
 
@@ -171,7 +171,7 @@ def test_a_bar_is_held_at_its_value_from_the_better_side() -> None:
     assert Measurement(name="m", value=1.0).met is None
 
 
-def test_numbers_out_of_their_range_are_refused_with_the_range() -> None:
+def test_out_of_range_numbers_are_refused_with_the_range() -> None:
     assert harness.numbers("places", "4, 1", low=1, high=9) == [4, 1]
     for text in ("", "x", "0", "10"):
         with pytest.raises(UsageError, match=r"--places .*: numbers from 1 to 9"):
@@ -190,7 +190,7 @@ def test_a_recorded_line_is_read_back_with_its_machine(
     assert baselines.recorded_proofs() == ["example"]
 
 
-def test_a_proof_that_was_interrupted_is_not_recorded(
+def test_an_interrupted_proof_is_not_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(options: ExampleOptions, progress: Progress) -> Outcome:
@@ -203,7 +203,7 @@ def test_a_proof_that_was_interrupted_is_not_recorded(
 
 
 @pytest.mark.parametrize("name", PROOFS)
-def test_the_help_of_a_proof_tells_the_duration_of_its_defaults(name: str) -> None:
+def test_the_help_of_a_proof_states_the_duration_with_its_defaults(name: str) -> None:
     """And by default no proof takes more than ten minutes on two cores."""
     proof = import_module(f"loopline.bench.proofs.{name.replace('-', '_')}.proof").PROOF
     assert proof.name == name
@@ -215,7 +215,7 @@ def test_the_help_of_a_proof_tells_the_duration_of_its_defaults(name: str) -> No
     proof.options.model_validate(proof.full)
 
 
-def test_the_long_form_leaves_what_the_user_wrote_as_it_is() -> None:
+def test_the_full_form_keeps_the_user_s_options() -> None:
     class LongOptions(FullOptions):
         size: int = 1
         repeats: int = 2
@@ -229,14 +229,14 @@ def test_the_long_form_leaves_what_the_user_wrote_as_it_is() -> None:
     assert with_full(example, LongOptions(repeats=3)).size == 1
 
 
-def test_a_dry_run_shows_the_long_form_s_duration_and_measures_nothing() -> None:
+def test_a_dry_run_shows_the_full_form_s_duration_and_measures_nothing() -> None:
     done = bench("gpu", "--full", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "full = true" in done.stdout
     assert "would take about " in done.stdout
 
 
-def test_an_option_that_cannot_be_is_named_with_what_was_written() -> None:
+def test_an_invalid_option_is_reported_with_its_text() -> None:
     done = bench("bus", "--latency-seconds", "0")
     assert done.returncode == 2
     assert done.stderr == (

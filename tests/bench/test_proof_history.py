@@ -46,7 +46,7 @@ def value(
         ([value(10, 9, 11), None], ""),
     ],
 )
-def test_a_measurement_is_worse_if_its_interval_lies_beyond_the_one_before(
+def test_a_measurement_is_worse_if_its_interval_lies_beyond_the_previous_one(
     values: Sequence[RecordedValue | None], change: str
 ) -> None:
     assert change_of(values) == change
@@ -70,7 +70,7 @@ def line(speed: float, **changed: Any) -> Baseline:
     )  # fmt: skip
 
 
-def test_lines_of_other_machines_and_options_are_apart_and_another_seed_is_not() -> None:
+def test_lines_are_separated_by_machine_and_options_but_not_by_seed() -> None:
     other = {"cpu": "b", "cores": 2, "memory_gb": 8}
     all_series = series_of(
         [
@@ -83,7 +83,7 @@ def test_lines_of_other_machines_and_options_are_apart_and_another_seed_is_not()
     assert [len(series.lines) for series in all_series] == [2, 1, 1]
 
 
-def test_a_violation_of_the_last_line_is_worse() -> None:
+def test_a_violation_in_the_last_line_counts_as_worse() -> None:
     (series,) = series_of([line(10), line(10, violations={"ended once": 2})])
     assert series.worse == ["ended once: 2 violations"]
 
@@ -99,7 +99,7 @@ def recorded(folder: Path, *lines: Baseline) -> None:
     (folder / "bus.jsonl").write_text(text)
 
 
-def test_the_course_is_shown_with_date_commit_and_what_became_worse(folder: Path) -> None:
+def test_the_history_shows_date_commit_and_regressions(folder: Path) -> None:
     recorded(folder, line(10), line(5))
     done = bench("history")
     assert done.returncode == 0
@@ -111,19 +111,19 @@ def test_the_course_is_shown_with_date_commit_and_what_became_worse(folder: Path
     assert bench("history", "--check").returncode == 1
 
 
-def test_nothing_worse_passes_the_check(folder: Path) -> None:
+def test_a_history_without_regressions_passes_the_check(folder: Path) -> None:
     recorded(folder, line(10), line(10.5))
     assert bench("history", "bus", "--check").returncode == 0
 
 
-def test_a_proof_without_lines_is_named_with_those_that_have_some(folder: Path) -> None:
+def test_a_proof_without_lines_is_refused_with_the_proofs_that_have_some(folder: Path) -> None:
     recorded(folder, line(10))
     done = bench("history", "soak")
     assert done.returncode == 2
     assert "`bench soak --record` adds one. It has lines of: bus" in done.stderr
 
 
-def test_a_damaged_line_is_named(folder: Path) -> None:
+def test_a_damaged_line_is_reported(folder: Path) -> None:
     recorded(folder, line(10))
     with (folder / "bus.jsonl").open("a") as file:
         file.write(json.dumps({"proof": "bus"}) + "\n")

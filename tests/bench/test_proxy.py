@@ -61,13 +61,13 @@ async def client(proxy: Proxy) -> AsyncIterator[Connect]:
         plain.writer.transport.abort()
 
 
-async def test_untouched_it_changes_nothing(proxy: Proxy, client: Connect) -> None:
+async def test_without_faults_the_proxy_changes_nothing(proxy: Proxy, client: Connect) -> None:
     plain = await client()
     assert await plain.ask() == REPLY
     assert proxy.connections == proxy.accepted == 1
 
 
-async def test_a_reset_is_a_reset_and_no_end(proxy: Proxy, client: Connect) -> None:
+async def test_a_reset_arrives_as_a_reset_and_not_as_an_end(proxy: Proxy, client: Connect) -> None:
     plain = await client()
     await plain.ask()
     assert proxy.reset() == 1
@@ -75,7 +75,7 @@ async def test_a_reset_is_a_reset_and_no_end(proxy: Proxy, client: Connect) -> N
         await plain.rest()
 
 
-async def test_only_connections_on_which_nobody_waits_are_idle(
+async def test_only_connections_without_a_waiting_reader_are_idle(
     proxy: Proxy, client: Connect
 ) -> None:
     idle, busy = await client(), await client()
@@ -89,9 +89,7 @@ async def test_only_connections_on_which_nobody_waits_are_idle(
         await idle.rest()
 
 
-async def test_of_a_torn_reply_a_part_arrives_and_then_the_end(
-    proxy: Proxy, client: Connect
-) -> None:
+async def test_a_torn_reply_arrives_in_part_and_then_ends(proxy: Proxy, client: Connect) -> None:
     plain, next_one = await client(), await client()
     proxy.tear()
     plain.send()
@@ -100,9 +98,7 @@ async def test_of_a_torn_reply_a_part_arrives_and_then_the_end(
     assert await next_one.ask() == REPLY
 
 
-async def test_a_half_closed_connection_has_ended_for_its_reader(
-    proxy: Proxy, client: Connect
-) -> None:
+async def test_a_half_closed_connection_ends_for_its_reader(proxy: Proxy, client: Connect) -> None:
     plain = await client()
     await plain.ask()
     assert proxy.half_close() == 1
@@ -111,9 +107,7 @@ async def test_a_half_closed_connection_has_ended_for_its_reader(
     await plain.writer.drain()
 
 
-async def test_in_a_partition_nothing_passes_until_it_is_healed(
-    proxy: Proxy, client: Connect
-) -> None:
+async def test_a_partition_blocks_everything_until_healed(proxy: Proxy, client: Connect) -> None:
     plain = await client()
     await plain.ask()
     proxy.partition()

@@ -76,7 +76,7 @@ def test_a_published_problem_of_code_contests_has_all_its_tests_and_python_3(
     assert (problem.difficulty, problem.wall_seconds, problem.memory_bytes) == ("B", 0.5, 2.56e8)
 
 
-def test_a_problem_of_code_contests_may_have_no_limits_and_no_python(tmp_path: Path) -> None:
+def test_a_problem_of_code_contests_can_lack_limits_and_python(tmp_path: Path) -> None:
     bare = {
         **CONTEST, "time_limit": None, "memory_limit_bytes": 0, "difficulty": 0,
         "solutions": {"language": [2], "solution": ["int m"]}, "public_tests": NONE,
@@ -87,7 +87,7 @@ def test_a_problem_of_code_contests_may_have_no_limits_and_no_python(tmp_path: P
     assert (problem.solutions, problem.examples, len(problem.tests)) == ((), (), 3)
 
 
-def test_a_split_of_several_files_is_read_in_their_order_and_a_missing_one_is_named(
+def test_a_split_of_several_files_is_read_in_order_and_a_missing_file_is_reported(
     tmp_path: Path,
 ) -> None:
     """So that no score of a part passes for one of the whole."""
@@ -100,7 +100,7 @@ def test_a_split_of_several_files_is_read_in_their_order_and_a_missing_one_is_na
     assert reasons(read) == [("train-00001-of-00003", "a file of the split is missing")]
 
 
-def test_what_problems_of_code_contests_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_problems_of_code_contests_are_reported(tmp_path: Path) -> None:
     write_contests(
         tmp_path / "test-00000-of-00001.parquet",
         CONTEST, {**CONTEST, "input_file": "in.txt"}, {**CONTEST, "description": None},
@@ -122,7 +122,7 @@ def test_what_problems_of_code_contests_cannot_be_read_is_named(tmp_path: Path) 
     ]
 
 
-def test_a_parquet_file_that_is_none_or_another_set_s_is_named(tmp_path: Path) -> None:
+def test_an_invalid_or_foreign_parquet_file_is_reported(tmp_path: Path) -> None:
     """And the bench asks nothing of it."""
     path = tmp_path / "test-00000-of-00001.parquet"
     other_schema = pa.schema([("premise", pa.string())])
@@ -140,7 +140,7 @@ def test_a_parquet_file_that_is_none_or_another_set_s_is_named(tmp_path: Path) -
         load("code", Request(data=tmp_path, choices={"dataset": "codecontests"}))
 
 
-def test_a_broken_parquet_file_gives_what_comes_before_the_break(tmp_path: Path) -> None:
+def test_a_broken_parquet_file_yields_the_rows_before_the_break(tmp_path: Path) -> None:
     """Files are long, and rows before the break are whole."""
     path = tmp_path / "test-00000-of-00001.parquet"
     table = pa.Table.from_pylist([CONTEST, CONTEST], schema=CONTESTS)
@@ -220,7 +220,7 @@ def test_apps_is_read_from_the_lines_of_hugging_face(tmp_path: Path, split: str)
     assert second.question.function == "f"
 
 
-def test_what_lines_of_apps_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_lines_of_apps_are_reported(tmp_path: Path) -> None:
     write(
         tmp_path / "train.jsonl",
         "[", {**LINE, "id": None}, {**LINE, "input_output": ""}, {**LINE, "input_output": "{"},
@@ -243,7 +243,7 @@ def test_what_lines_of_apps_cannot_be_read_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_the_source_says_whether_the_whole_test_split_was_asked(tmp_path: Path) -> None:
+def test_the_source_states_whether_the_whole_test_split_was_used(tmp_path: Path) -> None:
     """The 150 selected problems stand for it only where it is not there."""
     selected = {
         "name": "12", "description": "Twice.", "difficulty": "interview", "starter_code": "",
@@ -254,8 +254,7 @@ def test_the_source_says_whether_the_whole_test_split_was_asked(tmp_path: Path) 
     assert load("code", request).source == "apps, test, from selected150.jsonl"
     write(tmp_path / "test.jsonl", LINE, LINE)
     assert load("code", request).source == (
-        "apps, test, from test.jsonl (1 record left out: a duplicate problem: 1 "
-        "(apps_test/0000))"
+        "apps, test, from test.jsonl (1 record left out: a duplicate problem: 1 (apps_test/0000))"
     )
     apps_request = Request("selected", data=tmp_path, choices={"dataset": "apps"})
     assert [item.id for item in load("code", apps_request).items] == ["code/apps/12"]
@@ -270,7 +269,7 @@ def names_behind(preamble: str) -> set[str]:
     return set(process.stdout.split())
 
 
-def test_a_program_of_apps_may_use_what_its_judge_imports(tmp_path: Path) -> None:
+def test_a_program_of_apps_can_use_its_judge_s_imports(tmp_path: Path) -> None:
     """Whether it is called or run as a whole; the streams only there."""
     write(
         tmp_path / "train.jsonl",
@@ -288,14 +287,14 @@ def test_a_program_of_apps_may_use_what_its_judge_imports(tmp_path: Path) -> Non
 # ---- LiveCodeBench: files of gigabytes, lines of megabytes
 
 
-def test_a_problem_of_livecodebench_may_have_megabytes_of_tests(tmp_path: Path) -> None:
+def test_a_problem_of_livecodebench_can_have_megabytes_of_tests(tmp_path: Path) -> None:
     large = [{"input": "1" * 1_500_000, "output": "2", "testtype": "stdin"}] * 2
     write(tmp_path / "test.jsonl", lcb("a", [], json.dumps(large)), lcb("b", large, "[]"))
     read = livecodebench.load(tmp_path)
     assert (len(read.records), read.skipped) == (2, ())
 
 
-def test_a_program_of_livecodebench_may_use_what_its_judge_imports(tmp_path: Path) -> None:
+def test_a_program_of_livecodebench_can_use_its_judge_s_imports(tmp_path: Path) -> None:
     """Also one that is run as a whole; and what Python has under the same name stays Python's."""
     plain = [{"input": "1", "output": "2", "testtype": "stdin"}]
     write(tmp_path / "test.jsonl", lcb("a", plain, "[]"))
@@ -310,7 +309,7 @@ def test_a_program_of_livecodebench_may_use_what_its_judge_imports(tmp_path: Pat
 # ---- what is not there
 
 
-def test_published_sets_that_are_not_there_say_where_to_get_them(
+def test_missing_published_sets_are_reported_with_their_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)

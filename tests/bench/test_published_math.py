@@ -57,7 +57,7 @@ def test_aime_2024_is_read_from_maxwell_jia(tmp_path: Path) -> None:
     assert read(2024, tmp_path) == [("aime24/II-4", "1 + 1?", "2")]
 
 
-def test_aime_2024_is_read_from_math_ai_whose_answer_stands_in_a_box(tmp_path: Path) -> None:
+def test_aime_2024_is_read_from_math_ai_with_its_boxed_answers(tmp_path: Path) -> None:
     row = {"id": 60, "problem": "1 + 1?", "solution": "\\boxed{025}", "url": ""}
     write_parquet(tmp_path / "aime24/test-00000-of-00001.parquet", row)
     assert read(2024, tmp_path) == [("aime24/60", "1 + 1?", "25")]
@@ -85,7 +85,7 @@ def test_aime_2025_is_read_from_math_ai(tmp_path: Path) -> None:
     assert read(2025, tmp_path) == [("aime25/0", "1 + 1?", "2")]
 
 
-def test_a_file_of_any_name_can_be_named(tmp_path: Path) -> None:
+def test_a_file_can_have_any_name(tmp_path: Path) -> None:
     """`--data FILE`: lines, a list, or Parquet."""
     row = {"problem": "1 + 1?", "answer": "$2$"}
     write(tmp_path / "mine.jsonl", row)
@@ -97,7 +97,7 @@ def test_a_file_of_any_name_can_be_named(tmp_path: Path) -> None:
     assert load("math", request).source == "aime25, from mine.jsonl"
 
 
-def test_the_problems_of_one_year_are_not_asked_as_another_s(tmp_path: Path) -> None:
+def test_the_problems_of_one_year_are_refused_as_another_year_s(tmp_path: Path) -> None:
     """Where only the folder or the file says which year it is."""
     write(tmp_path / "aime25/test.jsonl", {"problem": "1 + 1?", "answer": "2", "id": "0"})
     for data in (tmp_path / "aime25", tmp_path / "aime25/test.jsonl"):
@@ -106,7 +106,7 @@ def test_the_problems_of_one_year_are_not_asked_as_another_s(tmp_path: Path) -> 
             aime.read(2024, data)
 
 
-def test_what_problems_of_aime_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_problems_of_aime_are_reported(tmp_path: Path) -> None:
     """Also where a file is of another year."""
     good = {"problem": "1 + 1?", "answer": "2", "id": "0"}
     write(
@@ -159,7 +159,7 @@ def test_olympiadbench_is_read_from_its_authors_parquet(tmp_path: Path) -> None:
         path.unlink()
 
 
-def test_what_rows_of_olympiadbench_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_rows_of_olympiadbench_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "OE_TO_maths_en_COMP.parquet"
     write_parquet(
         path, OLYMPIAD, {**OLYMPIAD, "final_answer": None}, {**OLYMPIAD, "answer_type": "Essay"}
@@ -188,7 +188,7 @@ def write_gsm8k(folder: Path) -> None:
     )
 
 
-def test_gsm8k_is_asked_of_the_team_and_its_answers_are_the_judge_s(tmp_path: Path) -> None:
+def test_a_team_is_asked_gsm8k_and_only_the_judge_has_its_answers(tmp_path: Path) -> None:
     """Nothing of an answer, and nothing of a worked solution, is in what goes on the bus."""
     write_gsm8k(tmp_path)
     dataset = load("math", Request(data=tmp_path, choices={"dataset": "gsm8k", "attempts": 2}))
@@ -216,7 +216,7 @@ def test_gsm8k_is_read_from_the_parquet_of_hugging_face(tmp_path: Path) -> None:
         load("gsm8k", Request(data=tmp_path))
 
 
-def test_generated_word_problems_are_asked_of_the_team() -> None:
+def test_a_team_is_asked_generated_word_problems() -> None:
     """`test` is what is kept away from training, in equal parts; the same for the same seed."""
     request = Request(samples=8, seed=7, choices={"dataset": "wordproblems"})
     dataset = load("math", request)
@@ -241,7 +241,7 @@ def test_generated_word_problems_are_asked_of_the_team() -> None:
         ("olympiadbench", "train", "olympiadbench has no 'train'; it has: test"),
     ],
 )
-def test_a_split_that_is_not_there_is_refused(dataset: str, split: str, message: str) -> None:
+def test_a_missing_split_is_refused(dataset: str, split: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         load("math", Request(split, choices={"dataset": dataset}))
 
@@ -251,7 +251,7 @@ def test_generated_problems_are_not_read_from_a_folder(tmp_path: Path) -> None:
         load("math", Request(data=tmp_path, choices={"dataset": "wordproblems"}))
 
 
-def test_a_problem_that_no_team_can_be_asked_is_named(tmp_path: Path) -> None:
+def test_a_problem_unsuitable_for_teams_is_reported(tmp_path: Path) -> None:
     """Here a tolerance of nothing."""
     write(tmp_path / "test.jsonl", {**OLYMPIAD, "error": "0"})
     with pytest.raises(DataError, match=r"olympiadbench/1606: tolerance: .*greater than 0"):
@@ -270,7 +270,7 @@ def test_a_problem_that_no_team_can_be_asked_is_named(tmp_path: Path) -> None:
         ("gsm8k", ["github.com/openai/grade-school-math"]),
     ],
 )
-def test_mathematics_that_is_not_there_says_where_to_get_it(
+def test_missing_mathematics_data_are_reported_with_their_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dataset: str, addresses: list[str]
 ) -> None:
     """Without a folder, without the folder that is named, and without a file in it."""

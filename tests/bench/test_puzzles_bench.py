@@ -90,7 +90,7 @@ def test_the_oracle_solves_every_instance_of_every_game(tmp_path: Path, game: st
     assert " By hand: " in report, "what these players do"
 
 
-def test_an_arm_alone_is_played_by_that_agent_alone(tmp_path: Path) -> None:
+def test_a_single_agent_arm_is_played_only_by_that_agent(tmp_path: Path) -> None:
     client = PuzzleClient(player=lambda run, handoff: f"I am {handoff.agent}")
     bench_manifest = manifest(wanted("sudoku", 3), "pair,plan_agent_alone,tool_agent_alone")
     measured(tmp_path / "out", bench_manifest, client)
@@ -106,7 +106,7 @@ def test_an_arm_alone_is_played_by_that_agent_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_a_run_says_of_which_split_it_is_so_that_no_training_takes_what_is_measured_by(
+def test_a_run_records_its_split_so_that_no_training_uses_a_measured_puzzle(
     tmp_path: Path, split: str
 ) -> None:
     client = PuzzleClient()
@@ -120,7 +120,7 @@ def test_a_run_says_of_which_split_it_is_so_that_no_training_takes_what_is_measu
                 require_training(run)
 
 
-def test_success_is_told_by_the_version_that_played(tmp_path: Path) -> None:
+def test_success_is_reported_per_policy_version(tmp_path: Path) -> None:
     """A new version is published halfway, and it knows nothing."""
 
     def version(run: Run) -> int:
@@ -139,7 +139,7 @@ def test_success_is_told_by_the_version_that_played(tmp_path: Path) -> None:
     assert first["n"] + second["n"] == 12
 
 
-def test_a_run_that_broke_off_before_all_had_answered_counts_for_its_team(tmp_path: Path) -> None:
+def test_an_aborted_run_counts_for_its_team_even_before_all_agents_answered(tmp_path: Path) -> None:
     class Leaving(PuzzleClient):
         """The plan agent's answers of every second run never came."""
 
@@ -173,7 +173,7 @@ def test_attempts_give_pass_at_k_with_intervals_over_instances(tmp_path: Path) -
     assert any("played 4 times" in notice for notice in facts.notices)
 
 
-def test_a_bench_of_puzzles_is_not_scored_again_from_its_directory(tmp_path: Path) -> None:
+def test_a_benchmark_of_puzzles_cannot_be_rescored_from_its_directory(tmp_path: Path) -> None:
     measured(tmp_path / "out", manifest(wanted("sudoku", 2)), PuzzleClient())
     with pytest.raises(UsageError, match="judged by what a run did"):
         rescore_all(tmp_path / "out")
@@ -210,7 +210,7 @@ def solution(item: Item) -> str:
     return f"#### [{', '.join(item.gold.split(',')[0])}]"
 
 
-async def test_what_the_run_says_of_itself_counts_for_nothing() -> None:
+async def test_the_run_s_own_verdict_is_ignored() -> None:
     item = a_puzzle(setting={"turns": 1})
     lost = await played(item, ["#### [oracle]"])
     won = await played(item, [solution(item)])
@@ -233,7 +233,7 @@ async def test_a_run_of_another_instance_or_with_more_turns_has_solved_nothing()
         assert judged.detail == "the run played another instance than it was asked"
 
 
-async def test_actions_after_the_end_are_no_solution() -> None:
+async def test_actions_after_the_end_do_not_solve() -> None:
     item = a_puzzle(setting={"turns": 1})
     lost = await played(item, ["#### [U]"])
     won = await played(item, [solution(item)])
@@ -244,7 +244,7 @@ async def test_actions_after_the_end_are_no_solution() -> None:
     assert "the episode ended" in judged.detail
 
 
-async def test_an_item_that_is_no_puzzle_is_a_damaged_manifest() -> None:
+async def test_an_item_that_is_not_a_puzzle_is_a_damaged_manifest() -> None:
     item = a_puzzle()
     trajectory = await played(item, [solution(item)])
     with pytest.raises(OutputError, match="its manifest is damaged"):
@@ -252,7 +252,7 @@ async def test_an_item_that_is_no_puzzle_is_a_damaged_manifest() -> None:
 
 
 @pytest.mark.parametrize("name", ["apply", "verify"])
-async def test_an_environment_that_raises_under_the_judge_is_named(
+async def test_an_environment_that_raises_while_judging_is_reported(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = a_puzzle()
@@ -279,7 +279,7 @@ async def test_failures_fall_into_classes() -> None:
         assert class_of(trajectory.outcome, right, judged.signals) is expected, text
 
 
-async def test_a_word_problem_that_is_answered_wrongly_is_not_out_of_turns() -> None:
+async def test_a_wrongly_answered_word_problem_is_not_out_of_turns() -> None:
     item = a_puzzle("word_problems")
     for text, expected in (
         ("#### [answer(1)]", Class.WRONG_ANSWER),
@@ -292,7 +292,7 @@ async def test_a_word_problem_that_is_answered_wrongly_is_not_out_of_turns() -> 
         assert class_of(trajectory.outcome, right, judged.signals) is expected, text
 
 
-async def test_agreement_and_refusals_are_measured_on_what_was_done() -> None:
+async def test_agreement_and_refusals_are_measured_on_the_recorded_actions() -> None:
     item = a_puzzle(setting={"turns": 2}, difficulty={"least_moves": 3})
     path = solution(item)
     task = item.about["task"]
@@ -323,7 +323,7 @@ def test_the_same_seed_gives_the_same_held_out_instances(game: str) -> None:
     assert not tasks & {str(item.about["task"]) for item in more}
 
 
-def test_size_difficulty_and_setting_make_the_instances() -> None:
+def test_size_difficulty_and_setting_determine_the_instances() -> None:
     request = wanted("sokoban", 2, size=7, difficulty={"boxes": 2}, setting={"turns": 9})
     dataset = load("puzzles", request)
     assert dataset.source == "sokoban 7 x 7, generated from seed 7"
@@ -333,13 +333,13 @@ def test_size_difficulty_and_setting_make_the_instances() -> None:
         assert text.count("$") + text.count("*") == 2
 
 
-def test_every_attempt_is_an_item_of_its_own_next_to_its_instance() -> None:
+def test_every_attempt_is_a_separate_item_next_to_the_others_of_its_instance() -> None:
     items = load("puzzles", wanted("sudoku", 2, attempts=2)).items
     assert [item.id.rpartition("#")[2] for item in items] == ["1", "2", "1", "2"]
     assert items[0].about == items[1].about
 
 
-def test_the_players_by_hand_come_out_in_their_order_on_the_same_instances() -> None:
+def test_the_handwritten_players_rank_in_order_on_the_same_instances() -> None:
     dataset = load("puzzles", wanted("plan_path", 40))
     baselines = dataset.reference["baselines"]
     assert isinstance(baselines, dict)
@@ -352,7 +352,7 @@ def test_the_players_by_hand_come_out_in_their_order_on_the_same_instances() -> 
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_every_game_has_players_by_hand_and_of_chance_the_weakest(game: str) -> None:
+def test_every_game_has_handwritten_players_and_random_play_is_not_the_best(game: str) -> None:
     baselines = load("puzzles", wanted(game, 20)).reference["baselines"]
     assert isinstance(baselines, dict)
     solved = {name: int(str(value)) for name, value in baselines.items()}
@@ -362,7 +362,7 @@ def test_every_game_has_players_by_hand_and_of_chance_the_weakest(game: str) -> 
 
 @pytest.mark.parametrize("game", ["plan_path", "sokoban", "sudoku"])
 @pytest.mark.slow
-def test_what_the_tools_solve_without_any_thought_is_little_unless_they_look_far_ahead(
+def test_tools_without_a_team_solve_little_unless_they_search_far_ahead(
     game: str,
 ) -> None:
     far_looking: JsonObject = {"search": 8}
@@ -376,7 +376,7 @@ def test_what_the_tools_solve_without_any_thought_is_little_unless_they_look_far
     assert int(str(defaults["blind tool agent"])) <= 0.8 * 20
 
 
-def test_levels_with_several_boxes_have_no_players_by_hand() -> None:
+def test_levels_with_several_boxes_have_no_handwritten_players() -> None:
     several = wanted("sokoban", 2, size=7, difficulty={"boxes": 2})
     assert load("puzzles", several).reference["baselines"] == {}
 
@@ -385,7 +385,7 @@ def test_levels_with_several_boxes_have_no_players_by_hand() -> None:
 
 
 @given(st.integers(1, 7).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
-def test_pass_at_k_is_the_share_of_all_draws_of_k_that_hold_a_solution(
+def test_pass_at_k_is_the_share_of_draws_of_k_with_a_solution(
     case: tuple[int, int],
 ) -> None:
     n, solved = case
@@ -399,7 +399,7 @@ def test_k_climbs_by_powers_of_two_to_the_number_of_attempts() -> None:
     assert [pass_at_ks(n) for n in (1, 2, 5, 8)] == [[1], [1, 2], [1, 2, 4, 5], [1, 2, 4, 8]]
 
 
-def test_attempts_on_one_instance_are_no_independent_evidence() -> None:
+def test_attempts_on_one_instance_are_not_independent_evidence() -> None:
     """Four instances that all came out alike leave as much open as four runs, not as sixteen."""
     once = success({str(at): [True] for at in range(4)}, seed=1)
     often = success({str(at): [True] * 4 for at in range(4)}, seed=1)
@@ -412,7 +412,7 @@ def test_attempts_on_one_instance_are_no_independent_evidence() -> None:
 # ---- the command line ----
 
 
-def test_greedy_is_the_default_and_anything_about_drawing_means_drawn() -> None:
+def test_greedy_is_the_default_and_any_sampling_option_means_sampling() -> None:
     assert sampling(None, None, None, None) == {"greedy": True}
     drawn = {"greedy": False, "adaptive": None}
     assert sampling(None, None, None, 4) == {**drawn, "candidates": 1, "temperature": 1.0}
@@ -447,7 +447,7 @@ def test_greedy_is_the_default_and_anything_about_drawing_means_drawn() -> None:
         (["--run-seconds", "0"], "--run-seconds"),
     ],
 )
-def test_what_can_not_be_played_is_said_before_any_deployment_is_looked_for(
+def test_unplayable_options_are_reported_before_a_deployment_is_needed(
     arguments: list[str], message: str
 ) -> None:
     process = bench("puzzles", *arguments)

@@ -35,7 +35,7 @@ def team(bus: BusSettings) -> list[WorkerBase]:
 
 
 @pytest.mark.slow
-async def test_every_instance_is_played_once_by_each_arm_though_the_bench_is_killed(
+async def test_each_arm_plays_every_instance_once_even_if_the_bench_is_killed(
     tmp_path: Path,
 ) -> None:
     with deployable(tmp_path, "petting") as (bus, environment):
@@ -75,7 +75,7 @@ def programmer(bus: BusSettings, problems: Path) -> list[WorkerBase]:
 
 
 @needs_bubblewrap
-async def test_a_tool_agent_that_writes_python_solves_every_instance_by_one_program(
+async def test_a_tool_agent_that_writes_python_solves_every_instance_with_one_program(
     tmp_path: Path,
 ) -> None:
     # The profile leaves the shipped model 64.

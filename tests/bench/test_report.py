@@ -116,7 +116,7 @@ def test_the_page_loads_nothing_from_anywhere(page: Page) -> None:
             assert str(attributes["href"]).startswith("#")
 
 
-def test_what_a_model_wrote_stays_text(finished: OutputDirectory, page: Page) -> None:
+def test_a_model_s_output_is_escaped(finished: OutputDirectory, page: Page) -> None:
     """It is found, whole, in the packed data; as markup nowhere."""
     text = (finished.path / "report.html").read_text(encoding="utf-8")
     assert "alert(1)" not in text.replace("&lt;script&gt;alert(1)", "")
@@ -158,7 +158,7 @@ def test_every_run_has_its_transcript_in_the_page(finished: OutputDirectory, pag
     assert all(script["steps"] for script in scripts.values())
 
 
-def test_links_lead_to_places_that_are_there(page: Page) -> None:
+def test_links_lead_to_existing_anchors(page: Page) -> None:
     """`#items?…` and `#run?…` are understood by the script, anything else is an id."""
     for tag, attributes in page.tags:
         if tag != "a":
@@ -169,14 +169,14 @@ def test_links_lead_to_places_that_are_there(page: Page) -> None:
 
 
 @given(st.text(st.characters(codec="utf-8")))
-def test_a_link_says_its_question_whatever_its_id_is(item: str) -> None:
+def test_a_link_identifies_its_question_for_any_id(item: str) -> None:
     """As `URLSearchParams` reads it, for which `+` is a space."""
     href = links.run_of(item)
     assert href.count("?") == href.count("#") == 1
     assert parse_qsl(href.partition("?")[2], keep_blank_values=True) == [("item", item)]
 
 
-def test_words_of_a_link_can_neither_act_nor_turn_the_text_around_them() -> None:
+def test_the_words_of_a_link_are_escaped() -> None:
     where = links.place("items", arm="a&b", class_="right")
     anchor = render(pages.__name__, "macro.html.j2", name="link", values=(where, "<b>\u202e"))
     assert anchor == '<a href="#items?arm=a%26b&amp;class=right">&lt;b&gt;\\u202e</a>'
@@ -224,7 +224,7 @@ def test_figures_of_the_arms_agree_with_the_list_of_items(finished: OutputDirect
     assert pair["only_a"] >= 7
 
 
-def test_the_oracle_is_at_least_as_good_as_either_model(finished: OutputDirectory) -> None:
+def test_the_oracle_arm_is_at_least_as_good_as_either_model(finished: OutputDirectory) -> None:
     """And costs no more than the big one everywhere."""
     results = facts_of(finished).results
     arms = results["arms"]
@@ -234,7 +234,7 @@ def test_the_oracle_is_at_least_as_good_as_either_model(finished: OutputDirector
     assert results["oracle"]["micro_dollars_per_question"] <= dear
 
 
-def test_markdown_is_tables_that_no_answer_breaks(finished: OutputDirectory) -> None:
+def test_no_answer_breaks_the_markdown_tables(finished: OutputDirectory) -> None:
     """Same number of cells in every row of a table."""
     text = (finished.path / "report.md").read_text(encoding="utf-8")
     for block in text.split("\n\n"):
@@ -246,7 +246,7 @@ def test_markdown_is_tables_that_no_answer_breaks(finished: OutputDirectory) -> 
     assert cell("a|b\nc") == "a\\|b c"
 
 
-def test_delegates_books_differ_from_ours_for_the_reasons_given(
+def test_delegate_s_figures_differ_from_ours_for_the_stated_reasons(
     finished: OutputDirectory,
 ) -> None:
     """Its token count for the router is a quarter of the characters of question and answer."""
@@ -263,7 +263,7 @@ def test_delegates_books_differ_from_ours_for_the_reasons_given(
     assert tokens.delegate < tokens.loopline / 5
 
 
-def test_accuracy_in_delegates_books_is_by_the_rule_of_its_scripts(
+def test_accuracy_in_delegate_s_figures_follows_its_scripts(
     finished: OutputDirectory,
 ) -> None:
     """A number after "answer is" goes before the last run of digits."""
@@ -282,14 +282,14 @@ def test_accuracy_in_delegates_books_is_by_the_rule_of_its_scripts(
     assert f"alone {right - 1} would be right instead of {right}" in row.why
 
 
-def test_delegations_in_delegates_books_are_per_question(finished: OutputDirectory) -> None:
+def test_delegations_in_delegate_s_figures_are_per_question(finished: OutputDirectory) -> None:
     rows = facts_of(finished).results["delegate"]
     (row,) = [row for row in rows if row["figure"] == "delegations per question"]
     assert row["unit"] == "per question"
     assert compat_figure(row, "ours") == f"{row['ours']:.2f}"
 
 
-def test_an_unfinished_benchmark_gets_a_report_that_says_so(tmp_path: Path) -> None:
+def test_an_unfinished_benchmark_gets_a_report_that_states_it(tmp_path: Path) -> None:
     """Also one without a single answer."""
     directory = created(tmp_path, manifest(items(3)))
     facts = write_reports(directory)
@@ -299,7 +299,7 @@ def test_an_unfinished_benchmark_gets_a_report_that_says_so(tmp_path: Path) -> N
     json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
 
 
-def test_a_ledger_that_does_not_add_up_is_said_aloud(
+def test_the_report_warns_of_a_ledger_that_does_not_add_up(
     finished: OutputDirectory, tmp_path: Path
 ) -> None:
     """A line too few is a notice in every report."""
@@ -311,7 +311,7 @@ def test_a_ledger_that_does_not_add_up_is_said_aloud(
     assert any("the ledger" in notice for notice in notices)
 
 
-def test_an_arm_that_other_weights_have_answered_too_is_said_aloud(
+def test_the_report_warns_of_an_arm_with_answers_from_other_weights(
     finished: OutputDirectory, tmp_path: Path
 ) -> None:
     """Somebody published them while it ran, or before it was resumed."""
@@ -346,7 +346,7 @@ def test_an_arm_that_other_weights_have_answered_too_is_said_aloud(
         (p_value(0.00001), "p < 0.0001"),
     ],
 )
-def test_numbers_are_written_for_people(text: str, display: str) -> None:
+def test_numbers_are_readable(text: str, display: str) -> None:
     """Signs, units, digits that mean something."""
     assert text == display
 
@@ -360,7 +360,7 @@ def test_axes_have_a_few_round_ticks() -> None:
     assert Scale(3.0, 3.0, 0, 100)(3.0) == 50
 
 
-def test_an_unfinished_benchmark_says_on_the_terminal_how_to_go_on(
+def test_an_unfinished_benchmark_says_on_the_terminal_how_to_resume(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The sentence of the other reports, with the directory's name."""
@@ -374,7 +374,7 @@ def test_an_unfinished_benchmark_says_on_the_terminal_how_to_go_on(
         assert hint in (tmp_path / name).read_text(encoding="utf-8")
 
 
-def test_a_complete_benchmark_says_nothing_of_going_on(
+def test_a_complete_benchmark_does_not_mention_resuming(
     finished: OutputDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     print_report(facts_of(finished), finished.path)
@@ -387,7 +387,7 @@ def test_an_unfinished_benchmark_with_a_budget_says_that_it_may_need_more(tmp_pa
     assert remaining_work(facts).endswith(hint)
 
 
-def test_a_report_of_one_arm_has_no_figure_of_pairs(tmp_path: Path) -> None:
+def test_a_report_with_one_arm_has_no_figure_of_pairs(tmp_path: Path) -> None:
     directory = created(tmp_path, manifest(items(2), arms=("llm",)))
 
     async def whole() -> None:
@@ -401,7 +401,7 @@ def test_a_report_of_one_arm_has_no_figure_of_pairs(tmp_path: Path) -> None:
     assert "Differences on the same questions" not in text
 
 
-def test_groups_of_numbers_stand_by_their_size(tmp_path: Path) -> None:
+def test_groups_of_numbers_are_sorted_by_size(tmp_path: Path) -> None:
     """Ten steps come after two, not before; words come after numbers."""
     all_items = items(4)
     steps = (10, 2, "many", 1)

@@ -67,12 +67,12 @@ def reach(drawing: str, words: str) -> tuple[float, float]:
     raise AssertionError(f"{words!r} is not there")
 
 
-def test_an_arms_name_stands_whole_beside_its_bar(facts: Facts) -> None:
+def test_an_arm_s_full_name_is_next_to_its_bar(facts: Facts) -> None:
     begin, end = reach(stacked_latency(facts), LONGEST)
     assert 0 <= begin < end < WIDTH / 2
 
 
-def test_an_arms_name_stands_whole_beside_its_dot(facts: Facts) -> None:
+def test_an_arm_s_full_name_is_next_to_its_dot(facts: Facts) -> None:
     arms = deepcopy(facts.results["arms"])
     for arm, tokens in ((LONGEST, 85.0), ("slm", 100.0)):
         arms[arm]["per_question"]["tokens"] = dict.fromkeys(("low", "estimate", "high"), tokens)
@@ -87,19 +87,19 @@ def a_transcript(agent: str) -> dict[str, object]:
     return {"wall": 1, "steps": [step]}
 
 
-def test_an_agents_name_stands_whole_beside_its_step() -> None:
+def test_an_agent_s_full_name_is_next_to_its_step() -> None:
     begin, _ = reach(waterfall(a_transcript("umi_summarizer")), "umi_summarizer 12.1")
     assert begin >= 0
 
 
-def test_a_name_that_would_take_half_of_the_drawing_is_cut_and_a_pointer_shows_it_whole() -> None:
+def test_a_name_too_wide_for_the_drawing_is_truncated_with_the_full_name_as_a_tooltip() -> None:
     drawing = waterfall(a_transcript("agent" * 20))
     assert f"<title>{'agent' * 20} 12.1</title>" in drawing
     assert "…<" in drawing
 
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=80))
-def test_no_name_begins_before_its_drawing(words: str) -> None:
+def test_no_name_starts_outside_its_drawing(words: str) -> None:
     margin = margin_for([words], 60.0, 230.0)
     (text,) = re.findall(r'text-anchor="end">([^<]*)<', name(margin, 0.0, words, "name"))
     assert width_of(unescape(text)) <= margin - 8
@@ -136,7 +136,7 @@ SPOTS = st.lists(st.tuples(SHARE, SHARE), min_size=2, max_size=2)
 
 @given(SPOTS, st.one_of(st.none(), st.tuples(SHARE, SHARE)))
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.differing_executors])
-def test_no_name_of_the_scatter_stands_over_another(
+def test_no_name_in_the_scatter_plot_overlaps_another(
     facts: Facts, spots: list[tuple[float, float]], oracle: tuple[float, float] | None
 ) -> None:
     arms = {
@@ -157,7 +157,7 @@ def test_no_name_of_the_scatter_stands_over_another(
 
 
 @given(st.lists(st.tuples(st.floats(60, 440), st.floats(20, 280)), min_size=1, max_size=8))
-def test_names_of_marks_that_lie_together_stand_apart(marks: list[tuple[float, float]]) -> None:
+def test_names_of_close_marks_do_not_overlap(marks: list[tuple[float, float]]) -> None:
     labels = Labels(Box(50, 0, 460, 290), [Box.around(x, y, 5.5) for x, y in marks])
     drawing = "".join(labels.place(x, y, "coder_alone", "name", 13.0, 5.5) for x, y in marks)
     assert overlapping(drawing) == []
@@ -165,7 +165,7 @@ def test_names_of_marks_that_lie_together_stand_apart(marks: list[tuple[float, f
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.5])
-def test_a_name_that_finds_no_room_is_left_out_and_counted(facts: Facts, spread: float) -> None:
+def test_a_name_without_room_is_left_out_and_counted(facts: Facts, spread: float) -> None:
     """Thirty arms, of equal scores or of scores that differ a little."""
     (arm, *_) = facts.results["arms"].values()
     arms = {f"arm_number_{at}": deepcopy(arm) for at in range(30)}
@@ -204,14 +204,14 @@ SHORT = Line("a − b: +12.3", Interval(0.1, -0.1, 0.3), "arm-1")
 
 @pytest.mark.parametrize("lines", [[SHORT], [LONG], [SHORT, LONG, SHORT]])
 @pytest.mark.parametrize("plot", [shares_plot, differences_plot])
-def test_words_above_intervals_stay_inside_and_free(plot: Any, lines: list[Line]) -> None:
+def test_labels_above_intervals_stay_inside_without_overlaps(plot: Any, lines: list[Line]) -> None:
     drawing = plot("any", lines, points)
     assert lines_through_words(drawing) == []
     assert overlapping(drawing) == []
     assert all(box.left >= 0 and box.right <= WIDTH for _, box in boxes(drawing))
 
 
-def test_no_line_goes_through_the_words_of_a_pair(facts: Facts) -> None:
+def test_no_line_crosses_the_labels_of_a_pair(facts: Facts) -> None:
     drawing = differences(facts)
     assert lines_through_words(drawing) == []
     assert all(box.right <= WIDTH for _, box in boxes(drawing))

@@ -19,7 +19,7 @@ def sudokus(samples: int) -> Request:
 
 
 @pytest.mark.slow
-def test_a_report_says_in_every_form_how_completions_were_drawn(
+def test_every_report_format_states_how_completions_were_sampled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The best of several, chosen by the rules, is another thing than one answer."""
@@ -38,7 +38,7 @@ def test_a_report_says_in_every_form_how_completions_were_drawn(
 
 
 @pytest.mark.slow
-def test_completions_that_were_cut_off_are_counted_and_the_limit_is_named(tmp_path: Path) -> None:
+def test_truncated_completions_are_counted_and_the_limit_is_shown(tmp_path: Path) -> None:
     bench_manifest = manifest(sudokus(3), greedy=True, max_tokens=64)
     whole = measured(tmp_path / "whole", bench_manifest, PuzzleClient())
     cut = measured(tmp_path / "cut", bench_manifest, PuzzleClient(finish="length"))

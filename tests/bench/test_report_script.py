@@ -84,7 +84,7 @@ def texts(tree: Any, *, folded: bool = True) -> Iterator[str]:
             yield from texts(child, folded=folded)
 
 
-def test_of_several_candidates_the_executed_one_is_shown_and_the_others_are_folded(
+def test_the_executed_candidate_is_shown_and_the_others_are_collapsed(
     finished: OutputDirectory,
 ) -> None:
     sheet = shown(finished, FIRST)["sheet"]
@@ -96,7 +96,7 @@ def test_of_several_candidates_the_executed_one_is_shown_and_the_others_are_fold
     assert every.index("candidate 0") < every.index("one") < every.index("candidate 2")
 
 
-def test_a_transcript_that_does_not_say_which_was_executed_is_shown_whole(
+def test_a_transcript_without_an_executed_candidate_is_shown_in_full(
     finished: OutputDirectory, tmp_path: Path
 ) -> None:
     """An older bench has written it."""
@@ -118,7 +118,7 @@ def test_what_turns_or_hides_text_is_shown_as_code_points(finished: OutputDirect
     assert not set(TURNED) & set("\u202e\u061c\u2028\ufeff\u200b") & set(every)
 
 
-def test_a_link_leads_to_its_question_whatever_its_id_is(finished: OutputDirectory) -> None:
+def test_a_link_leads_to_its_question_for_any_id(finished: OutputDirectory) -> None:
     """Space, plus, percent, ampersand, question mark."""
     sheet = shown(finished, FIRST)["sheet"]
     assert ODD_ID.replace("\u202e", "\\u202e") in list(texts(sheet))

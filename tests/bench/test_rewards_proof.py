@@ -12,7 +12,7 @@ from tests.conftest import quick_settings
 
 
 @pytest.mark.timeout(300)
-async def test_rewards_that_three_killed_programs_send_stand_in_the_store_once(
+async def test_rewards_sent_by_three_killed_programs_are_stored_once(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
     options = RewardsOptions(rewards=500, kills=1, seed=7)

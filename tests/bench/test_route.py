@@ -26,7 +26,7 @@ def with_signal(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any
     return route(path, "--output", str(folder / "report")), folder / "report"
 
 
-def test_where_the_text_tells_wrong_answers_a_router_keeps_its_bound_and_pays(
+def test_a_router_keeps_its_bound_and_pays_if_the_text_reveals_wrong_answers(
     with_signal: tuple[dict[str, Any], Path],
 ) -> None:
     line, _ = with_signal
@@ -37,7 +37,7 @@ def test_where_the_text_tells_wrong_answers_a_router_keeps_its_bound_and_pays(
     assert line["signal"]["auc"] > 0.9
 
 
-def test_every_baseline_is_held_against_the_router_at_its_accuracy(
+def test_every_baseline_is_compared_with_the_router_at_equal_accuracy(
     with_signal: tuple[dict[str, Any], Path],
 ) -> None:
     comparison = with_signal[0]["comparison"]
@@ -60,7 +60,7 @@ def test_the_report_shows_the_plot_and_the_verdict(
     assert json.loads((folder / "report.json").read_text())["questions"] == 400
 
 
-def test_where_the_text_tells_nothing_the_command_promises_nothing(tmp_path: Path) -> None:
+def test_the_command_promises_nothing_if_the_text_reveals_nothing(tmp_path: Path) -> None:
     line = route(write_rows(tmp_path / "null.jsonl", labelled_rows(400, signal=False)))
     assert not line["pays"]
     assert not line["signal"]["significant"]
@@ -68,7 +68,7 @@ def test_where_the_text_tells_nothing_the_command_promises_nothing(tmp_path: Pat
     assert line["risk_held_share"] >= 0.95
 
 
-def test_costs_of_the_file_go_before_prices(tmp_path: Path) -> None:
+def test_costs_in_the_file_take_precedence_over_prices(tmp_path: Path) -> None:
     rows = labelled_rows(100, signal=True)
     for row in rows:
         row["small"]["cost"], row["big"]["cost"] = 0.5, 2.0
@@ -109,7 +109,7 @@ def test_a_bad_line_is_refused_with_its_file_and_line(
     "content",
     [b"", b"\xff\xfe", b"[1]\n", b"{" * 100_000, b'{"id": NaN}\n', b'{"id": 1}' * 2],
 )
-def test_a_file_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_file_is_refused_without_a_traceback(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "hostile.jsonl"
     path.write_bytes(content)
     process = bench("route", "--labelled", str(path))

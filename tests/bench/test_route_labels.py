@@ -35,7 +35,7 @@ def test_from_solutions_of_word_problems_alone_a_router_pays(tmp_path: Path, sty
     assert line["estimated_costs"] == 500
 
 
-def test_lines_may_be_written_by_any_program(tmp_path: Path) -> None:
+def test_lines_can_come_from_any_program(tmp_path: Path) -> None:
     rows = labelled_rows(120, signal=True)
     for at, row in enumerate(rows):
         row["id"] = at
@@ -62,7 +62,7 @@ def test_lines_may_be_written_by_any_program(tmp_path: Path) -> None:
         {"small_cost": 0.5, "big_cost": 2.0},
     ],
 )
-def test_costs_may_stand_at_the_top_of_a_line(tmp_path: Path, form: dict[str, Any]) -> None:
+def test_costs_can_be_top_level_fields_of_a_line(tmp_path: Path, form: dict[str, Any]) -> None:
     rows = [row | form for row in labelled_rows(60, signal=True)]
     line = route(write_rows(tmp_path / "costs.jsonl", rows))
     rules = {rule["name"]: rule["cost"]["estimate"] for rule in line["comparison"]["rules"]}
@@ -80,7 +80,7 @@ def test_costs_may_stand_at_the_top_of_a_line(tmp_path: Path, form: dict[str, An
         [None, -0.5],
     ],
 )
-def test_log_probabilities_may_be_as_endpoints_return_them(tmp_path: Path, logprobs: Any) -> None:
+def test_log_probabilities_can_have_the_format_of_endpoints(tmp_path: Path, logprobs: Any) -> None:
     rows = labelled_rows(60, signal=True)
     for row in rows:
         row["small"]["logprobs"] = logprobs
@@ -106,7 +106,7 @@ def test_models_that_cost_nothing_are_compared_without_a_division(
     assert line["risk_held_share"] >= 0.95
 
 
-def test_samples_are_a_baseline_and_are_drawn_where_they_are_worth_it(tmp_path: Path) -> None:
+def test_samples_are_a_baseline_and_are_drawn_only_if_worth_their_price(tmp_path: Path) -> None:
     lines: list[dict[str, Any]] = []
     for name, price in (("cheap", 0.0001), ("dear", 1.0)):
         rows = labelled_rows(300, signal=False)
@@ -125,7 +125,7 @@ def test_samples_are_a_baseline_and_are_drawn_where_they_are_worth_it(tmp_path: 
     assert dear["cost_vs_best_baseline"] == pytest.approx(1, abs=0.05)
 
 
-def test_questions_that_are_asked_several_times_are_named(tmp_path: Path) -> None:
+def test_repeated_questions_are_reported(tmp_path: Path) -> None:
     rows = labelled_rows(60, signal=True)
     twice = [*rows, *({**row, "id": f"again {row['id']}"} for row in rows[:7])]
     line = route(write_rows(tmp_path / "twice.jsonl", twice))

@@ -51,7 +51,7 @@ async def test_every_question_gets_one_result_per_arm(tmp_path: Path, scorer: Sc
     assert sum(watched.spent) == total(entries).micro_dollars
 
 
-async def test_the_run_id_is_on_the_disk_before_the_bus_hears_of_it(
+async def test_the_run_id_is_on_disk_before_the_run_reaches_the_bus(
     tmp_path: Path, scorer: Scorer
 ) -> None:
     """Else a crash in between would leave a run that is paid for and forgotten."""
@@ -70,7 +70,7 @@ async def test_the_run_id_is_on_the_disk_before_the_bus_hears_of_it(
     assert all(checks)
 
 
-async def test_what_was_cut_off_at_any_line_is_completed_to_the_same_report(
+async def test_a_benchmark_cut_off_at_any_line_is_completed_to_the_same_report(
     tmp_path: Path, scorer: Scorer
 ) -> None:
     """The files are cut at many places, as kill -9 leaves them; the resumed bench asks the same
@@ -109,7 +109,7 @@ async def test_a_run_that_was_admitted_and_never_reached_the_bus_keeps_its_id(
     assert directory.stored().results[("llm", "sums/test/1")].run_id == first.id
 
 
-async def test_the_budget_stops_admissions_and_says_what_is_left(
+async def test_the_budget_stops_admissions_and_reports_the_rest(
     tmp_path: Path, scorer: Scorer
 ) -> None:
     """By what runs of the same arm have cost so far; never past it but for those in flight."""
@@ -128,7 +128,7 @@ async def test_the_budget_stops_admissions_and_says_what_is_left(
     assert len(facts.results["not_done"]["llm"]) == 20 - facts.results["arms"]["llm"]["n"]
 
 
-async def test_a_budget_holds_from_the_first_run_on(tmp_path: Path, scorer: Scorer) -> None:
+async def test_a_budget_applies_from_the_first_run_on(tmp_path: Path, scorer: Scorer) -> None:
     """What a run costs is not known before one has ended: so one goes alone."""
     bench_manifest = manifest(items(20), arms=("llm",), concurrency=8, budget_micro_dollars=1)
     directory = created(tmp_path, bench_manifest)
@@ -164,7 +164,7 @@ async def test_an_interruption_after_the_budget_is_used_up_waits_no_longer_than_
 
 
 @pytest.mark.parametrize("ended", [1.0, 1e11], ids=["at once", "when a worker was back"])
-async def test_a_question_whose_time_ran_out_while_no_bench_waited_is_asked_anew(
+async def test_a_question_that_expired_while_no_bench_waited_is_repeated(
     ended: float, tmp_path: Path, scorer: Scorer
 ) -> None:
     """Its calls stay in the books."""
@@ -202,7 +202,7 @@ async def asked_anew(
     return directory, client
 
 
-async def test_used_discarded_and_superseded_calls_are_together_all_that_was_paid(
+async def test_used_discarded_and_superseded_calls_add_up_to_the_total_paid(
     tmp_path: Path, scorer: Scorer
 ) -> None:
     """One call each of three runs, of which the first counts for no arm; and one discarded."""
@@ -220,7 +220,7 @@ async def test_used_discarded_and_superseded_calls_are_together_all_that_was_pai
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
-async def test_a_report_says_what_runs_cost_whose_question_was_asked_anew(
+async def test_a_report_states_the_cost_of_superseded_runs(
     name: str, tmp_path: Path, scorer: Scorer
 ) -> None:
     directory, _ = await asked_anew(tmp_path, scorer)
@@ -231,7 +231,7 @@ async def test_a_report_says_what_runs_cost_whose_question_was_asked_anew(
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
-async def test_a_report_in_which_every_call_counts_says_so(
+async def test_a_report_says_if_every_call_counts(
     name: str, tmp_path: Path, scorer: Scorer
 ) -> None:
     directory = created(tmp_path, manifest(items(2), arms=("llm",)))
@@ -242,7 +242,7 @@ async def test_a_report_in_which_every_call_counts_says_so(
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
-async def test_a_report_says_of_which_calls_nobody_knows_what_they_cost(
+async def test_a_report_lists_the_calls_with_unknown_cost(
     name: str, tmp_path: Path, scorer: Scorer
 ) -> None:
     directory, client = created(tmp_path, manifest(items(2), arms=("llm",))), LocalClient()
@@ -318,7 +318,7 @@ async def test_what_ends_within_the_grace_is_recorded(tmp_path: Path, scorer: Sc
     assert len(directory.stored().results) == 4
 
 
-async def test_a_full_bus_and_an_outage_are_waited_for(
+async def test_the_bench_waits_out_a_full_bus_and_an_outage(
     tmp_path: Path, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Admission is asked again under the same id."""
@@ -331,7 +331,7 @@ async def test_a_full_bus_and_an_outage_are_waited_for(
     assert watched.notices == ["Redis is away"]
 
 
-async def test_a_run_has_its_whole_time_once_it_is_admitted(
+async def test_a_run_gets_its_full_time_once_admitted(
     tmp_path: Path, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bus that is full of other work is not a fault of the model."""
@@ -351,7 +351,7 @@ async def test_a_run_has_its_whole_time_once_it_is_admitted(
     assert [tracked_run.deadline for tracked_run in client.runs.values()] == [admitted]
 
 
-async def test_a_bus_that_stays_away_ends_the_bench_with_what_it_has(
+async def test_a_permanent_outage_ends_the_bench_with_its_results_so_far(
     tmp_path: Path, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is the bus's own; the directory can be resumed."""
@@ -395,7 +395,7 @@ async def test_two_benches_on_one_directory_are_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_a_directory_that_holds_a_benchmark_is_not_written_over(tmp_path: Path) -> None:
+def test_a_directory_with_a_benchmark_is_not_overwritten(tmp_path: Path) -> None:
     """The message says how to go on."""
     created(tmp_path, manifest(items(1)))
     with pytest.raises(UsageError, match="bench resume"):

@@ -60,7 +60,7 @@ def test_an_engine_under_attack_breaks_no_invariant(engine: str) -> None:
 
 
 @pytest.mark.slow
-def test_prefixes_that_cross_adapters_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefixes_shared_across_adapters_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """llama.cpp#26207: what one adapter has computed serves another one."""
     pytest.importorskip("llama_cpp", reason="needs make gguf")
     from loopline.workers.engines.llama_cpp.sequences import Sequences
@@ -118,7 +118,7 @@ async def test_every_set_of_weights_changes_the_answer(tmp_path: Path) -> None:
 # The plan.
 
 
-def test_a_seed_is_one_plan_and_another_seed_another_one() -> None:
+def test_the_plan_follows_from_the_seed() -> None:
     def plan(seed: int) -> list[object]:
         return [
             (plan_request(index, seed, ROOM, 0.5), operations(index, seed, SETS))
@@ -195,7 +195,7 @@ PIECES = (Delta(text="a", ids=(7,)), Delta(text="b", ids=(8,)), Delta(text="", i
         seen(asked(max_tokens=2), answer(ids=(7, 8), finish_reason="length")),
     ],
 )
-def test_what_goes_as_planned_is_no_violation(evidence: Seen) -> None:
+def test_a_request_that_goes_as_planned_is_not_a_violation(evidence: Seen) -> None:
     assert invariants.check(evidence) == []
 
 
@@ -217,11 +217,11 @@ def test_what_goes_as_planned_is_no_violation(evidence: Seen) -> None:
         seen(asked(adapter="red"), ending="unknown_adapter", version=3),
     ],
 )
-def test_an_ending_that_was_not_planned_is_found(evidence: Seen) -> None:
+def test_an_unplanned_ending_is_found(evidence: Seen) -> None:
     assert "ended as planned" in rules(evidence)
 
 
-def test_a_request_that_goes_on_after_its_cancellation_is_found() -> None:
+def test_a_request_that_continues_after_its_cancellation_is_found() -> None:
     assert rules(seen(asked(cancel_after=0.1), answer(), late=GRACE + 1)) == {"ended in time"}
 
 
@@ -235,12 +235,12 @@ def test_a_request_that_goes_on_after_its_cancellation_is_found() -> None:
         seen(asked(stream=True), *PIECES, answer(), Delta(text="")),
     ],
 )
-def test_an_answer_too_many_or_too_few_is_found(evidence: Seen) -> None:
+def test_a_missing_or_extra_answer_is_found(evidence: Seen) -> None:
     assert "answered once" in rules(evidence)
 
 
 @pytest.mark.parametrize(("adapter", "version"), [("red", 3), ("red", 5), ("green", 4), (None, 0)])
-def test_another_version_than_that_at_the_moment_of_sending_is_found(
+def test_a_version_other_than_the_one_at_sending_time_is_found(
     adapter: str | None, version: int
 ) -> None:
     completion = answer(adapter=adapter, adapter_version=version)
@@ -254,7 +254,7 @@ def test_a_gap_or_a_repeat_in_a_stream_is_found(pieces: tuple[Delta, ...]) -> No
     assert rules(seen(asked(stream=True), *pieces, answer())) == {"whole stream"}
 
 
-def test_a_stream_that_nobody_asked_for_is_found() -> None:
+def test_an_unrequested_stream_is_found() -> None:
     assert rules(seen(asked(), *PIECES, answer())) == {"whole stream"}
 
 
@@ -274,14 +274,14 @@ def test_a_wrong_count_is_found(completion: Completion) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "12", '{"answer": 1000}', '{"answer": 1, "b": 2}'])
-def test_an_end_that_the_schema_does_not_allow_is_found(text: str) -> None:
+def test_an_end_outside_the_schema_is_found(text: str) -> None:
     assert rules(seen(asked(schema=SCHEMA), answer(text=text))) == {"follows the schema"}
 
 
 # The invariants of all requests together.
 
 
-def test_totals_are_held_against_the_sums() -> None:
+def test_totals_are_checked_against_the_sums() -> None:
     sums = Sums()
     sums.add(seen(asked(n=2), answer(), answer(1)))
     sums.add(seen(asked(close_after=1), answer(), ending="closed"))
@@ -300,7 +300,7 @@ def test_totals_are_held_against_the_sums() -> None:
     ]
 
 
-def test_whatever_is_left_at_rest_is_named() -> None:
+def test_leftovers_at_rest_are_reported() -> None:
     clean = invariants.nothing_left({"rows": 0}, [], {"Job": AT_REST})
     assert list(clean) == []
     violations = invariants.nothing_left(
@@ -334,7 +334,7 @@ def test_memory_that_grows_in_the_second_half_is_found() -> None:
         (answer(), answer(ids=(7, 5, 2)), "id 1 is 8, in quiet 5, +0.25"),
     ],
 )
-async def test_an_answer_is_held_against_that_in_quiet(
+async def test_an_answer_is_compared_with_the_one_without_load(
     completion: Completion, quiet: Completion, words: str
 ) -> None:
     async def logprob(ids: Sequence[int]) -> float:
@@ -347,7 +347,7 @@ async def test_an_answer_is_held_against_that_in_quiet(
     assert not comparison.tied
 
 
-async def test_ids_may_part_where_two_are_as_good_as_tied() -> None:
+async def test_ids_can_diverge_at_a_near_tie() -> None:
     async def logprob(ids: Sequence[int]) -> float:
         return {8: -1.0, 5: -1.0 + SAME / 2}[ids[-1]]
 

@@ -55,9 +55,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(updates=st.integers(1, 80), age=st.integers(0, 40))
-def test_every_batch_is_learned_from_once_as_many_versions_later_as_is_asked(
-    updates: int, age: int
-) -> None:
+def test_every_batch_is_learned_from_once_with_the_requested_delay(updates: int, age: int) -> None:
     played_by: dict[int, int] = {}
     learned: list[int] = []
     for batches, version in schedule(updates, age):
@@ -68,7 +66,7 @@ def test_every_batch_is_learned_from_once_as_many_versions_later_as_is_asked(
     assert all(played_by[v] == max(0, v - age) for v in learned)
 
 
-def test_a_model_that_earns_nothing_learns_nothing_and_says_so(output: Path) -> None:
+def test_a_model_without_rewards_learns_nothing_and_reports_it(output: Path) -> None:
     """All rewards of every group are the same, so there is no effective sample size."""
     result = read_result(Cell(seed=1, age=2), output)
     assert result is not None
@@ -76,7 +74,7 @@ def test_a_model_that_earns_nothing_learns_nothing_and_says_so(output: Path) -> 
     assert result.tokens > 0
 
 
-def test_old_samples_are_learned_from_with_the_correction_that_is_asked_for(
+def test_the_trainer_learns_from_old_samples_with_the_requested_correction(
     tmp_path: Path,
 ) -> None:
     settings = StalenessSettings(updates=6, demo=LEARNING)
@@ -94,7 +92,7 @@ def test_old_samples_are_learned_from_with_the_correction_that_is_asked_for(
     assert old.effective_samples != clipped.effective_samples
 
 
-def test_a_training_that_is_done_again_ends_the_same(output: Path, tmp_path: Path) -> None:
+def test_a_repeated_training_gives_the_same_result(output: Path, tmp_path: Path) -> None:
     cell = Cell(seed=1, age=2)
     work(Cell(seed=1), tmp_path, TINY_CELLS, silent)
     again, first = work(cell, tmp_path, TINY_CELLS, silent), read_result(cell, output)
@@ -144,7 +142,7 @@ def of_seeds(output: Path, *outcomes: tuple[str, str]) -> StalenessReport:
     return report_of(TINY_CELLS, [*warm, *own_cells], output)
 
 
-def test_seeds_that_play_the_same_puzzles_are_no_more_puzzles(tmp_path: Path) -> None:
+def test_seeds_with_the_same_puzzles_do_not_count_as_more_puzzles(tmp_path: Path) -> None:
     """Three seeds that solve the same puzzles leave as much open as the puzzles do."""
     findings = of_seeds(tmp_path, *[("10000000", "11110000")] * 3)
     (cell,) = findings.cells
@@ -153,13 +151,13 @@ def test_seeds_that_play_the_same_puzzles_are_no_more_puzzles(tmp_path: Path) ->
     assert (cell.solved, cell.questions) == (12, 24)
 
 
-def test_a_gain_of_several_seeds_is_paired_over_their_means_of_each_puzzle(tmp_path: Path) -> None:
+def test_a_gain_over_several_seeds_is_paired_on_each_puzzle_s_mean(tmp_path: Path) -> None:
     (cell,) = of_seeds(tmp_path, ("10000000", "11110000"), ("00000000", "11000000")).cells
     after, before = [1.0] * 2 + [0.5] * 2 + [0.0] * 4, [0.5] + [0.0] * 7
     assert Interval(*cell.gain) == bootstrap_difference(after, before)
 
 
-def test_the_warm_starts_of_all_seeds_have_their_interval_over_puzzles(tmp_path: Path) -> None:
+def test_the_warm_starts_of_all_seeds_get_an_interval_over_puzzles(tmp_path: Path) -> None:
     findings = of_seeds(tmp_path, *[("00000000", "11110000")] * 3)
     assert Interval(*findings.warm_start) == wilson(0, 8)
 
@@ -169,7 +167,7 @@ def test_a_success_of_one_seed_has_wilson_s_interval(tmp_path: Path) -> None:
     assert Interval(*cell.success) == wilson(4, 8)
 
 
-def test_a_folder_takes_more_seeds_but_no_other_settings(tmp_path: Path) -> None:
+def test_a_folder_accepts_more_seeds_but_no_other_settings(tmp_path: Path) -> None:
     claim(tmp_path, TINY_CELLS, free=FREE)
     more = TINY_CELLS.model_copy(update={"demo": TINY.model_copy(update={"seeds": (1, 2)})})
     claim(tmp_path, more, free=FREE)
@@ -181,18 +179,18 @@ def test_a_folder_takes_more_seeds_but_no_other_settings(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["", "a", "1,", "-1", "0.5"])
-def test_ages_that_cannot_be_are_refused(text: str) -> None:
+def test_impossible_ages_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--ages"):
         parse_ages(text)
 
 
-def test_decoupled_is_the_objective_called_token() -> None:
+def test_the_option_decoupled_selects_the_token_objective() -> None:
     assert parse_corrections("decoupled,none") == ("none", "token")
     with pytest.raises(UsageError, match="there are: none, clip, truncated, decoupled"):
         parse_corrections("truncatd")
 
 
-def test_cells_are_done_by_processes_of_their_own_after_their_warm_start(tmp_path: Path) -> None:
+def test_cells_run_in_separate_processes_after_their_warm_start(tmp_path: Path) -> None:
     claim(tmp_path, TINY_CELLS)
     cells = cells_of(TINY_CELLS, (1,), ("truncated",))
     assert run_grid(TINY_CELLS, cells, tmp_path, 2)

@@ -51,7 +51,7 @@ def test_wilson_agrees_with_scipy(counts: tuple[int, int]) -> None:
 
 
 @given(COUNTS)
-def test_wilson_holds_the_estimate_and_mirrors_failures(counts: tuple[int, int]) -> None:
+def test_wilson_contains_the_estimate_and_is_symmetric_in_failures(counts: tuple[int, int]) -> None:
     """Failures are the successes of the opposite question."""
     successes, n = counts
     interval, mirrored = wilson(successes, n), wilson(n - successes, n)
@@ -59,7 +59,7 @@ def test_wilson_holds_the_estimate_and_mirrors_failures(counts: tuple[int, int])
     assert interval.low == pytest.approx(1 - mirrored.high, abs=1e-12)
 
 
-def test_wilson_of_nothing_says_nothing() -> None:
+def test_wilson_of_no_items_is_the_whole_range() -> None:
     """No item, no knowledge."""
     interval = wilson(0, 0)
     assert (interval.low, interval.high) == (0.0, 1.0)
@@ -107,7 +107,7 @@ def test_a_comparison_of_different_items_is_refused() -> None:
 @given(
     st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=80), st.integers(0, 9)
 )
-def test_the_bootstrap_holds_the_estimate_and_repeats_itself(
+def test_the_bootstrap_contains_the_estimate_and_is_reproducible(
     pairs: list[tuple[bool, bool]], seed: int
 ) -> None:
     """Deterministic for a seed; swapping the arms mirrors the interval."""
@@ -120,7 +120,7 @@ def test_the_bootstrap_holds_the_estimate_and_repeats_itself(
     assert mirrored.estimate == pytest.approx(-interval.estimate)
 
 
-def test_the_bootstrap_agrees_with_scipys() -> None:
+def test_the_bootstrap_agrees_with_scipy_s() -> None:
     """Within the noise of 20,000 resamples, on right answers and on costs."""
     a = [1.0] * 70 + [0.0] * 30 + [1.0] * 50 + [0.0] * 50
     b = [1.0] * 60 + [0.0] * 60 + [1.0] * 40 + [0.0] * 40
@@ -143,30 +143,30 @@ def test_shares_that_are_all_0_or_all_1_have_wilson_s_interval(n: int, share: in
     assert mean_share([float(share)] * n) == wilson(share * n, n)
 
 
-def test_equal_shares_leave_open_as_much_as_wilson_says_that_others_may_be_unlike_them() -> None:
+def test_equal_shares_get_an_interval_from_wilson_s_bound_on_different_items() -> None:
     interval, unlike = mean_share([0.25] * 12), wilson(0, 12).high
     assert interval.estimate == 0.25
     assert interval.low == pytest.approx(0.25 * (1 - unlike))
     assert interval.high == pytest.approx(0.25 * (1 - unlike) + unlike)
 
 
-def test_shares_that_differ_have_the_interval_of_the_bootstrap() -> None:
+def test_different_shares_have_the_interval_of_the_bootstrap() -> None:
     shares = [0.0, 1 / 3, 1.0, 1.0]
     assert mean_share(shares, seed=3) == bootstrap_difference(shares, [0.0] * 4, seed=3)
 
 
-def test_equal_values_that_are_no_shares_are_refused() -> None:
+def test_equal_values_that_are_not_shares_are_refused() -> None:
     with pytest.raises(ValueError, match="between 0 and 1; got 2"):
         mean_share([2.0, 2.0])
 
 
-def test_a_share_of_seeds_is_that_of_each_item() -> None:
+def test_shares_over_seeds_are_computed_per_item() -> None:
     assert shares_of_seeds(["1100", "1000"]) == [1.0, 0.5, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("seeds", [3, 8])
 @pytest.mark.parametrize("of_seed", [0.3, 0.05])
-def test_the_interval_over_seeds_and_items_holds_the_true_mean_as_often_as_it_says(
+def test_the_interval_over_seeds_and_items_has_its_stated_coverage(
     seeds: int, of_seed: float
 ) -> None:
     """Where seeds differ, by much or by little, and items, and the two together. What is drawn over
@@ -189,7 +189,7 @@ def test_the_interval_over_seeds_and_items_holds_the_true_mean_as_often_as_it_sa
     assert held_by_items < 0.87 * tables
 
 
-def test_the_interval_of_paired_arms_is_free_of_what_seeds_and_items_do_to_both() -> None:
+def test_the_interval_of_paired_arms_ignores_effects_shared_by_both() -> None:
     import numpy as np
 
     rng = np.random.default_rng(3)
@@ -200,7 +200,7 @@ def test_the_interval_of_paired_arms_is_free_of_what_seeds_and_items_do_to_both(
     assert interval == pigeonhole_bootstrap((first - second).tolist())
 
 
-def test_one_seed_is_held_fixed_and_items_are_drawn() -> None:
+def test_with_one_seed_only_items_are_resampled() -> None:
     row = [1.0] * 30 + [0.0] * 10
     interval, over_items = pigeonhole_bootstrap([row]), bootstrap_difference(row, [0.0] * 40)
     assert interval.estimate == over_items.estimate == 0.75
@@ -209,7 +209,7 @@ def test_one_seed_is_held_fixed_and_items_are_drawn() -> None:
     )
 
 
-def test_seeds_of_one_item_each_have_students_interval() -> None:
+def test_seeds_with_one_item_each_have_student_s_interval() -> None:
     """Without a spread of items it is the one of a mean of few."""
     values = [0.1, 0.4, 0.35, 0.8, 0.6, 0.55, 0.2, 0.7]
     interval = pigeonhole_bootstrap([[value] * 20 for value in values], resamples=50_000)
@@ -217,7 +217,7 @@ def test_seeds_of_one_item_each_have_students_interval() -> None:
     assert (interval.low, interval.high) == pytest.approx((low, high), rel=0.05)
 
 
-def test_a_table_without_spread_values_or_rectangle() -> None:
+def test_tables_without_spread_or_values_have_an_interval_and_ragged_ones_are_refused() -> None:
     assert pigeonhole_bootstrap([[0.5, 0.5], [0.5, 0.5]]) == Interval(0.5, 0.5, 0.5)
     assert math.isnan(pigeonhole_bootstrap([]).estimate)
     assert math.isnan(pigeonhole_bootstrap([[], []]).low)
@@ -241,7 +241,7 @@ def test_power_is_the_sum_over_every_outcome(n: int, only_a: float, only_b: floa
     assert mcnemar_power(n, only_a, only_b) == pytest.approx(expected, abs=1e-9)
 
 
-def test_without_a_difference_the_test_rejects_no_more_often_than_its_level() -> None:
+def test_without_a_difference_the_test_rejects_at_most_at_its_level() -> None:
     """The exact test is conservative."""
     for n in (20, 100, 500, 1319):
         assert mcnemar_power(n, 0.05, 0.05) <= 0.05
@@ -262,7 +262,7 @@ def test_no_difference_needs_no_finite_sample() -> None:
     assert pairs_needed(0.0501, 0.05) is None
 
 
-def test_the_power_of_many_pairs_is_that_of_the_normal_approximation() -> None:
+def test_the_power_of_many_pairs_follows_the_normal_approximation() -> None:
     """Connor's (Biometrics 1987), which then is within a point of the exact one."""
     n, only_a, only_b = 30_000, 0.0525, 0.0475
     difference, discordant = only_a - only_b, only_a + only_b
@@ -271,7 +271,7 @@ def test_the_power_of_many_pairs_is_that_of_the_normal_approximation() -> None:
     assert mcnemar_power(n, only_a, only_b) == pytest.approx(expected, abs=0.01)
 
 
-def test_the_detectable_difference_of_500_questions_is_what_they_show() -> None:
+def test_the_detectable_difference_inverts_the_power() -> None:
     """The two searches are each other's inverse."""
     smallest = detectable_difference(500, 0.1)
     assert smallest is not None

@@ -18,7 +18,7 @@ from loopline.runtime.observe.recorded_runs import from_store
 from loopline.trainers.data.store import read_trajectories
 
 
-def test_runs_that_were_written_at_once_are_records_as_a_recorder_writes_them(
+def test_bulk_written_runs_read_like_recorded_ones(
     tmp_path: Path,
 ) -> None:
     steps = write_runs(tmp_path / "trajectories", 120, 7, 50)
@@ -30,7 +30,7 @@ def test_runs_that_were_written_at_once_are_records_as_a_recorder_writes_them(
 
 
 @pytest.mark.slow
-def test_all_runs_are_shown_and_read_before_and_after_the_compaction(tmp_path: Path) -> None:
+def test_all_runs_are_listed_and_read_before_and_after_the_compaction(tmp_path: Path) -> None:
     outcome = measure(StoreOptions(runs=200, shows=20, folder=tmp_path, seed=1), Progress())
     assert not outcome.broken
     assert (outcome.facts["files_before"], outcome.facts["files_after"]) == (4, 1)
@@ -44,7 +44,7 @@ def test_all_runs_are_shown_and_read_before_and_after_the_compaction(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_without_room_is_an_error_before_the_work(
+def test_too_little_disk_space_is_an_error_before_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(folder: Path) -> Any:

@@ -44,7 +44,7 @@ def write_mbpp(folder: Path, *ids: int) -> Path:
     return folder
 
 
-def test_a_file_holds_the_problems_of_the_bench_and_the_judge_knows_them(
+def test_a_file_contains_the_problems_of_the_bench_and_the_judge_knows_them(
     tmp_path: Path, problems: ProblemFolder
 ) -> None:
     data, path = write_mbpp(tmp_path / "data", 500, 601, 602, 700), tmp_path / "mbpp.jsonl"
@@ -65,7 +65,7 @@ def test_a_file_holds_the_problems_of_the_bench_and_the_judge_knows_them(
         assert item.about["problem"] == problem.id
 
 
-def test_who_trains_on_mbpp_is_paid_for_assertions_that_are_not_shown(
+def test_a_training_on_mbpp_is_rewarded_by_hidden_assertions(
     tmp_path: Path, problems: ProblemFolder
 ) -> None:
     """A table of what is shown would else earn everything. To measure, all three are shown."""
@@ -90,7 +90,7 @@ def sources(tests: Sequence[CodeTest]) -> list[str]:
     return [test.source for test in tests if isinstance(test, AssertionTest)]
 
 
-def test_who_trains_on_code_contests_is_paid_for_tests_that_are_not_shown(
+def test_a_training_on_code_contests_is_rewarded_by_hidden_tests(
     tmp_path: Path, problems: ProblemFolder
 ) -> None:
     """Of a problem without any nothing is learned, and it is named."""
@@ -122,7 +122,7 @@ def test_who_trains_on_code_contests_is_paid_for_tests_that_are_not_shown(
     assert "(2 records left out: a problem that tells all of its tests" in process.stdout
 
 
-def test_generated_word_problems_are_those_of_the_train_split_and_of_the_seed(
+def test_generated_word_problems_come_from_the_train_split_and_the_seed(
     tmp_path: Path, problems: ProblemFolder
 ) -> None:
     def prompts(seed: int) -> list[str]:
@@ -153,7 +153,7 @@ def test_generated_word_problems_are_those_of_the_train_split_and_of_the_seed(
         (("wordproblems", "--samples", "0"), "--samples must lie between 1 and"),
     ],
 )
-def test_what_is_kept_for_measuring_or_can_not_be_meant_is_refused_and_nothing_written(
+def test_measurement_data_and_invalid_options_are_refused_and_nothing_is_written(
     tmp_path: Path, problems: ProblemFolder, arguments: tuple[str, ...], message: str
 ) -> None:
     name, *options = arguments
@@ -171,7 +171,7 @@ def test_what_is_kept_for_measuring_or_can_not_be_meant_is_refused_and_nothing_w
         (".", " is a folder: name the file to write"),
     ],
 )
-def test_a_file_that_can_not_be_written_is_named(
+def test_an_unwritable_file_is_reported(
     tmp_path: Path, problems: ProblemFolder, name: str, message: str
 ) -> None:
     process = bench("tasks", "wordproblems", str(tmp_path / name), "--samples", "1")

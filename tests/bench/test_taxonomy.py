@@ -39,31 +39,31 @@ def klass(
         (Outcome.GAVE_UP, Class.GAVE_UP),
     ],
 )
-def test_how_a_run_ended_comes_first(outcome: Outcome, expected: Class) -> None:
+def test_the_outcome_of_a_run_decides_first(outcome: Outcome, expected: Class) -> None:
     """Whatever it wrote before."""
     assert klass(outcome, None, "none") is expected
     assert klass(outcome, "18", signals=("wrong_equation",)) is expected
 
 
-def test_what_the_primary_checker_accepts_is_right() -> None:
+def test_an_answer_that_the_primary_checker_accepts_is_right() -> None:
     """Even with a false equation on the way."""
     assert klass(numeric=True, signals=("wrong_equation",)) is Class.RIGHT
 
 
-def test_a_text_without_a_number_is_no_answer() -> None:
+def test_a_text_without_a_number_counts_as_no_answer() -> None:
     """So is a text that was cut off before its answer."""
     assert klass(prediction="I cannot say.", where="none") is Class.NO_ANSWER
     assert klass(Outcome.GAVE_UP, None, "none", signals=("cut_off",)) is Class.NO_ANSWER
     assert klass(Outcome.GAVE_UP, None, "none", signals=("without_answer",)) is Class.NO_ANSWER
 
 
-def test_the_right_number_in_the_wrong_place_is_a_matter_of_format() -> None:
+def test_the_right_number_in_the_wrong_place_is_a_format_error() -> None:
     """After the box, or in an earlier box."""
     assert klass(prediction="\\boxed{9 * 2} = 18", where="box") is Class.FORMAT
     assert klass(prediction="\\boxed{18} or \\boxed{19}", where="box") is Class.FORMAT
 
 
-def test_what_another_checker_accepts_is_to_be_looked_at() -> None:
+def test_an_answer_that_only_another_checker_accepts_has_its_own_class() -> None:
     """No verdict is hidden."""
     assert klass(prediction="\\boxed{2 \\cdot 9}", math_verify=True) is Class.CHECKERS
 

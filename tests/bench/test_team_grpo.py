@@ -39,7 +39,7 @@ def write(output: Path, cell: Cell, outcomes: str, micro_dollars: int) -> None:
     write_record(folder / RESULT, result)
 
 
-def test_gains_are_paired_by_task_and_take_the_dollars_off(tmp_path: Path) -> None:
+def test_gains_are_paired_by_task_and_subtract_the_dollars(tmp_path: Path) -> None:
     for cell in cells_of(SETTINGS):
         outcomes = {"start": "10101010", "grpo": "11111110"}.get(cell.method, "10101010")
         write(tmp_path, cell, outcomes, 2_000 if cell.method == "start" else 1_000)
@@ -66,7 +66,7 @@ def test_one_sentence_in_many_worlds_counts_once_among_distinct_sentences() -> N
         mean_by_sentence(solved, sentences[1:])
 
 
-def test_an_interval_over_few_sentences_is_wider_than_over_their_tasks(tmp_path: Path) -> None:
+def test_an_interval_over_few_sentences_is_wider_than_one_over_their_tasks(tmp_path: Path) -> None:
     settings = TeamSettings(
         split="unseen_wordings", domains=("tasks",), seeds=(1,), held_out=60, look_tasks=8
     )
@@ -84,12 +84,12 @@ def test_an_interval_over_few_sentences_is_wider_than_over_their_tasks(tmp_path:
     assert f"{report.sentences} distinct sentences" in document(report).about
 
 
-def test_a_cell_without_a_result_is_named(tmp_path: Path) -> None:
+def test_a_cell_without_a_result_is_reported(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="start has no result: run the command again"):
         report_of(SETTINGS, tmp_path)
 
 
-def test_seeds_may_be_added_to_a_folder_and_nothing_else_changed(tmp_path: Path) -> None:
+def test_a_folder_accepts_more_seeds_but_no_other_change(tmp_path: Path) -> None:
     free = dict.fromkeys(FREE, True)
     claim(tmp_path / "out", SETTINGS, free=free)
     claim(tmp_path / "out", SETTINGS.model_copy(update={"seeds": (1, 2, 3)}), free=free)
@@ -105,7 +105,7 @@ DOMAINS = {"umi": ("bank", "tasks"), "delegate": ("age",)}
 @pytest.mark.parametrize("split", ["train", "unseen_wordings"])
 @pytest.mark.parametrize("workflow", ["umi", "delegate"])
 @pytest.mark.slow
-def test_no_task_is_learned_from_and_measured_on(workflow: str, split: str, narrow: bool) -> None:
+def test_training_and_measurement_share_no_task(workflow: str, split: str, narrow: bool) -> None:
     settings = TeamSettings.model_validate(
         {
             "workflow": workflow, "split": split, "held_out": 40, "look_tasks": 40,
@@ -128,14 +128,14 @@ def test_no_task_is_learned_from_and_measured_on(workflow: str, split: str, narr
     assert settings.measured_split == (settings.setup.split if split == "train" else split)
 
 
-def test_another_model_begins_without_the_adapters_of_the_shipped_one() -> None:
+def test_another_model_starts_without_the_shipped_adapters() -> None:
     settings = TeamSettings(model="runs/short")
     assert settings.setup.pools == {"umi": "runs/short"}
     assert settings.setup.begin == {}
     assert TeamSettings().setup.begin
 
 
-def test_a_split_that_is_none_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+def test_an_unknown_split_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["team-grpo", str(tmp_path / "out"), "--split", "unseen"])
     assert answer.exit_code != 0
     assert "unseen_wordings" in str(answer.exception) + answer.output

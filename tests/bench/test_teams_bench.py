@@ -68,7 +68,7 @@ def swapped(manifest: Manifest, **policies: str) -> Manifest:
     )
 
 
-def test_swapped_policies_play_the_other_role_and_are_compared_in_pairs(tmp_path: Path) -> None:
+def test_swapped_policies_play_each_other_s_role_and_are_compared_in_pairs(tmp_path: Path) -> None:
     """Here the policy of the plan agent alone can solve, whatever its role."""
 
     def player(run: Run, handoff: Handoff) -> str:
@@ -118,7 +118,7 @@ def write_humaneval(folder: Path, tests: str = "    assert candidate(4711) == 94
     (folder / "HumanEval.jsonl").write_text(json.dumps(row) + "\n")
 
 
-def test_an_item_holds_the_question_and_a_hash_of_the_rest(tmp_path: Path) -> None:
+def test_an_item_contains_the_question_and_a_hash_of_the_rest(tmp_path: Path) -> None:
     write_humaneval(tmp_path)
     request = Request(data=tmp_path, choices={"dataset": "humaneval", "attempts": 2})
     dataset = load("code", request)
@@ -144,7 +144,7 @@ def test_an_item_holds_the_question_and_a_hash_of_the_rest(tmp_path: Path) -> No
         ("code", "apps", "selected", 128),
     ],
 )  # fmt: skip
-def test_published_problems_are_asked_with_what_their_judge_needs(
+def test_published_problems_carry_everything_that_their_judge_needs(
     tmp_path: Path, benchmark: str, dataset: str, split: str, count: int
 ) -> None:
     problem_set = load(benchmark, Request(split, 3, seed=7, choices={"dataset": dataset}))
@@ -162,7 +162,7 @@ def test_published_problems_are_asked_with_what_their_judge_needs(
         assert instance["judged_as"] == folder.add(problem)
 
 
-def test_attempts_are_single_draws_whatever_a_profile_draws_to_learn() -> None:
+def test_attempts_are_single_samples_regardless_of_the_profile_s_sampling() -> None:
     profile: JsonObject = {"adaptive": {"exit_when": "positive"}, "candidates": 8}
     options = PairOptions.model_validate({**profile, **sampling(None, None, None, 8)})
     assert (options.candidates, options.adaptive, options.greedy) == (1, None, False)
@@ -234,7 +234,7 @@ async def praised(item: Item, texts_by_role: dict[str, list[str]], **changes: An
 
 
 @needs_bubblewrap
-async def test_what_the_run_and_its_judge_say_counts_for_nothing(
+async def test_the_verdicts_of_the_run_and_its_judge_are_ignored(
     judged: tuple[Judge, Item, dict[str, list[str]]],
 ) -> None:
     judge, item, solution = judged
@@ -252,7 +252,7 @@ async def test_what_the_run_and_its_judge_say_counts_for_nothing(
 
 @needs_bubblewrap
 @pytest.mark.parametrize("judged", ["math"], indirect=True)
-async def test_a_program_of_an_earlier_turn_is_no_answer_to_what_the_reasoner_said_after_it(
+async def test_a_program_of_an_earlier_turn_does_not_answer_for_a_later_one(
     judged: tuple[Judge, Item, dict[str, list[str]]],
 ) -> None:
     """The run ended before the tool user's second turn."""
@@ -331,7 +331,7 @@ def test_a_failure_has_one_class(
         (["code", "--attempts", "0"], "--attempts"),
     ],
 )
-def test_what_can_not_be_played_is_said_before_any_deployment_is_looked_for(
+def test_unplayable_options_are_reported_before_a_deployment_is_needed(
     arguments: list[str], message: str
 ) -> None:
     process = bench(*arguments)
@@ -339,7 +339,7 @@ def test_what_can_not_be_played_is_said_before_any_deployment_is_looked_for(
     assert message in process.stderr
 
 
-def test_data_that_are_not_there_are_named(tmp_path: Path) -> None:
+def test_missing_data_are_reported(tmp_path: Path) -> None:
     process = bench("code", "--data", str(tmp_path))
     assert process.returncode != 0
     assert "HumanEval.jsonl" in process.stderr
@@ -355,7 +355,7 @@ def stopped_between() -> Iterator[CodeProblem]:
 
 
 @pytest.mark.slow
-def test_a_start_that_is_stopped_leaves_a_folder_in_which_the_same_can_be_started(
+def test_a_stopped_start_leaves_a_folder_in_which_the_benchmark_can_start_again(
     tmp_path: Path,
 ) -> None:
     bench_manifest = manifest(Request("test", 1, seed=7, choices={"game": "sudoku"}))
@@ -367,7 +367,7 @@ def test_a_start_that_is_stopped_leaves_a_folder_in_which_the_same_can_be_starte
     assert ProblemFolder(directory.problems).code(key_of(DOUBLE)) == DOUBLE
 
 
-def test_problems_are_not_added_to_a_benchmark_that_is_there(tmp_path: Path) -> None:
+def test_problems_are_not_added_to_an_existing_benchmark(tmp_path: Path) -> None:
     bench_manifest = manifest(Request("test", 1, seed=7, choices={"game": "sudoku"}))
     directory = OutputDirectory(tmp_path / "out")
     directory.create(bench_manifest)

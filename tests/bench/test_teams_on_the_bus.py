@@ -203,7 +203,7 @@ def classes(line: dict[str, Any], arm: str) -> dict[str, str]:
     return {item["item"]: item["arms"][arm]["class"] for item in report["results"]["items"]}
 
 
-async def test_golden_programs_all_count_wrong_ones_never_and_hostile_ones_are_contained(
+async def test_golden_programs_pass_wrong_ones_fail_and_hostile_ones_are_contained(
     here: Deployment, tmp_path: Path
 ) -> None:
     """Though the bench is killed halfway; and nobody on the bus learns what is hidden."""
@@ -239,7 +239,7 @@ async def test_golden_programs_all_count_wrong_ones_never_and_hostile_ones_are_c
     assert not [word for word in (*HIDDEN, SECRET) if word in heard]
 
 
-async def test_problems_that_cannot_be_written_leave_no_benchmark_that_nobody_can_resume(
+async def test_a_failed_write_of_problems_does_not_block_a_later_start(
     here: Deployment, tmp_path: Path
 ) -> None:
     output = tmp_path / "out"
@@ -254,7 +254,7 @@ async def test_problems_that_cannot_be_written_leave_no_benchmark_that_nobody_ca
     assert last_line(here.environment, *arguments)["complete"]
 
 
-async def test_answers_of_mathematics_come_from_the_box_or_else_from_the_program(
+async def test_answers_to_mathematics_come_from_the_box_or_else_from_the_program(
     here: Deployment, tmp_path: Path
 ) -> None:
     arguments = ("math", "--dataset", "aime25", "--data", str(here.data), "--setting", "turns=2")
@@ -268,7 +268,7 @@ async def test_answers_of_mathematics_come_from_the_box_or_else_from_the_program
     ]  # fmt: skip
 
 
-async def test_a_run_goes_on_though_its_judge_is_killed_and_nothing_is_left_of_it(
+async def test_a_run_continues_after_its_judge_is_killed_and_leaves_nothing_behind(
     here: Deployment,
 ) -> None:
     key = ProblemFolder(here.problems).add(SLOW)

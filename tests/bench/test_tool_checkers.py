@@ -60,14 +60,14 @@ HOSTILE = [
 ]
 
 
-def test_there_are_at_least_60_cases_worked_out_by_hand() -> None:
+def test_there_are_at_least_60_handwritten_cases() -> None:
     """The tables are the specification; they must not shrink unnoticed."""
     tables = (ARGUMENTS, STEPS, ROUGE, OUTPUTS, API_OUTPUTS, BFCL)
     assert sum(len({str(case) for case in table}) for table in tables) >= 160
 
 
 @pytest.mark.parametrize(("predicted", "reference", "f1"), ARGUMENTS)
-def test_the_argument_f1_is_what_the_table_says(
+def test_the_argument_f1_agrees_with_the_table(
     predicted: str | dict[str, Any] | None, reference: str | dict[str, Any] | None, f1: float | None
 ) -> None:
     """Key and value 1, key alone ½; None where the reference has no readable arguments."""
@@ -76,7 +76,7 @@ def test_the_argument_f1_is_what_the_table_says(
 
 
 @pytest.mark.parametrize(("predicted", "reference", "expected"), STEPS)
-def test_each_step_is_scored_as_the_table_says(
+def test_each_step_is_scored_as_in_the_table(
     predicted: ToolStep,
     reference: ToolStep,
     expected: tuple[bool, bool | None, bool, float | None, float | None],
@@ -114,11 +114,11 @@ def test_a_reference_without_a_decision_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(("prediction", "reference", "f"), ROUGE)
-def test_rouge_l_is_what_the_table_says(prediction: str, reference: str, f: float) -> None:
+def test_rouge_l_agrees_with_the_table(prediction: str, reference: str, f: float) -> None:
     assert rouge_l(prediction, reference) == pytest.approx(f)
 
 
-def test_rouge_l_is_that_of_the_rouge_score_package() -> None:
+def test_rouge_l_agrees_with_the_rouge_score_package() -> None:
     """On the table and on 600 texts of few words, so that subsequences are long."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -137,7 +137,7 @@ def test_rouge_l_is_that_of_the_rouge_score_package() -> None:
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=12), st.lists(st.sampled_from("abc"), max_size=12))
-def test_the_common_subsequence_is_that_of_the_textbook_table(
+def test_the_common_subsequence_agrees_with_the_textbook_table(
     first: list[str], second: list[str]
 ) -> None:
     """Bits against the quadratic table."""
@@ -152,7 +152,7 @@ def test_the_common_subsequence_is_that_of_the_textbook_table(
 
 
 @pytest.mark.parametrize(("text", "expected"), OUTPUTS)
-def test_calls_are_read_from_an_output_as_the_table_says(
+def test_calls_are_read_from_an_output_as_in_the_table(
     text: str, expected: list[ReadCall] | None
 ) -> None:
     """Python and JSON; nothing is evaluated but small arithmetic."""
@@ -168,20 +168,20 @@ def database(hub: Any = "huggingface", apis: list[tuple[str, str]] = APIS) -> Ap
 
 
 @pytest.mark.parametrize(("output", "domain", "verdict"), API_OUTPUTS)
-def test_each_api_call_is_judged_as_the_table_says(
+def test_each_api_call_is_judged_as_in_the_table(
     output: str, domain: str, verdict: ApiVerdict
 ) -> None:
     assert database().check(output, domain) is verdict
 
 
-def test_a_call_whose_name_no_api_has_is_never_matched_by_its_arguments() -> None:
+def test_a_call_with_an_unknown_name_never_matches_by_its_arguments() -> None:
     """The published scorer goes on with the call that it looked at last."""
     verdict = database().check("f(AutoModel.load('org/model'))", "Features")
     assert verdict is ApiVerdict.UNKNOWN_FUNCTION
     assert verdict.hallucinated
 
 
-def test_on_torch_hub_repository_and_model_decide_and_a_tag_does_not() -> None:
+def test_on_torch_hub_only_repository_and_model_decide_and_not_the_tag() -> None:
     """Positional or by keyword; also where a positional argument follows a keyword."""
     hub = database("torchhub", [
         ("torch.hub.load(repo_or_dir='pytorch/vision', model='resnet18', pretrained=True)", "C"),
@@ -197,13 +197,13 @@ def test_on_torch_hub_repository_and_model_decide_and_a_tag_does_not() -> None:
     assert hub.check("torch.hub.load('pytorch/vision', 'resnet19')", "C").hallucinated
 
 
-def test_an_api_without_arguments_is_known_by_its_name() -> None:
+def test_an_api_without_arguments_matches_by_its_name() -> None:
     hub = database(apis=[("Model.default()", "B"), *APIS])
     assert hub.check("m = Model.default()", "B") is ApiVerdict.RIGHT
     assert hub.check("Model.defaults()", "B") is ApiVerdict.UNKNOWN_FUNCTION
 
 
-def test_entries_that_nothing_can_match_are_named() -> None:
+def test_unmatchable_entries_are_reported() -> None:
     """A line for a shell is not Python call."""
     unusable = database(apis=[("./run.sh --train", "A"), *APIS]).unusable
     assert [(record.where, record.reason) for record in unusable] == [
@@ -226,7 +226,7 @@ def question(
 
 
 @pytest.mark.parametrize(("possible", "arguments", "fault"), BFCL)
-def test_each_call_is_judged_as_the_table_says(
+def test_each_call_is_judged_as_in_the_table(
     possible: dict[str, list[Any]], arguments: dict[str, Any], fault: bfcl.Fault | None
 ) -> None:
     """BFCL's rules for types, values and what may be left out."""
@@ -234,12 +234,12 @@ def test_each_call_is_judged_as_the_table_says(
     assert bfcl.check(bfcl_question, [ToolCall("f", arguments)]).fault == fault
 
 
-def test_a_required_argument_may_not_be_left_out_whatever_the_possible_values_say() -> None:
+def test_a_required_argument_must_be_present_regardless_of_the_possible_values() -> None:
     bfcl_question = question("simple_python", ("f", {"n": [1, ""]}), required=("n",))
     assert bfcl.check(bfcl_question, [ToolCall("f", {})]).fault == "missing argument"
 
 
-def test_functions_are_told_apart_by_name_and_dots_may_be_underscores() -> None:
+def test_functions_are_matched_by_name_and_dots_can_be_underscores() -> None:
     """Some endpoints allow no dot in a name."""
     bfcl_question = question("multiple", ("a.f", {"n": [1]}))
     call = ToolCall("a_f", {"n": 1})
@@ -249,13 +249,13 @@ def test_functions_are_told_apart_by_name_and_dots_may_be_underscores() -> None:
     assert bfcl.check(bfcl_question, [call], dots_as_underscores=True).right
 
 
-def test_an_argument_without_a_name_is_a_fault() -> None:
+def test_an_unnamed_argument_is_a_fault() -> None:
     """The published decoder drops it, and judges the call without it."""
     bfcl_question = question("simple_python", ("f", {"n": [1, ""]}))
     assert bfcl.check(bfcl_question, tool_calls("f(1)")).fault == "positional argument"
 
 
-def test_parallel_calls_may_come_in_any_order_but_each_only_once() -> None:
+def test_parallel_calls_can_come_in_any_order_but_each_only_once() -> None:
     bfcl_question = question("parallel", ("f", {"n": [1]}), ("f", {"n": [2]}), ("f", {"n": [2]}))
     first_call, two = ToolCall("f", {"n": 1}), ToolCall("f", {"n": 2})
     assert bfcl.check(bfcl_question, [two, first_call, two]).right
@@ -264,14 +264,14 @@ def test_parallel_calls_may_come_in_any_order_but_each_only_once() -> None:
     assert bfcl.check(bfcl_question, None).fault == "no calls"
 
 
-def test_a_matching_is_found_where_the_first_that_fits_would_block_it() -> None:
+def test_a_matching_is_found_even_if_the_first_fit_would_block_it() -> None:
     """The call without `n` fits both; only one of them takes the other call."""
     bfcl_question = question("parallel_multiple", ("f", {"n": [1, ""]}), ("f", {"n": [2, ""]}))
     assert bfcl.check(bfcl_question, [ToolCall("f", {}), ToolCall("f", {"n": 1})]).right
     assert not bfcl.check(bfcl_question, [ToolCall("f", {"n": 3}), ToolCall("f", {"n": 1})]).right
 
 
-def test_where_nothing_fits_calling_nothing_is_right() -> None:
+def test_calling_nothing_is_right_if_no_function_fits() -> None:
     """Prose, nothing, an empty list; any call is wrong."""
     bfcl_question = question("irrelevance")
     assert all(bfcl.check(bfcl_question, tool_calls(text)).right for text in ("I can't.", "", "[]"))
@@ -291,6 +291,6 @@ def test_hostile_text_gets_a_verdict(text: str) -> None:
 
 
 @given(st.text(max_size=200))
-def test_no_text_makes_the_readers_of_calls_raise(text: str) -> None:
+def test_the_call_parsers_never_raise_on_any_text(text: str) -> None:
     tool_calls(text)
     calls(text)

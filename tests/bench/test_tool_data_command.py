@@ -28,7 +28,7 @@ def told(folder: Path) -> tuple[str, dict[str, Any]]:
 
 
 @needs_data
-def test_the_published_files_have_as_many_records_as_were_published() -> None:
+def test_the_published_files_have_the_published_number_of_records() -> None:
     lines, report = told(Path(os.environ[VARIABLE]))
     assert {entry["reader"]: entry["records"] for entry in report["read"]} == {
         "BFCL, simple_python": 400, "BFCL, multiple": 200, "BFCL, parallel": 200,
@@ -50,7 +50,7 @@ def test_the_published_files_have_as_many_records_as_were_published() -> None:
     assert (apis["reader"], len(apis["unusable"])) == ("APIBench, huggingface, APIs", 8)
 
 
-def test_whatever_cannot_be_read_is_named_and_nothing_is_an_error(tmp_path: Path) -> None:
+def test_unreadable_records_are_reported_and_none_is_fatal(tmp_path: Path) -> None:
     write(tmp_path / "a/BFCL_v4_multiple.json", QUESTION, "{")
     write(tmp_path / "b/BFCL_v4_multiple.json", QUESTION)
     write(tmp_path / "b/possible_answer/BFCL_v4_multiple.json", ANSWER, {**ANSWER, "id": "q_9"})
@@ -93,7 +93,7 @@ def test_whatever_cannot_be_read_is_named_and_nothing_is_an_error(tmp_path: Path
     assert "\x1b" not in lines
 
 
-def test_files_that_no_reader_knows_are_named_too(tmp_path: Path) -> None:
+def test_files_unknown_to_every_reader_are_reported_too(tmp_path: Path) -> None:
     """Also a second copy, of which the reader takes the first, and answers without questions."""
     write(tmp_path / "torchhub_eval.json", APIBENCH)
     (tmp_path / "torchhub_eval.json.xz").write_bytes(lzma.compress(b""))
@@ -106,7 +106,7 @@ def test_files_that_no_reader_knows_are_named_too(tmp_path: Path) -> None:
     assert "1 file: 1 record, 0 skipped; 3 files of unknown format: answer/notes.txt, " in lines
 
 
-def test_of_each_reason_the_first_places_are_shown_and_all_are_in_the_line_of_json(
+def test_the_first_locations_per_reason_are_shown_and_the_json_line_has_all(
     tmp_path: Path,
 ) -> None:
     write(tmp_path / "torchhub_eval.json", *["{"] * 9)
@@ -116,7 +116,7 @@ def test_of_each_reason_the_first_places_are_shown_and_all_are_in_the_line_of_js
     assert len(read["skipped"]) == 9
 
 
-def test_no_folder_is_an_error_that_says_where_the_data_come_from(
+def test_a_missing_folder_is_an_error_with_the_source_of_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)

@@ -44,7 +44,7 @@ def write(path: Path, *rows: Any) -> None:
     [("simple_python", 400, 400), ("multiple", 200, 200), ("parallel", 200, 540),
      ("parallel_multiple", 200, 607), ("irrelevance", 240, 0)],
 )  # fmt: skip
-def test_bfcl_is_read_whole(category: str, questions: int, calls: int) -> None:
+def test_bfcl_is_read_completely(category: str, questions: int, calls: int) -> None:
     """As many as were published, nothing skipped."""
     read = bfcl.load(category)
     assert (len(read.records), read.skipped) == (questions, ())
@@ -58,7 +58,7 @@ def test_bfcl_is_read_whole(category: str, questions: int, calls: int) -> None:
     [("huggingface", "eval", 911), ("tensorflow", "eval", 688), ("torchhub", "eval", 186),
      ("torchhub", "train", 837)],
 )  # fmt: skip
-def test_apibench_is_read_whole(hub: str, split: str, questions: int) -> None:
+def test_apibench_is_read_completely(hub: str, split: str, questions: int) -> None:
     """Also where the instruction is marked in another way or the output is missing."""
     read = apibench.load(hub, split=split)
     assert (len(read.records), read.skipped) == (questions, ())
@@ -93,7 +93,7 @@ def test_the_published_references_are_right(hub: apibench.Hub, wrong: int) -> No
 
 
 @needs_data
-def test_toolalpaca_is_read_whole() -> None:
+def test_toolalpaca_is_read_completely() -> None:
     """100 instructions to 10 APIs; 32 of 154 golden inputs hold a placeholder."""
     read = toolalpaca.load()
     assert (len(read.records), read.skipped) == (100, ())
@@ -104,7 +104,7 @@ def test_toolalpaca_is_read_whole() -> None:
     assert [action.name for action in actions if action.optional] == ["updateUserProfile"]
 
 
-def test_what_bfcl_lines_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_bfcl_lines_are_reported(tmp_path: Path) -> None:
     """Broken JSON, an unknown type, a question without answer, an answer without question."""
     odd = {**QUESTION, "id": "q_2", "function": [{**FUNCTION, "parameters": {
         "properties": {"n": {"type": "colour"}}}}]}  # fmt: skip
@@ -140,7 +140,7 @@ def test_what_bfcl_lines_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert [record.reason for record in read.skipped].count("not the expected fields") == 4
 
 
-def test_what_apibench_lines_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_apibench_lines_are_reported(tmp_path: Path) -> None:
     write(
         tmp_path / "torchhub_eval.json",
         APIBENCH, {**APIBENCH, "code": "Do it."}, {**APIBENCH, "api_data": {}}, "{",
@@ -154,7 +154,7 @@ def test_what_apibench_lines_cannot_be_read_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_what_toolalpaca_records_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_toolalpaca_records_are_reported(tmp_path: Path) -> None:
     golden = [{"Action": "f", "Action_Input": "{}"}]
     api = {"Name": "A", "Function_Description": {"f": "does"}, "Instructions": ["a", "b", "c"],
            "Golden_Answers": [golden, [], [{"Action": 1}]]}  # fmt: skip
@@ -173,7 +173,7 @@ def test_what_toolalpaca_records_cannot_be_read_is_named(tmp_path: Path) -> None
     assert [record.reason for record in toolalpaca.load(tmp_path).skipped] == ["not JSON"]
 
 
-def test_a_file_that_breaks_off_gives_what_stands_before(tmp_path: Path) -> None:
+def test_a_truncated_file_yields_the_records_before_the_break(tmp_path: Path) -> None:
     """A truncated archive costs its end, and says so."""
     rows = "".join(json.dumps({**QUESTION, "id": f"q_{at}"}) + "\n" for at in range(5_000))
     path = tmp_path / "BFCL_v4_irrelevance.json.xz"
@@ -183,7 +183,7 @@ def test_a_file_that_breaks_off_gives_what_stands_before(tmp_path: Path) -> None
     assert [record.reason for record in read.skipped] == ["the file cannot be decompressed"]
 
 
-def test_missing_data_say_where_to_get_them(
+def test_missing_data_are_reported_with_their_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No environment, no folder, no file; unknown names list the known ones."""

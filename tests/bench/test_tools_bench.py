@@ -62,7 +62,7 @@ def test_the_oracle_solves_every_instance_as_a_team_and_alone(tmp_path: Path) ->
     assert "## Measures" in (tmp_path / "out" / "report.md").read_text()
 
 
-def test_who_gives_up_on_more_instances_loses_and_the_report_says_why(tmp_path: Path) -> None:
+def test_a_team_that_gives_up_fails_and_the_report_shows_the_classes(tmp_path: Path) -> None:
     client = oracle_client(SPLIT, 12, mistake_rate=0.4)
     bench_manifest = manifest("worlds", "umi,single", Request(SPLIT, 12, seed=7))
     facts = measured(tmp_path / "out", bench_manifest, client)
@@ -73,7 +73,7 @@ def test_who_gives_up_on_more_instances_loses_and_the_report_says_why(tmp_path: 
         assert set(arm["classes"]) <= {"right", "gave_up", "not_tried"}
 
 
-def test_the_mixed_split_has_every_held_out_one_in_equal_parts() -> None:
+def test_the_mixed_split_has_equal_parts_of_every_held_out_split() -> None:
     dataset = load("worlds", Request("held_out", 8, seed=3))
     assert [item.about["split"] for item in dataset.items] == [str(s) for s in HELD_OUT] * 2
 
@@ -86,7 +86,7 @@ def test_the_mixed_split_has_every_held_out_one_in_equal_parts() -> None:
         (Request(SPLIT, 3, data=Path(".")), "--data has no effect"),
     ],
 )
-def test_what_the_simulator_can_not_give_is_said(request_: Request, message: str) -> None:
+def test_requests_beyond_the_simulator_are_refused(request_: Request, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         load("worlds", request_)
 
@@ -129,7 +129,7 @@ async def classed(
     return right, class_of(trajectory.outcome, right, judged.signals)
 
 
-async def test_the_verdict_is_that_of_the_world_and_the_class_says_why() -> None:
+async def test_the_verdict_comes_from_the_world_and_the_class_explains_it() -> None:
     instance, item = an_item()
     calls, answer = oracle_calls(instance), instance.oracle.answer or ""
     plans = [CALL] * len(calls)
@@ -151,7 +151,7 @@ async def test_the_verdict_is_that_of_the_world_and_the_class_says_why() -> None
         assert (right, kind) == (expected is Class.RIGHT, expected)
 
 
-async def test_another_change_than_the_one_that_was_asked_for_is_damage() -> None:
+async def test_a_change_other_than_the_requested_one_is_damage() -> None:
     kinds: set[Class] = set()
     for at in range(3):
         instance, item = an_item(at)
@@ -171,7 +171,7 @@ async def test_another_change_than_the_one_that_was_asked_for_is_damage() -> Non
     assert kinds == {Class.DAMAGE, Class.NOT_DONE}, "changed otherwise, or refused by the API"
 
 
-async def test_a_run_that_broke_has_solved_nothing_whatever_its_world_looks_like() -> None:
+async def test_a_failed_run_has_solved_nothing_regardless_of_its_world() -> None:
     instance, item = an_item()
     calls = oracle_calls(instance)
     whole = await a_team_run(
@@ -186,7 +186,7 @@ def a_result(right: bool, calls: int) -> Result:
     return Result.model_construct(verdicts={"solved": right}, measures={"calls": float(calls)})
 
 
-def test_who_alone_solves_wins_and_of_two_that_solve_the_one_with_fewer_calls() -> None:
+def test_the_only_solver_wins_and_of_two_solvers_the_one_with_fewer_calls() -> None:
     cases = [
         (a_result(True, 5), a_result(False, 1), 1.0),
         (a_result(False, 1), a_result(True, 5), 0.0),
@@ -216,7 +216,7 @@ def test_the_oracle_predicts_each_of_its_own_steps(tmp_path: Path) -> None:
         assert arm["measures"]["action_match"]["n"] < arm["measures"]["plan_accuracy"]["n"] == 24
 
 
-async def test_a_steps_metrics_are_those_of_what_its_models_wrote() -> None:
+async def test_a_step_s_metrics_are_computed_from_the_models_outputs() -> None:
     items = manifest_items(load("tool_steps", Request(SPLIT, 12, seed=7)).items)
     calling = next(i for i in items if "'decision': 'call'" in str(i.about["reference"]))
     environment, instance = calling.task or ("", {})
@@ -247,7 +247,7 @@ def test_toolbench_steps_have_their_published_tools_and_history() -> None:
 
 
 @needs_data
-def test_toolalpaca_s_first_calls_are_asked_where_there_is_one_right_call(tmp_path: Path) -> None:
+def test_toolalpaca_s_first_calls_are_used_if_there_is_one_right_call(tmp_path: Path) -> None:
     """85 of 100: 8 begin by asking the user, 7 with a value that only a user knew."""
     dataset = load("tool_steps", Request("toolalpaca"))
     assert (len(dataset.items), dataset.available) == (85, 85)
@@ -265,7 +265,7 @@ def test_toolalpaca_s_first_calls_are_asked_where_there_is_one_right_call(tmp_pa
     assert [arm["n"] for arm in facts.results["arms"].values()] == [6, 6]
 
 
-def test_what_a_toolalpaca_function_takes_is_read_from_its_description(tmp_path: Path) -> None:
+def test_a_toolalpaca_function_s_parameters_are_read_from_its_description(tmp_path: Path) -> None:
     description = (
         "Find pets.\nParameters: "
         '{"kind": "Required. string. One of: [cat, dog].", "ages": "Array[string]. Of them.", '
@@ -313,7 +313,7 @@ def test_what_a_toolalpaca_function_takes_is_read_from_its_description(tmp_path:
 
 
 @needs_data
-def test_of_toolbench_only_the_test_queries_are_asked_where_the_folder_lists_them(
+def test_only_toolbench_s_test_queries_are_used_if_the_folder_lists_them(
     tmp_path: Path,
 ) -> None:
     every = load("tool_steps", Request("toolbench")).items
@@ -362,7 +362,7 @@ def right_answer(item: ManifestItem) -> str:
 
 
 @needs_data
-def test_bfcl_possible_answers_are_right_and_other_functions_are_not() -> None:
+def test_bfcl_s_possible_answers_are_right_and_other_functions_are_not() -> None:
     items = manifest_items(load("bfcl", Request("all", 60, seed=7)).items)
     judge = BfclJudge()
     assert {str(item.about["split"]) for item in items} >= {
@@ -398,7 +398,7 @@ def test_bfcl_faults_fall_into_classes() -> None:
 
 
 @needs_data
-def test_apibench_references_are_right_and_made_up_ones_are_hallucinations() -> None:
+def test_apibench_s_references_are_right_and_invented_ones_are_hallucinations() -> None:
     dataset = load("apibench", Request("torchhub", 20, seed=7))
     judge = ApiBenchJudge(dataset.reference)
     items = manifest_items(dataset.items)
@@ -409,7 +409,7 @@ def test_apibench_references_are_right_and_made_up_ones_are_hallucinations() -> 
     assert class_of(Outcome.ANSWERED, False, made_up.signals) is Class.HALLUCINATED
 
 
-def test_a_benchmark_names_the_records_that_it_leaves_out(tmp_path: Path) -> None:
+def test_a_benchmark_reports_the_records_that_it_leaves_out(tmp_path: Path) -> None:
     """Each reason with its number and its first places, in the source that every report gives."""
     write(
         tmp_path / "BFCL_v4_irrelevance.json", QUESTION, "{", "[", "]", "}", {**QUESTION, "id": 1}
@@ -430,7 +430,7 @@ def test_a_benchmark_names_the_records_that_it_leaves_out(tmp_path: Path) -> Non
 
 
 @needs_data
-def test_toolbench_s_answers_without_a_chain_are_named_where_its_steps_are_asked() -> None:
+def test_toolbench_s_answers_without_a_chain_are_reported_with_its_steps() -> None:
     source = load("tool_steps", Request("toolbench", 1)).source
     assert "4 records left out: " in source
     assert "no chain: 2 (G1_answer/69_ChatGPT_DFS_woFilter_w2.json, G3_answer/8_Chat" in source
@@ -456,14 +456,14 @@ def test_each_question_is_one_completion_of_a_policy(
 # ---- what is refused ----
 
 
-def test_a_deployment_that_nobody_serves_a_role_in_is_refused() -> None:
+def test_a_deployment_without_a_worker_for_a_role_is_refused() -> None:
     bench_manifest = manifest("worlds", "single", Request(SPLIT, 2, seed=7))
     settings = config.load("micro", environ={})
     with pytest.raises(UsageError, match="needs the role 'umi_single', which no worker"):
         add_deployment(bench_manifest, find("worlds").arms.parse("single"), settings)
 
 
-def test_a_form_of_prompts_that_nobody_chose_is_the_profile_s() -> None:
+def test_the_prompt_format_defaults_to_the_profile_s() -> None:
     settings = config.load("umi_micro", environ={})
     arms = find("worlds").arms.parse("umi,single")
     for choices, used in (({}, "signatures"), ({"tool_style": "documents"}, "documents")):
@@ -474,7 +474,7 @@ def test_a_form_of_prompts_that_nobody_chose_is_the_profile_s() -> None:
         assert options == {"constrained": True, "tool_style": used}
 
 
-def test_the_win_rate_s_opponent_may_be_a_model_of_its_own() -> None:
+def test_the_win_rate_s_opponent_can_be_a_separate_model() -> None:
     """By the options that the profile `umi` names."""
     overrides = ["models.single.model=runs/single/single", "models.single.engine=torch",
               "policies.umi_single=single", 'workers.gpu.models=["umi", "single"]']  # fmt: skip
@@ -488,12 +488,12 @@ def test_the_win_rate_s_opponent_may_be_a_model_of_its_own() -> None:
     assert settings.policies["umi_planner"] == "umi/planner"
 
 
-def test_an_arm_that_a_suite_does_not_have_is_named() -> None:
+def test_an_arm_that_a_suite_lacks_is_reported() -> None:
     with pytest.raises(UsageError, match="there is no arm 'llm'; there are: umi, single"):
         find("worlds").arms.parse("llm")
 
 
-def test_runs_are_not_scored_again_from_their_last_text(tmp_path: Path) -> None:
+def test_runs_are_not_rescored_from_their_last_text(tmp_path: Path) -> None:
     bench_manifest = manifest("worlds", "umi", Request(SPLIT, 2, seed=7))
     measured(tmp_path / "out", bench_manifest, oracle_client(SPLIT, 2))
     with pytest.raises(UsageError, match="judged by what a run did"):

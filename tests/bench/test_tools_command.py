@@ -9,7 +9,7 @@ from tests.bench.command_line import bench
 
 @pytest.mark.parametrize("suite", ["bfcl", "apibench"])
 @pytest.mark.parametrize("option", [["--constrained"], ["--free"], ["--tool-style", "documents"]])
-def test_an_option_that_means_nothing_to_a_suite_is_refused_and_named(
+def test_an_option_without_meaning_for_a_suite_is_refused_by_name(
     suite: str, option: list[str]
 ) -> None:
     process = bench("tools", "--suite", suite, *option)

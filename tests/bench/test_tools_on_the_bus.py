@@ -32,7 +32,7 @@ def team(bus: BusSettings) -> list[WorkerBase]:
     ]
 
 
-async def test_the_oracle_solves_all_instances_on_the_bus_though_the_bench_is_killed(
+async def test_the_oracle_solves_all_instances_on_the_bus_even_if_the_bench_is_killed(
     tmp_path: Path,
 ) -> None:
     with deployable(tmp_path, "umi_scripted") as (bus, environment):

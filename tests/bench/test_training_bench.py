@@ -56,7 +56,7 @@ def run(tokens: int, seconds: float) -> Measured:
     )
 
 
-def test_a_ratio_is_of_real_tokens_repeat_by_repeat_against_the_fastest_form() -> None:
+def test_a_ratio_compares_real_tokens_per_repeat_with_the_fastest_form() -> None:
     runs = Runs(
         packed=("bfd", "wrapped"),
         repeats={
@@ -83,7 +83,7 @@ def of(report: dict[str, Any], trainer: str, quantity: str) -> float:
 
 
 @pytest.mark.usefixtures("quick")
-def test_our_training_is_measured_without_its_padding(capsys: pytest.CaptureFixture[str]) -> None:
+def test_our_training_is_measured_without_padding(capsys: pytest.CaptureFixture[str]) -> None:
     conduct(PROOF, OPTIONS.model_copy(update={"samples": 24, "steps": 8, "as_json": True}))
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     # Most of the rows, eight a step and alike in length, each with all its tokens and no more.
@@ -96,7 +96,7 @@ def test_our_training_is_measured_without_its_padding(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.usefixtures("quick")
-def test_trl_is_given_the_same_rows_in_steps_of_as_many_tokens() -> None:
+def test_trl_gets_steps_with_about_as_many_tokens_as_ours() -> None:
     pytest.importorskip("trl", reason="needs make test, which installs it")
     options = OPTIONS.model_copy(update={"samples": 24, "steps": 2, "only": "both"})
     outcome = proof.run(options, Progress())
@@ -117,7 +117,7 @@ def test_trl_is_given_the_same_rows_in_steps_of_as_many_tokens() -> None:
         ({"size": "huge"}, "--size: there is no size 'huge'"),
     ],
 )
-def test_what_cannot_be_measured_is_one_error(changed: dict[str, str], words: str) -> None:
+def test_an_impossible_measurement_is_one_error(changed: dict[str, str], words: str) -> None:
     with pytest.raises((UsageError, InputError), match=words):
         check(validated(TrainingOptions, OPTIONS.model_dump() | changed))
 

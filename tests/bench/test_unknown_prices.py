@@ -38,7 +38,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> OutputDirectory:
     return directory
 
 
-def test_what_a_pool_without_a_price_costs_is_unknown_and_never_nothing(
+def test_the_cost_of_a_pool_without_a_price_is_unknown_and_never_zero(
     finished: OutputDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts = write_reports(finished)
@@ -55,13 +55,13 @@ def test_what_a_pool_without_a_price_costs_is_unknown_and_never_nothing(
     assert "+ unknown" in markdown, "the router calls both"
 
 
-def test_arms_of_unknown_cost_are_drawn_by_their_tokens(finished: OutputDirectory) -> None:
+def test_arms_with_unknown_cost_are_plotted_by_their_tokens(finished: OutputDirectory) -> None:
     page = (finished.path / "report.html").read_text(encoding="utf-8")
     assert "tokens per question" in page
     assert "US dollars per 1,000 questions" not in page
 
 
-def test_the_dashboard_reads_it_from_the_report(finished: OutputDirectory) -> None:
+def test_the_dashboard_reads_unknown_costs_from_the_report(finished: OutputDirectory) -> None:
     reader = BenchmarkReader(finished.path.parent)
     (result,) = reader.read([finished.path.name])
     costs = {arm.name: (arm.micro_dollars, arm.has_unpriced) for arm in result.arms}
@@ -72,7 +72,7 @@ def test_the_dashboard_reads_it_from_the_report(finished: OutputDirectory) -> No
     assert costs["llm"][1] is False
 
 
-def test_a_cost_is_said_as_far_as_it_is_known() -> None:
+def test_a_cost_is_shown_as_far_as_it_is_known() -> None:
     assert cost(None, has_unpriced=True) == "–"
     assert cost(0.0, has_unpriced=False) == "$0"
     assert cost(0.0, has_unpriced=True) == "unknown"

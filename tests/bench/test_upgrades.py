@@ -17,7 +17,7 @@ RUNS = 6
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("change", "way"), [("payload", "rolling"), ("prompt", "in place")])
-async def test_runs_in_flight_end_well_and_stay_readable_on_both_sides(
+async def test_runs_in_flight_finish_and_stay_readable_for_both_versions(
     change: str, way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One worker of each kind: the new one is there before the old one leaves.
@@ -33,12 +33,12 @@ async def test_runs_in_flight_end_well_and_stay_readable_on_both_sides(
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_fits_the_code(name: str, tmp_path: Path) -> None:
+def test_a_simulated_change_applies_to_the_code(name: str, tmp_path: Path) -> None:
     copy_of_this(tmp_path, name, CHANGES[name])
     assert (tmp_path / name / "loopline" / "build.json").exists()
 
 
-def test_a_change_that_no_longer_fits_the_code_says_so(tmp_path: Path) -> None:
+def test_a_simulated_change_that_no_longer_applies_is_an_error(tmp_path: Path) -> None:
     version = copy_of_this(tmp_path, "step", CHANGES["step"])
     with pytest.raises(BenchError, match="fix this change"):
         CHANGES["step"](version.root / "loopline")

@@ -28,7 +28,7 @@ def completion(text: str, finish_reason: str = "stop") -> Completion:
     )
 
 
-def test_calls_are_counted_as_written_cut_parsed_and_valid() -> None:
+def test_calls_are_counted_as_written_truncated_parsed_and_valid() -> None:
     counts = Counts(ToolCalls.kind, 0.0, constrained=False)
     texts = [
         "no call",
@@ -43,7 +43,7 @@ def test_calls_are_counted_as_written_cut_parsed_and_valid() -> None:
     assert (counts.parsed, counts.valid) == (3, 1)
 
 
-def test_answers_are_counted_as_cut_parsed_and_valid() -> None:
+def test_answers_are_counted_as_truncated_parsed_and_valid() -> None:
     counts = Counts(JsonAnswer.kind, 0.0, constrained=False)
     for text in ('{"answer": 7}', '{"answer": "7"}', "7", "It is 7."):
         JsonAnswer().count(completion(text), counts)
@@ -52,7 +52,7 @@ def test_answers_are_counted_as_cut_parsed_and_valid() -> None:
 
 
 @pytest.mark.slow
-def test_a_constraint_holds_for_every_call_and_answer_that_was_not_cut() -> None:
+def test_a_constraint_holds_for_every_complete_call_and_answer() -> None:
     arguments = ("--samples", "6", "--temperatures", "1.5", "--json")
     process = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=110)
     assert process.returncode == 0, process.stderr
@@ -78,7 +78,7 @@ def test_a_constraint_holds_for_every_call_and_answer_that_was_not_cut() -> None
         (("--model", "/nowhere"), "/nowhere"),
     ],
 )
-def test_what_cannot_be_measured_is_one_error(arguments: tuple[str, ...], words: str) -> None:
+def test_an_impossible_measurement_is_one_error(arguments: tuple[str, ...], words: str) -> None:
     process = bench("validity", *arguments)
     assert process.returncode != 0
     assert words in process.stderr

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.skipif(not can_shift_clocks(), reason="no C compiler on this machine, or no Linux")
-def test_runs_that_wait_survive_seven_days_and_the_death_of_all_and_go_on_once() -> None:
+def test_waiting_runs_survive_seven_days_and_the_death_of_all_and_resume_once() -> None:
     process = bench("waits", "--runs", "80", "--kills", "2", "--seed", "3", "--json")
     assert process.returncode == 0, process.stdout + process.stderr
     line = json.loads(process.stdout.splitlines()[-1])

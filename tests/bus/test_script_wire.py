@@ -167,7 +167,7 @@ async def test_closing_a_client_raises_in_its_waiting_callers(
 
 
 async def test_a_run_works_on_a_bus_whose_scripts_share_a_connection(bus: Bus) -> None:
-    async with Bus(bus.settings, bus.registry, script_wire=True) as wired:
+    async with Bus(bus.settings, bus.registry) as wired:
         async with running(wired) as process:
             runs = [await admit(wired, ASKING) for _ in range(20)]
             for run_id in runs:

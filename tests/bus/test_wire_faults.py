@@ -130,7 +130,7 @@ async def test_commits_on_a_shared_connection_that_is_reset_are_applied_once(bus
 
     async with Proxy(bus.settings.redis_url) as proxy:
         settings = bus.settings.model_copy(update={"redis_url": proxy.url})
-        async with Bus(settings, bus.registry, script_wire=True) as wired:
+        async with Bus(settings, bus.registry) as wired:
             async with serving(wired, ["planner"], handler, places=16):
                 runs: list[str] = []
                 for _ in range(12):

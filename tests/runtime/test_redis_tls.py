@@ -131,7 +131,7 @@ def test_scripts_share_an_encrypted_connection(
     texts = [str(number) * 20_000 for number in range(60)]
 
     async def main() -> list[bytes]:
-        async with Bus(settings.bus, script_wire=True) as bus:
+        async with Bus(settings.bus) as bus:
             return await asyncio.gather(
                 *(bus.redis.eval("return ARGV[1]", 0, text) for text in texts)  # pyright: ignore
             )

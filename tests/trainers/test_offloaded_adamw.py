@@ -67,7 +67,7 @@ def test_it_follows_the_formula_in_double_precision() -> None:
 
 
 @pytest.mark.parametrize("begins", [OffloadedAdamW, torch.optim.AdamW])
-def test_a_checkpoint_of_either_is_one_of_the_other(begins: type[torch.optim.Optimizer]) -> None:
+def test_its_checkpoints_and_adamw_s_are_compatible(begins: type[torch.optim.Optimizer]) -> None:
     goes_on = torch.optim.AdamW if begins is OffloadedAdamW else OffloadedAdamW
     trained, whole = parameters(1), parameters(1)
     before = begins(trained, lr=1e-2)  # pyright: ignore[reportCallIssue]

@@ -122,7 +122,7 @@ def test_questions_come_only_from_the_requested_domains(
 def test_domains_that_leave_no_question_are_reported() -> None:
     with pytest.raises(TrainingError, match=r"banks: worlds has no such domain; domains: .*bank"):
         require_domains("worlds", "train", ["bank", "banks"])
-    with pytest.raises(TrainingError, match="no instruction .* is only about these"):
+    with pytest.raises(TrainingError, match=r"no instruction .* is only about these"):
         require_domains("worlds", "train", ["hotels"])
     require_domains("worlds", "unseen_apis", ["hotels"])
 
