@@ -16,10 +16,10 @@ __all__ = ["AppendLog", "corrupt_line_error", "read_log", "torn_notice"]
 class AppendLog(append_log.AppendLog):
     """Log in an output directory. Raises OutputError."""
 
-    def __init__(self, path: Path, go_on: str | None = None) -> None:
-        """Create a log; `go_on` is the command to run once there is room again (default: `bench
+    def __init__(self, path: Path, resume: str | None = None) -> None:
+        """Create a log; `resume` is the command to run once there is room again (default: `bench
         resume`)."""
-        super().__init__(path, go_on=go_on or f"bench resume {path.parent}", failure=OutputError)
+        super().__init__(path, resume=resume or f"bench resume {path.parent}", failure=OutputError)
 
 
 def read_log(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

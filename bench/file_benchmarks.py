@@ -56,7 +56,7 @@ def file_benchmark(data: FileStamp, scorer: FileStamp | None) -> Benchmark:
     def require(manifest: Manifest) -> None:
         # The manifest has the questions, so a deleted file does not matter.
         if data.file.exists() and data.changed:
-            raise UsageError(_changed_message(data) + ", or begin a new benchmark")
+            raise UsageError(_changed_message(data) + ", or start a new benchmark")
         score()
 
     rule = EXACT_RULE
@@ -111,7 +111,7 @@ def load_scorer(stamp: FileStamp) -> Score:
 def _score_of(module: ModuleType, path: Path) -> Score:
     score = getattr(module, "score", None)
     if not callable(score):
-        raise UsageError(f"{path}: there is no function score(item, answer) in it")
+        raise UsageError(f"{path} has no function score(item, answer)")
     code = getattr(score, "__code__", None)
     place = f"{path}:{code.co_firstlineno}" if code else str(path)
     if inspect.iscoroutinefunction(score):
@@ -125,8 +125,8 @@ def _score_of(module: ModuleType, path: Path) -> Score:
 
 def _changed_message(stamp: FileStamp) -> str:
     return (
-        f"{stamp.path}: the file has changed since the benchmark began (then sha256 "
-        f"{stamp.sha256[:12]}…); put it back as it was"
+        f"{stamp.path}: the file has changed since the benchmark started (then sha256 "
+        f"{stamp.sha256[:12]}…); restore it"
     )
 
 
@@ -146,10 +146,10 @@ def _load(path: Path, request: Request, *, gold_needed: bool) -> Dataset:
     lines: dict[str, int] = {}
     for number, item in reading.records:
         if (earlier := lines.setdefault(item.id, number)) != number:
-            raise DataError(f"{path}:{number}: the id {item.id!r} stands in line {earlier} already")
+            raise DataError(f"{path}:{number}: the id {item.id!r} is already in line {earlier}")
     items = [item for _, item in reading.records]
     if not items:
-        raise DataError(f"{path}: the file holds no question")
+        raise DataError(f"{path}: the file contains no questions")
     selected_items = sample(items, request.samples, request.seed)
     name = path.name.partition(".")[0]
     return Dataset(name, SPLIT, selected_items, len(items), path.name)
@@ -166,7 +166,7 @@ def _read_parquet(path: Path, gold_needed: bool) -> Reading[tuple[int, Item]]:
         raise DataError(f"{path}: not a Parquet file, or a damaged one ({error})") from error
     if "question" not in columns:
         names = ", ".join(map(repr, columns[:20]))
-        raise DataError(f"{path}: there is no column `question`; it has {names}")
+        raise DataError(f"{path} has no column `question`; it has {names}")
 
     def build(number: int, row: Any) -> tuple[int, Item]:
         # Dates and similar values become strings: an item is JSON.
@@ -183,12 +183,12 @@ def _item(value: Any, gold_needed: bool) -> Item:
     row = cast(JsonObject, value)
     name = row.get("id")
     if isinstance(name, bool) or not isinstance(name, str | int) or not str(name).strip():
-        raise Unreadable("`id` must be a text or a whole number")
+        raise Unreadable("`id` must be a string or an integer")
     if len(str(name)) > MAX_ID_CHARS:
         raise Unreadable(f"`id` has more than {MAX_ID_CHARS} characters")
     question = row.get("question")
     if not isinstance(question, str) or not question.strip():
-        raise Unreadable("`question` must be a text that is not empty")
+        raise Unreadable("`question` must be a non-empty string")
     return Item(
         id=str(name),
         question=question,
@@ -202,9 +202,9 @@ def _gold(answer: object, needed: bool) -> str:
         return ""
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
         raise Unreadable(
-            "`answer` must be a text or a number",
-            "give a scorer what it needs in another field, which it sees as item.about",
+            "`answer` must be a string or a number",
+            "put other data for the scorer into another field, which it reads from item.about",
         )
     if needed and not str(answer).strip():
-        raise Unreadable("`answer` must be a text that is not empty")
+        raise Unreadable("`answer` must be a non-empty string")
     return str(answer)

@@ -156,8 +156,8 @@ class OutputDirectory:
         benchmark, and OutputError if it can't be written."""
         if self.manifest_path.exists():
             raise UsageError(
-                f"{self.path} already holds a benchmark; go on with it by "
-                f"`bench resume {self.path}`, or give another --output"
+                f"{self.path} already holds a benchmark; continue it with "
+                f"`bench resume {self.path}`, or choose another --output"
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -169,7 +169,7 @@ class OutputDirectory:
         except OSError as error:
             raise OutputError(
                 f"{error.filename or self.path}: cannot be written ({error.strerror or error}); "
-                "give another --output"
+                "choose another --output"
             ) from error
 
     def replace_manifest(self, manifest: Manifest) -> None:
@@ -187,7 +187,7 @@ class OutputDirectory:
             self._lock.acquire()
         except BlockingIOError:
             raise OutputError(
-                f"{self.path}: another bench is at work on this directory; wait for it, or stop it"
+                f"{self.path}: another bench is using this directory; wait for it, or stop it"
             ) from None
 
     def unlock(self) -> None:
@@ -202,7 +202,7 @@ class OutputDirectory:
             text = self.manifest_path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise UsageError(
-                f"{self.path} holds no benchmark (no manifest.json); it should be a directory that "
+                f"{self.path} holds no benchmark (no manifest.json); give a directory that "
                 "`bench gsm8k` or another benchmark has written"
             ) from None
         except (OSError, UnicodeDecodeError) as error:
@@ -253,11 +253,11 @@ def new_folder(path: Path) -> Path:
     OutputError if it can't be created."""
     try:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UsageError(f"{path} holds something else; name another folder")
+            raise UsageError(f"{path} is not an empty folder; choose another one")
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(
-            f"{path}: cannot be written ({error.strerror or error}); name another folder"
+            f"{path}: cannot be written ({error.strerror or error}); choose another folder"
         ) from error
     return path
 

@@ -47,7 +47,7 @@ def read_predictions(path: Path) -> list[Prediction]:
             "\n".join(shown_problems) + "\nNothing was scored; fix or remove these lines."
         )
     if not predictions:
-        raise DataError(f"{path}: the file holds no prediction")
+        raise DataError(f"{path}: the file contains no predictions")
     return predictions
 
 
@@ -84,4 +84,4 @@ def _text(name: str, value: object) -> str:
             return str(int(value))
         return str(value)
     kind = "null" if value is None else type(value).__name__
-    raise ValueError(f"`{name}` must be a text or a number, not {kind}")
+    raise ValueError(f"`{name}` must be a string or a number, not {kind}")

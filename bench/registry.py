@@ -50,7 +50,7 @@ def find(target: str, scorer: Path | None = None) -> Benchmark:
         return file_benchmark(FileStamp.of(Path(target)), stamp)
     if scorer is not None:
         raise UsageError(
-            f"--scorer goes with a file of questions (my.jsonl); {target} brings its own judge"
+            f"--scorer is for a file of questions (my.jsonl); {target} has its own judge"
         )
     return _by_object(target) if ":" in target else _by_name(target)
 
@@ -66,7 +66,7 @@ def benchmark_of(manifest: Manifest) -> Benchmark:
     if origin.object is not None:
         return _by_object(origin.object)
     raise UsageError(
-        f"the manifest does not say where the benchmark {manifest.benchmark!r} comes from"
+        f"the manifest does not record the source of the benchmark {manifest.benchmark!r}"
     )
 
 
@@ -95,7 +95,7 @@ def _by_name(name: str) -> Benchmark:
             if name in _plugins().names():
                 raise UsageError(
                     f"a package declares the benchmark {name!r} (entry point group {GROUP}), which "
-                    "is built in already; uninstall it, or give its benchmark another name"
+                    "is built in; uninstall it, or rename its benchmark"
                 )
             return _object(BUILT_IN[name])
         return _plugins().get(name)

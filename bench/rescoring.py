@@ -30,8 +30,8 @@ def rescore_all(path: Path, scorer: Path | None = None) -> tuple[list[JsonObject
     benchmark = benchmark_of(manifest)
     if benchmark.rescorer is None:
         raise UsageError(
-            f"{path}: {manifest.benchmark} is judged by what a run did, which its directory does "
-            "not hold; run it again"
+            f"{path}: {manifest.benchmark} judges the actions of a run, which its directory does "
+            "not contain; run the benchmark again"
         )
     benchmark.require(manifest)
     items = {item.id: item for item in manifest.items}
@@ -60,8 +60,8 @@ def _replace_scorer(path: Path, manifest: Manifest, scorer: Path) -> Manifest:
     origin = manifest.origin
     if origin is None or origin.data is None:
         raise UsageError(
-            f"--scorer: {path} holds the benchmark {manifest.benchmark}, which brings its own "
-            "judge; leave the option out"
+            f"--scorer: {path} holds the benchmark {manifest.benchmark}, which has its own judge; "
+            "leave the option out"
         )
     stamped = origin.model_copy(update={"scorer": FileStamp.of(scorer)})
     return manifest.model_copy(update={"origin": stamped})

@@ -141,7 +141,9 @@ def _publish_problems(directory: OutputDirectory, state: StateDirectory) -> None
     try:
         ProblemFolder(directory.problems).copy_to(ProblemFolder(state.problems), keys)
     except (OSError, ProblemUnknown) as error:
-        raise OutputError(f"{state.problems}: the problems can't be put there: {error}") from error
+        raise OutputError(
+            f"{state.problems}: the problems can't be written there: {error}"
+        ) from error
 
 
 async def conduct(
@@ -183,18 +185,18 @@ async def conduct(
     if ending is Ending.INTERRUPTED:
         if in_flight:
             progress.notice(
-                f"The workers go on with {format_count(in_flight, 'run')}; resuming collects the "
-                "rest."
+                f"The workers continue {format_count(in_flight, 'run')}; resuming collects the "
+                "results."
             )
-        progress.notice(f"Stopped. Go on with: bench resume {directory.path}")
+        progress.notice(f"Stopped. Continue with: bench resume {directory.path}")
         return BenchOutcome(ending, directory, None)
     facts = write_reports(directory)
     if ending is Ending.BUDGET:
         remaining = ", ".join(f"{arm}: {count:,}" for arm, count in unfinished.items())
         progress.notice(
-            f"The budget is used up. Not done, by arm: {remaining}. The report covers the rest. "
-            f"Go on with: bench resume {directory.path} {budgets.options_in_words(manifest)} (the "
-            "whole budget, not what is added)"
+            f"The budget is used up. Unfinished, by arm: {remaining}. The report covers the rest. "
+            f"Continue with: bench resume {directory.path} {budgets.options_in_words(manifest)} "
+            "(the total budget, including the amount spent)"
         )
     return BenchOutcome(ending, directory, facts)
 
@@ -300,8 +302,8 @@ def _on_interrupt(runner: Runner, progress: RunProgress, grace: float) -> Callab
             os._exit(EXIT_INTERRUPTED)
         runner.interrupt()
         progress.stopping(
-            f"Stopping: nothing more is admitted; {grace:.0f} s for what is in flight "
-            f"({format_count(runner.in_flight, 'run')}). Press Ctrl-C again to leave at once."
+            f"Stopping: no more runs are admitted; {grace:.0f} s for those in flight "
+            f"({format_count(runner.in_flight, 'run')}). Press Ctrl-C again to exit at once."
         )
 
     signals = (signal.SIGINT, signal.SIGTERM)

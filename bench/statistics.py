@@ -126,7 +126,7 @@ def mcnemar_power(n: int, only_a: float, only_b: float, alpha: float = 0.05) -> 
     _check_discordance(only_a, only_b)
     check_probability("alpha", alpha)
     if n < 0:
-        raise ValueError(f"a sample has no negative size; got {n}")
+        raise ValueError(f"a sample size cannot be negative; got {n}")
     discordant = only_a + only_b
     if discordant == 0 or n == 0:
         return 0.0
@@ -206,6 +206,6 @@ def spread(values: Sequence[float]) -> Spread:
 def _check_discordance(only_a: float, only_b: float) -> None:
     if only_a < 0 or only_b < 0 or only_a + only_b > 1:
         raise ValueError(
-            "the shares of items that one arm alone solves must be at least 0 and sum to at "
+            "the shares of items that only one arm solves must be at least 0 and sum to at "
             f"most 1; got {only_a} and {only_b}"
         )

@@ -31,9 +31,9 @@ right. The item is a `loopline.bench.judgement.Question`; a user's function need
 type."""
 
 EXACT = "exact"
-EXACT_RULE = "the same text as the gold answer, upper and lower case and white space aside"
+EXACT_RULE = "the same text as the gold answer, ignoring case and white space"
 SCORE = "score"
-SCORE_RULE = "a function of the user's decides; of a share from 0 to 1 only 1 is right"
+SCORE_RULE = "the user's function decides; if it returns a share from 0 to 1, only 1 is right"
 
 CLASSES = {
     str(Class.NO_ANSWER): "the run ended without an answer",

@@ -13,10 +13,10 @@ from loopline.runtime.client.run_ids import new_run_id
 class AdmittedRuns:
     """A file of run ids by purpose, one per line: `{"for": …, "run": …}`."""
 
-    def __init__(self, path: Path, *, go_on: str, failure: Failure) -> None:
+    def __init__(self, path: Path, *, resume: str, failure: Failure) -> None:
         """Read the file at `path`, if it exists. Raises `failure` if the file is damaged, and later
         if it can't be written; see `AppendLog`."""
-        self._log = AppendLog(path, go_on=go_on, failure=failure)
+        self._log = AppendLog(path, resume=resume, failure=failure)
         self._ids = {str(line["for"]): str(line["run"]) for _, line in read_log(path, failure)}
 
     def run_id(self, purpose: str) -> str:

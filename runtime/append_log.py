@@ -21,10 +21,10 @@ Failure = Callable[[str], Exception]
 class AppendLog:
     """A log with one writer at a time, which the output directory's lock ensures."""
 
-    def __init__(self, path: Path, *, go_on: str, failure: Failure) -> None:
-        """Create a log. `go_on`: what the user should do once there is space again."""
+    def __init__(self, path: Path, *, resume: str, failure: Failure) -> None:
+        """Create a log. `resume`: the command to run once there is space again."""
         self.path = path
-        self._go_on = go_on
+        self._resume = resume
         self._failure = failure
         self.notice: str | None = None
         """Describes what `open` dropped; None if the file was whole."""
@@ -73,7 +73,7 @@ class AppendLog:
     def _write_error(self, error: OSError) -> Exception:
         return self._failure(
             f"{self.path}: cannot be written ({error.strerror or error}); free some space, "
-            f"then resume with: {self._go_on}"
+            f"then resume with: {self._resume}"
         )
 
     def close(self) -> None:

@@ -19,8 +19,8 @@ CHECKERS = ("numeric", "strict", "flexible", "math_verify", "delegate")
 PRIMARY = "numeric"
 
 DESCRIPTIONS = {
-    "numeric": "last \\boxed{}, else #### or what “the answer is”, else last number; compared as "
-    "an exact number, and where the gold answer is none as an expression (primary)",
+    "numeric": "last \\boxed{}, else the text after #### or “the answer is”, else the last number; "
+    "compared as an exact number, or as an expression if the gold answer is not a number (primary)",
     "strict": "lm-eval strict-match: the first “#### number”, compared as text",
     "flexible": "lm-eval flexible-extract: the last number-like text, compared as text",
     "math_verify": "Math-Verify: LaTeX and expression patterns, compared by SymPy",

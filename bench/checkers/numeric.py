@@ -88,7 +88,7 @@ _MATHEMATICS = re.compile(
 _CALCULATES = re.compile(r"\s?(?:[-+*/×÷^]|\\div)\s?[-$(\\]?\s?[0-9(\\]")
 _SEVERAL = re.compile(r"\s?(?:[A-Za-z]{1,20}\s)?(?:,|and|or|&)\s?\$?-?$")
 # In bookkeeping, a sum in parentheses is negative.
-_OWED = re.compile(r"\s{0,9}\(\s?\$\s?[0-9][0-9,.]{0,40}\)\s{0,9}")
+_PARENTHESIZED = re.compile(r"\s{0,9}\(\s?\$\s?[0-9][0-9,.]{0,40}\)\s{0,9}")
 _FILLER = re.compile(r"[^\d\n]{0,60}")
 MAX_EXPRESSION = 2_000
 """Maximum length of an answer compared as an expression, in characters."""
@@ -140,7 +140,7 @@ def gold_number(gold: str) -> Number | None:
     solution is accepted, too. Raises ValueError for an empty answer."""
     final = final_part(gold)
     if not any(character.isalnum() for character in final) and not _SIGNS.search(final):
-        raise ValueError(f"the gold answer {gold[:80]!r} says nothing")
+        raise ValueError(f"the gold answer {gold[:80]!r} contains no answer")
     boxes = boxed_answers(final)
     number = _number_of_box(boxes[0] if boxes else final)
     return None if number is None or number.value is None else number
@@ -171,7 +171,7 @@ def _last_number(text: str) -> Number | None:
     if duration is not None:
         return duration
     number = last_number(cleaned)
-    if number is not None and number.value is not None and _OWED.fullmatch(line):
+    if number is not None and number.value is not None and _PARENTHESIZED.fullmatch(line):
         return replace(number, value=-number.value, text=f"-{number.text}")
     return number or _number_in_words(text)
 

@@ -109,7 +109,7 @@ def _problem(split: str, place: str, value: Any) -> CodeProblem:
     row = fit(_Row, value)
     if row.input_file or row.output_file:
         raise Unreadable(
-            "a program has to read or write a file",
+            "programs must read or write a file",
             f"{row.name}: {row.input_file or 'stdin'} to {row.output_file or 'stdout'}",
         )
     public = _programs(row.public_tests)

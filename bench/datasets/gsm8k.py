@@ -88,9 +88,9 @@ def read(path: Path, split: str) -> list[Item]:
             raise DataError(f"{place}: expected an object with question and answer")
         question, answer = row.get("question"), row.get("answer")
         if not isinstance(question, str) or not question.strip():
-            raise DataError(f"{place}: `question` must be a text that is not empty")
+            raise DataError(f"{place}: `question` must be a non-empty string")
         if not isinstance(answer, str):
-            raise DataError(f"{place}: `answer` must be a text ending in `#### number`")
+            raise DataError(f"{place}: `answer` must be a string that ends in `#### number`")
         gold = gold_of(answer)
         if gold is None:
             raise DataError(f"{place}: the answer does not end in `#### number`: …{answer[-60:]!r}")

@@ -32,7 +32,7 @@ _FOLDERS = (
 )  # fmt: skip
 _FILES = ("test.jsonl", f"{_CONFIG}.parquet")
 MAX_TEXT = 100_000
-_MENDED = {"$221,$8$": "$221,8$"}
+_CORRECTED = {"$221,$8$": "$221,8$"}
 
 
 class _Row(BaseModel):
@@ -74,11 +74,11 @@ def _question(value: Any) -> MathQuestion:
     try:
         tolerance = float(row.error) if row.error else None
     except ValueError as error:
-        raise Unreadable("not the expected fields", "error: no number") from error
+        raise Unreadable("not the expected fields", "error: not a number") from error
     return MathQuestion(
         id=f"olympiadbench/{row.id}",
         question=f"{row.context}\n\n{row.question}" if row.context else row.question,
-        answer=_MENDED.get(answer, answer if "$" in answer else f"${answer}$"),
+        answer=_CORRECTED.get(answer, answer if "$" in answer else f"${answer}$"),
         kind=row.answer_type,
         several=row.is_multiple_answer,
         unit=row.unit,

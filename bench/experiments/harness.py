@@ -77,9 +77,9 @@ class Bounds(Record):
         values are equal, its width comes from Wilson's interval for unseen items."""
         first = cells[0][0]
         if all(value == first for row in cells for value in row):
-            unlike = wilson(0, len(cells[0])).high
-            alike = (1 - unlike) * first
-            return cls(estimate=first, low=alike + unlike * least, high=alike + unlike)
+            different = wilson(0, len(cells[0])).high
+            equal = (1 - different) * first
+            return cls(estimate=first, low=equal + different * least, high=equal + different)
         drawn = pigeonhole_bootstrap(cells)
         return cls(estimate=drawn.estimate, low=max(least, drawn.low), high=min(1.0, drawn.high))
 
@@ -104,7 +104,7 @@ def conduct(output: Path, work: Callable[[], T | None]) -> T:
     except KeyboardInterrupt:
         result = None
     if result is None:
-        print("stopped; go on with the same command", file=sys.stderr)
+        print("stopped; run the same command to continue", file=sys.stderr)
         raise SystemExit(EXIT_INTERRUPTED)
     return result
 
@@ -145,15 +145,15 @@ def claim(output: Path, settings: BaseModel, *, free: Mapping[str, Any] | None =
     except TrainingError as error:
         raise OutputError(str(error)) from error
     except OSError as error:
-        raise OutputError(f"{output} can't be made a folder: {error.strerror}") from error
+        raise OutputError(f"{output}: the folder can't be created: {error.strerror}") from error
     exclude: Any = free
     changed = changed_settings(
         earlier.model_dump(exclude=exclude), settings.model_dump(exclude=exclude)
     )
     if changed:
         raise OutputError(
-            f"{output} was begun with other settings: {', '.join(changed)}; use the same ones, or "
-            "name another folder"
+            f"{output} was started with other settings: {', '.join(changed)}; use the same "
+            "ones, or another folder"
         )
 
 
@@ -161,10 +161,10 @@ def parse_names(option: str, text: str, choices: Sequence[str] | None = None) ->
     """Parse comma-separated names, each once. Raises `UsageError`, also for an unknown one."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
-        raise UsageError(f"{option} names nothing")
+        raise UsageError(f"{option} is empty")
     for part in parts:
         if parts.count(part) > 1:
-            raise UsageError(f"{option} names {part!r} twice")
+            raise UsageError(f"{option} lists {part!r} twice")
         if choices is not None and part not in choices:
             raise UsageError(f"{option}: there is no {part!r}; there are: {', '.join(choices)}")
     return parts

@@ -16,7 +16,7 @@ from loopline.workers.engines.faults import unit_interval
 from loopline.workers.engines.scripted.script import ScriptedCall, ScriptedReply
 from loopline.workers.engines.text.tool_markup import parse_tool_calls
 
-_TURNED: dict[Operator, Operator] = {"+": "*", "-": "+", "*": "+", "/": "*"}
+_WRONG_OPERATORS: dict[Operator, Operator] = {"+": "*", "-": "+", "*": "+", "/": "*"}
 
 
 class BigModel:
@@ -43,7 +43,7 @@ class BigModel:
         return unit_interval("big", self._seed, problem.id) < self._accuracy
 
     def _turns(self, problem: WordProblem, *, calculator: bool) -> list[Turn]:
-        solved = problem if self.is_right(problem) else turned(problem)
+        solved = problem if self.is_right(problem) else with_wrong_operation(problem)
         # The endpoint does not name steps, it only calculates.
         solved = replace(solved, links=tuple(replace(link, label="") for link in solved.links))
         kind = "solo" if calculator else "solo_without_tools"
@@ -51,20 +51,20 @@ class BigModel:
         return [turn for turn in worked.turns if turn.learned]
 
 
-def turned(problem: WordProblem) -> WordProblem:
+def with_wrong_operation(problem: WordProblem) -> WordProblem:
     """Return the problem with another operation in its last equation, and therefore a wrong
     answer."""
     link = problem.links[-1]
     part = link.parts[-1]
     *before, last = part.equations
-    wrong = _turn(last)
+    wrong = _with_wrong_operator(last)
     part = replace(part, equations=(*before, wrong))
     link = replace(link, parts=(*link.parts[:-1], part))
     return replace(problem, links=(*problem.links[:-1], link), answer=str(wrong.result))
 
 
-def _turn(equation: Equation) -> Equation:
-    op = _TURNED[equation.op]
+def _with_wrong_operator(equation: Equation) -> Equation:
+    op = _WRONG_OPERATORS[equation.op]
     result = apply(op, Fraction(equation.left), Fraction(equation.right))
     right = equation.right
     while result == equation.result:

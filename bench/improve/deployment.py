@@ -192,7 +192,7 @@ class StreamDeployment:
         while not await asyncio.to_thread(self._is_ready):
             if time.monotonic() > until:
                 raise BenchError(
-                    f"not all workers are ready in {START_SECONDS:g} s: see "
+                    f"not all workers are ready after {START_SECONDS:g} s: see "
                     f"{self._folder / 'up.log'} and {self._up.state.logs}"
                 )
             await asyncio.sleep(_POLL_SECONDS)
@@ -201,7 +201,7 @@ class StreamDeployment:
         """Whether all workers are ready. Raises `BenchError` if the supervisor has exited."""
         run = self._up.state.running()
         if run is None:
-            raise BenchError(f"the deployment has ended: see {self._folder / 'up.log'}")
+            raise BenchError(f"the deployment has exited: see {self._folder / 'up.log'}")
         with contextlib.suppress(Unreachable):
             status = ask_supervisor(run.control, {"do": "status"})
             return all(worker["state"] == "ready" for worker in status["workers"])

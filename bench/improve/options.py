@@ -114,7 +114,7 @@ class ImproveOptions(StreamPriceOptions):
         if batch > questions:
             raise ValueError(f"--batch {batch} is more than --questions {questions}")
         if len(set(self.seed_numbers)) != len(self.seed_numbers):
-            raise ValueError(f"--seeds {self.seeds}: a seed stands there twice")
+            raise ValueError(f"--seeds {self.seeds}: a seed is listed twice")
         return self
 
     @property
@@ -123,26 +123,26 @@ class ImproveOptions(StreamPriceOptions):
         try:
             return [int(seed) for seed in self.seeds.split(",")]
         except ValueError:
-            raise ValueError(f"--seeds {self.seeds}: whole numbers, comma-separated") from None
+            raise ValueError(f"--seeds {self.seeds}: expected integers, comma-separated") from None
 
     def stream(self, seed: int) -> StreamSettings:
         """Settings of a stream of word problems."""
         loop = _STREAM.loop
-        training = loop.training.model_copy(update=self._said("model", "tokens"))
-        changes = {**self._said("every", "alpha"), "training": training}
+        training = loop.training.model_copy(update=self._values_of("model", "tokens"))
+        changes = {**self._values_of("every", "alpha"), "training": training}
         return _STREAM.model_copy(update=self._common(seed, loop.model_copy(update=changes)))
 
     def worlds_stream(self, seed: int) -> WorldsSettings:
         """Settings of a stream of instructions."""
-        loop = _WORLDS.loop.model_copy(update=self._said("model", "tokens", "every"))
+        loop = _WORLDS.loop.model_copy(update=self._values_of("model", "tokens", "every"))
         changes = {**self._common(seed, loop), "rehearsal": self.rehearsal}
         return _WORLDS.model_copy(update=changes)
 
     def _common(self, seed: int, loop: Record) -> dict[str, Any]:
         names = ("questions", "batch", "held_out", "accuracy", "attack_every", "poison")
-        return {"seed": seed, "prices": self.prices, "loop": loop, **self._said(*names)}
+        return {"seed": seed, "prices": self.prices, "loop": loop, **self._values_of(*names)}
 
-    def _said(self, *names: str) -> dict[str, Any]:
+    def _values_of(self, *names: str) -> dict[str, Any]:
         """Return the options with a value; the stream's settings have the others."""
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}

@@ -11,7 +11,7 @@ from loopline.trainers.distill.escalations import read_escalations
 from loopline.workers.recorder import TRAJECTORY_SCHEMA, Table, trajectory_row
 
 
-async def write_turned_store(store: Path, output: Path) -> int:
+async def write_swapped_store(store: Path, output: Path) -> int:
     """Write a store with swapped labels, unless it exists; return its number of escalations. Raises
     `UnreadableData` if there is no store."""
     runs = [escalation.run.id for escalation in read_escalations(store).records]

@@ -30,17 +30,17 @@ def document(report: ImproveReport) -> Document:
     about = (
         f"{count(len(report.results))} streams of {count(settings.questions)} word problems of "
         f"kinds that the small model ({settings.loop.training.model}) has never seen. The big "
-        f"model is an endpoint that is right in {share(settings.accuracy, 0)} of them, at "
+        f"model is an endpoint that answers {share(settings.accuracy, 0)} of them correctly, at "
         f"${prices.big_prompt:g} and ${prices.big_completion:g} per million tokens; the small one "
-        f"and its trainings cost a GPU's time, at ${prices.gpu_hour:g} an hour, "
-        f"{prices.prompt_speed:,.0f} tokens read and {prices.completion_speed:,.0f} written a "
-        "second, and each CPU second of a training counts as one of the GPU. Audited runs are "
-        "judged exactly, the others by nobody."
+        f"and its trainings cost GPU time, at ${prices.gpu_hour:g} per hour with "
+        f"{prices.prompt_speed:,.0f} tokens read and {prices.completion_speed:,.0f} written per "
+        "second; a CPU second of a training counts as a GPU second. Audited runs are judged "
+        "exactly; the others are not judged."
     )
     batches = batches_of(report.results)
     drawings = [
         (plot(batches, settings.batch, "Dollars per question", lambda s: s.dollars, _dollars),
-         "Dollars per question, trainings and comparisons included"),
+         "Dollars per question, including trainings and comparisons"),
         (plot(batches, settings.batch, "Accuracy", lambda s: s.accuracy, _share, top=1.0),
          "Share of right answers"),
         (plot(batches, settings.batch, "Accepted", lambda s: s.accepted / s.questions, _share,
@@ -54,7 +54,7 @@ def document(report: ImproveReport) -> Document:
         "Poisoned batches": _poisoned(report.results),
     }
     return Document(
-        title="Does the closed loop pay?",
+        title="Does the closed loop pay off?",
         about=about,
         sections=[Section(tables=tables, drawings=drawings)],
         verdicts=verdicts(report),
@@ -68,18 +68,18 @@ def verdicts(report: ImproveReport) -> list[str]:
     word = {name: verdict_word(passed) for name, passed in report.bars.items()}
     lines = [
         f"{word['dollars_ratio']}: a question of the last quarter costs "
-        f"{report.dollars_ratio:.2f} × one of the first (bar {DOLLARS_BAR:g}).",
+        f"{report.dollars_ratio:.2f} × as much as one of the first (bar {DOLLARS_BAR:g}).",
         f"{word['accuracy_change_low']}: accuracy changes by {in_points(change)} (bar: not "
         f"below {ACCURACY_BAR:g}).",
         f"{word['small_model_gain_low']}: the small model alone gains {in_points(gain)} on "
         f"questions of the new kinds that it was never asked (bar: at least {GAIN_BAR:g}).",
         f"{word['lost']}: {report.lost} runs were lost under {attacks_in_words(report.attacks)}.",
-        f"{word['altered']}: {report.altered} answers of the big model are not those that it "
-        "gives.",
+        f"{word['altered']}: {report.altered} answers of the big model differ from those that it "
+        "gave.",
     ]
     if report.poison_caught is not None:
         lines.append(
-            f"{word['poison_caught']}: batches with turned labels were "
+            f"{word['poison_caught']}: batches with swapped labels were "
             f"{'all' if report.poison_caught else 'not all'} caught and rolled back."
         )
     return lines

@@ -24,7 +24,7 @@ from loopline.workers.store.files import read_batches
 
 RECORDED_SECONDS = 120.0
 """Seconds within which an ended run must reach the store."""
-GO_ON = "the same `bench improve` command"
+RESUME_COMMAND = "the same `bench improve` command"
 LOOKS, SERVED, ATTACKS = "looks.jsonl", "served.jsonl", "attacks.jsonl"
 AT_ONCE = 32
 """Maximum number of questions in flight."""
@@ -62,15 +62,15 @@ async def until_recorded(store: Path, runs: Collection[str]) -> None:
             return
         if time.monotonic() > end:
             raise BenchError(
-                f"{len(missing):,} ended runs, such as {min(missing)}, have not come to the "
-                f"store {folder} in {RECORDED_SECONDS:g} s: see the recorder's log"
+                f"{len(missing):,} ended runs, such as {min(missing)}, are not in the store "
+                f"{folder} after {RECORDED_SECONDS:g} s: see the recorder's log"
             )
         await asyncio.sleep(0.2)
 
 
 def admitted_runs(folder: Path) -> AdmittedRuns:
     """Return the run ids of the stream in `folder`, by purpose."""
-    return AdmittedRuns(folder / "admitted.jsonl", go_on=GO_ON, failure=OutputError)
+    return AdmittedRuns(folder / "admitted.jsonl", resume=RESUME_COMMAND, failure=OutputError)
 
 
 class CpuClock:
@@ -83,7 +83,7 @@ class CpuClock:
     def stop(self, uncounted: float) -> float:
         """Return the CPU seconds of all sittings. `uncounted`: seconds of processes that no process
         waited for."""
-        with AppendLog(self._path, GO_ON) as log:
+        with AppendLog(self._path, RESUME_COMMAND) as log:
             log.append({"seconds": _spent() - self._began + uncounted})
         return sum(float(line["seconds"]) for _, line in read_log(self._path))
 
@@ -125,7 +125,7 @@ async def serve_in_batches(
     repeats none. `look` receives the recorded numbers: a sitting may have been killed after a round
     ended and before it was recorded.
     """
-    with AppendLog(folder / LOOKS, GO_ON) as looks:
+    with AppendLog(folder / LOOKS, RESUME_COMMAND) as looks:
         lines = [line for _, line in read_log(looks.path)]
         looks_taken = {line["served"] for line in lines}
         noted = {line["round"] for line in lines}
@@ -149,8 +149,8 @@ async def serve_under_attack(
     attacks during that time."""
     places = asyncio.Semaphore(AT_ONCE)
     with (
-        AppendLog(folder / SERVED, GO_ON) as log,
-        AppendLog(folder / ATTACKS, GO_ON) as attacks,
+        AppendLog(folder / SERVED, RESUME_COMMAND) as log,
+        AppendLog(folder / ATTACKS, RESUME_COMMAND) as attacks,
     ):
         finished = {line["index"] for _, line in read_log(log.path)}
 

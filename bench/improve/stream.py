@@ -30,7 +30,7 @@ from loopline.agents.workflows.cascade import is_audited
 from loopline.bench.append_log import read_log
 from loopline.bench.improve.big_model import BigModel
 from loopline.bench.improve.deployment import StreamDeployment
-from loopline.bench.improve.poison import write_turned_store
+from loopline.bench.improve.poison import write_swapped_store
 from loopline.bench.improve.problems import Questions, draw_questions, kind_of
 from loopline.bench.improve.profiles import cascade_profile
 from loopline.bench.improve.settings import StreamSettings
@@ -177,11 +177,11 @@ class _Stream:
         )
         poisoned = None
         if settings.poison:
-            turned = self._folder / "poisoned"
-            count = await write_turned_store(self._deployment.store, turned)
-            self._say(f"a poisoned batch: {count:,} escalations with the answers of others")
+            swapped_store = self._folder / "poisoned"
+            count = await write_swapped_store(self._deployment.store, swapped_store)
+            self._say(f"a poisoned batch: {count:,} escalations with swapped answers")
             done = [d for d in decisions if d.number not in rounds]
-            poisoned = done[0] if done else await loop.run_round(examples=turned)
+            poisoned = done[0] if done else await loop.run_round(examples=swapped_store)
         results = self._results()
         return StreamResult(
             settings=settings,

@@ -82,7 +82,7 @@ class Archive:
         except (OSError, zlib.error, EOFError, pa.ArrowException) as error:
             raise DataError(f"{self._path}: {name} can't be decompressed ({error})") from error
         if len(content) != info.file_size or zlib.crc32(content) != info.CRC:
-            raise DataError(f"{self._path}: {name} is damaged: its checksum is another")
+            raise DataError(f"{self._path}: {name} is damaged: its checksum does not match")
         return content
 
     def _chunks(self, info: zipfile.ZipInfo) -> Iterator[bytes]:
@@ -93,12 +93,12 @@ class Archive:
             # Counted during decompression: the index may state a wrong size.
             if size > self._member_bytes:
                 raise DataError(
-                    f"{self._path}: {info.filename} unfolds into more than "
+                    f"{self._path}: {info.filename} decompresses to more than "
                     f"{self._member_bytes:,} bytes"
                 )
             if self._left < 0:
                 raise DataError(
-                    f"{self._path}: its members unfold into more than {MAX_TOTAL_BYTES:,} bytes"
+                    f"{self._path}: its members decompress to more than {MAX_TOTAL_BYTES:,} bytes"
                 )
             yield chunk
 

@@ -80,7 +80,7 @@ class Evaluation:
             raise UsageError(f"{self.path}: no sample has a score that is a number{why}")
         if name is None and len(names) > 1:
             raise UsageError(
-                f"{self.path} has several scorers; choose one by --scorer: {'; '.join(names)}"
+                f"{self.path} has several scorers; choose one with --scorer: {'; '.join(names)}"
             )
         chosen_name = next(iter(names)) if name is None else name
         if chosen_name not in names:
@@ -89,8 +89,8 @@ class Evaluation:
             )
         if chosen_name in self.lower_is_better:
             raise UsageError(
-                f"{self.path}: of {chosen_name} a lower score is the better one, so it is not a "
-                f"share of what was right; choose another by --scorer: {'; '.join(names)}"
+                f"{self.path}: a lower score of {chosen_name} is better, so it is not a share of "
+                f"right answers; choose another scorer with --scorer: {'; '.join(names)}"
             )
         for sample in self.samples:
             score = sample.scores.get(chosen_name, 0.0)
@@ -98,7 +98,7 @@ class Evaluation:
                 raise UsageError(
                     f"{self.path}: {chosen_name} gives the question {sample.id} the score "
                     f"{score:g}; a paired comparison takes scores from 0 to 1; choose another "
-                    f"scorer by --scorer: {'; '.join(names)}"
+                    f"scorer with --scorer: {'; '.join(names)}"
                 )
         return chosen_name
 
@@ -107,12 +107,12 @@ def require_distinct(path: Path, samples: tuple[Sample, ...]) -> None:
     """Check the samples. Raises DataError for a file without samples, with too many, or with two
     samples of one question and epoch."""
     if not samples:
-        raise DataError(f"{path}: the file holds no sample")
+        raise DataError(f"{path}: the file contains no samples")
     seen_places: set[tuple[str, int]] = set()
     for sample in samples:
         if (sample.id, sample.epoch) in seen_places:
             raise DataError(
-                f"{path}: the question {sample.id!r} stands twice in epoch {sample.epoch}; its "
+                f"{path}: epoch {sample.epoch} contains the question {sample.id!r} twice; its "
                 "samples can't be paired"
             )
         seen_places.add((sample.id, sample.epoch))

@@ -50,8 +50,8 @@ def export(directory: OutputDirectory, form: str, output: Path) -> list[Path]:
         return list(WRITERS[form](directory, facts, output))
     except OSError as error:
         raise OutputError(
-            f"{error.filename or output}: cannot be written ({error.strerror or error}); give "
-            "another --output"
+            f"{error.filename or output}: cannot be written ({error.strerror or error}); "
+            "choose another --output"
         ) from error
 
 

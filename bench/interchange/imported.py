@@ -54,9 +54,11 @@ def read_evaluation(path: Path) -> Evaluation:
     one."""
     reader = READERS.get(path.suffix)
     if reader is None:
-        advice = "; convert it by `inspect log convert --to eval`" if path.suffix == ".json" else ""
+        advice = (
+            "; convert it with `inspect log convert --to eval`" if path.suffix == ".json" else ""
+        )
         raise UsageError(
-            f"{path}: neither a log of inspect (.eval) nor samples of lm-eval (.jsonl){advice}"
+            f"{path}: neither an inspect log (.eval) nor lm-eval samples (.jsonl){advice}"
         )
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file")
@@ -120,7 +122,7 @@ def import_evaluation(
     notices = list(evaluation.notices)
     if unscored:
         notices.append(
-            f"{evaluation.path}: left out, since {name} has not scored them: {len(unscored):,} of "
+            f"{evaluation.path}: left out because {name} has not scored them: {len(unscored):,} of "
             f"{len(evaluation.samples):,} samples ({name_some(unscored)})"
         )
     items: list[ManifestItem] = []
@@ -251,7 +253,7 @@ def _transcript(result: Result) -> JsonObject:
 
 
 def _write_lines(path: Path, records: Iterable[JsonObject], again: str) -> None:
-    log = AppendLog(path, go_on=again).open()
+    log = AppendLog(path, resume=again).open()
     try:
         for record in records:
             log.append(record)
@@ -261,11 +263,13 @@ def _write_lines(path: Path, records: Iterable[JsonObject], again: str) -> None:
 
 
 def _refuse(request: Request) -> Dataset:
-    raise UsageError("what was imported asks no questions; `bench report` and `compare` read it")
+    raise UsageError(
+        "an imported evaluation cannot be run; `bench report` and `bench compare` read it"
+    )
 
 
 def _refuse_resuming(manifest: Manifest) -> None:
-    raise UsageError(f"{manifest.source} was imported: there is nothing to go on with")
+    raise UsageError(f"{manifest.source} was imported: there is nothing to resume")
 
 
 @contextmanager
@@ -287,7 +291,7 @@ BENCHMARK = Benchmark(
     title="Imported evaluation",
     load=_refuse,
     judge=_no_judge,
-    checkers={SCORE: "another tool's scorer; of a share from 0 to 1 only 1 is right"},
+    checkers={SCORE: "another tool's scorer; if it gives a share from 0 to 1, only 1 is right"},
     class_of=_class_of,
     classes={
         str(Class.WRONG_ANSWER): "the scorer gave less than 1",

@@ -41,13 +41,13 @@ def read_inspect_log(path: Path, member_bytes: int = MAX_MEMBER_BYTES) -> Evalua
         start = next((name for name in (_HEADER, _START) if name in archive), None)
         if start is None:
             raise DataError(
-                f"{path}: not a log of inspect: it holds neither {_HEADER} nor {_START}"
+                f"{path}: not an inspect log: it contains neither {_HEADER} nor {_START}"
             )
         header = _document(path, archive, start)
         if header.get("version") != VERSION:
             raise DataError(
-                f"{path}: a log of version {header.get('version')!r:.20}; this program reads "
-                f"version {VERSION}: convert it by `inspect log convert --to eval`"
+                f"{path}: an inspect log of version {header.get('version')!r:.20}; this program "
+                f"reads version {VERSION}: convert it with `inspect log convert --to eval`"
             )
         names = archive.names(_SAMPLES)
         if len(names) > MAX_SAMPLES:
@@ -81,14 +81,14 @@ def _notices(path: Path, header: dict[str, Any]) -> tuple[str, ...]:
     notices: list[str] = []
     status = text_at(header, "status", "started")
     if status != "success":
-        notices.append(f"{path}: the evaluation did not end: its status is {status}")
+        notices.append(f"{path}: the evaluation did not finish: its status is {status}")
     reducers = object_at(header, "eval", "config").get("epochs_reducer")
     names = cast("list[object]", reducers) if isinstance(reducers, list) else []
     others = sorted({str(name) for name in names} - _MEAN_REDUCERS)
     if others:
         notices.append(
-            f"{path}: inspect reduced epochs by {', '.join(others)}; here a question counts by the "
-            "mean of its epochs"
+            f"{path}: inspect reduced epochs with {', '.join(others)}; here a question counts with "
+            "the mean of its epochs"
         )
     return tuple(notices)
 
@@ -97,9 +97,9 @@ def _sample(path: Path, name: str, document: dict[str, Any]) -> Sample:
     """Build a sample. Raises DataError."""
     key, epoch = document.get("id"), document.get("epoch")
     if isinstance(key, bool) or not isinstance(key, str | int):
-        raise DataError(f"{path}: {name}: `id` should be a text or a whole number")
+        raise DataError(f"{path}: {name}: `id` should be a string or an integer")
     if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 1:
-        raise DataError(f"{path}: {name}: `epoch` should be a whole number from 1")
+        raise DataError(f"{path}: {name}: `epoch` should be an integer from 1")
     output, error = object_at(document, "output"), object_at(document, "error")
     return Sample(
         id=str(key),

@@ -71,7 +71,7 @@ def _results(path: Path, date: str | None) -> tuple[dict[str, Any], tuple[str, .
     try:
         return object_at(read_document(results_path)), ()
     except Unreadable as error:
-        return {}, (f"{results_path}: passed over, so that the model has no name: {error}",)
+        return {}, (f"{results_path}: skipped, so the model has no name: {error}",)
 
 
 def _sample(number: int, value: Any) -> Sample:
@@ -81,7 +81,7 @@ def _sample(number: int, value: Any) -> Sample:
     row = cast("dict[str, Any]", value)
     key = row.get("doc_id")
     if isinstance(key, bool) or not isinstance(key, int | str):
-        raise Unreadable("`doc_id` should be a whole number or a text", "is it a file of samples?")
+        raise Unreadable("`doc_id` should be an integer or a string", "is it a file of samples?")
     if "doc" not in row:
         raise Unreadable("`doc` is missing", "is it a file of samples?")
     listed = row.get("metrics")
@@ -115,12 +115,14 @@ def _joined(path: Path, lines: tuple[Sample, ...]) -> tuple[Sample, ...]:
         if earlier is line:
             continue
         if earlier.question != line.question:
-            raise DataError(f"{path}: the document {line.id} has two contents; is it two tasks?")
+            raise DataError(
+                f"{path}: the document {line.id} has two contents; does the file contain two tasks?"
+            )
         twice = earlier.scores.keys() & line.scores.keys()
         if twice:
             raise DataError(
-                f"{path}: the document {line.id} has two scores by {min(twice)}; its samples can't "
-                "be paired"
+                f"{path}: the document {line.id} has two {min(twice)} scores; its samples can't be "
+                "paired"
             )
         by_id[line.id] = replace(earlier, scores={**earlier.scores, **line.scores})
     samples = tuple(by_id.values())

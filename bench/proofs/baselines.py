@@ -108,7 +108,7 @@ def append(proof: str, line: Mapping[str, Any], *, load: float) -> Path:
             "versions": versions(),
         }
     )
-    with AppendLog(path, go_on="the same command") as log:
+    with AppendLog(path, resume="the same command") as log:
         log.append(baseline.model_dump(mode="json", exclude_defaults=True))
         log.sync()
     return path

@@ -16,7 +16,7 @@ from loopline.agents.records import JsonObject
 
 _BLIND = "blind "
 _BLIND_AGENT = (
-    "blind: an agent alone that says the same whatever the puzzle is, the best that a search on "
+    "blind: a single agent that gives the same answer to every puzzle, the best that a search on "
     "training puzzles finds"
 )
 

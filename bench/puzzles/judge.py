@@ -32,7 +32,7 @@ from loopline.bench.taxonomy import ENDED_OTHERWISE, Class
 from loopline.bench.teams.playing import OTHER_INSTANCE, played_instance, unsolved_judgement
 
 CHECKERS = {
-    "solved": "the run's actions, carried out again on the instance, solve it, says its verifier"
+    "solved": "the run's actions, replayed on the instance, solve it according to its verifier"
 }
 
 _IN_ORDER = (Class.UNREADABLE, Class.WRONG_ANSWER, Class.ILLEGAL)
@@ -52,7 +52,7 @@ class PuzzlesJudge:
         steps = [step for step in trajectory.steps if step.decision.kind == "acted"]
         environment = trajectory.run.task.environment
         try:
-            with environment_code(environment, "as the judge played the run again"):
+            with environment_code(environment, "when the judge replayed the run"):
                 played = find(environment)
                 episode = played.reset(instance)
                 agent_observations: list[tuple[str, Observation]] = []

@@ -55,7 +55,7 @@ def compute(manifest: Manifest, stored: StoredRuns, entries: Sequence[UsageEntry
     unknown = [item for _, item in stored.results if item not in items]
     if unknown:
         raise OutputError(
-            f"items.jsonl has a result for {unknown[0]!r}, which the manifest does not ask"
+            f"items.jsonl has a result for {unknown[0]!r}, which is not in the manifest"
         )
     benchmark = benchmark_of(manifest)
     arms = [_arm(benchmark, name, manifest, stored) for name in manifest.arms]
@@ -87,7 +87,7 @@ def _arm(benchmark: Benchmark, name: str, manifest: Manifest, stored: StoredRuns
         if name_of_class not in meanings:
             raise UsageError(
                 f"the benchmark {benchmark.name} puts {item.id} into the class {name_of_class!r}, "
-                "which its `classes` do not explain; add it there"
+                "which its `classes` lack; add it there"
             )
         arm.classes[item.id] = name_of_class
     return arm
@@ -140,8 +140,8 @@ def _cut_off_notes(manifest: Manifest, arms: list[ArmRuns]) -> list[str]:
         return []
     limit = manifest.workflow_options.get("max_tokens", PairOptions().max_tokens)
     return [
-        f"in {cut:,} of {len(runs):,} runs a completion was cut off after {limit} tokens; a "
-        "deployment gives more by `runtime up --set options.pair.max_tokens=NUMBER`"
+        f"in {cut:,} of {len(runs):,} runs, a completion was truncated after {limit} tokens; "
+        "`runtime up --set options.pair.max_tokens=NUMBER` raises the limit"
     ]
 
 
@@ -157,11 +157,11 @@ def _mixed_policy_notes(arms: list[ArmRuns], entries: Sequence[UsageEntry]) -> l
             weights = (name, policy.version, policy.base)
             weights_by_agent[owner[entry.run_id], entry.agent].add(weights)
     return [
-        f"arm {arm}: as {agent} answered "
+        f"arm {arm}: several policies answered as {agent}: "
         + ", ".join(
             f"{name} version {version} ({base})" for name, version, base in sorted(versions)
         )
-        + "; its figures are of them together"
+        + "; its figures combine them"
         for (arm, agent), versions in sorted(weights_by_agent.items())
         if len(versions) > 1
     ]
@@ -173,7 +173,7 @@ def _checks(arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntr
     run_ids = set(stored.runs)
     strange = sum(entry.run_id not in run_ids for entry in entries)
     if strange:
-        notices.append(f"{strange} ledger entries belong to no run of this benchmark; left out")
+        notices.append(f"{strange} ledger entries belong to other runs; left out")
     for arm in arms:
         recorded = Sum(
             sum(result.calls for result in arm.results),

@@ -29,14 +29,14 @@ def oracle_of(arms: Sequence[ArmRuns]) -> dict[str, Any] | None:
     shared = [item for item in big_runs if item in small_runs]
     if not shared:
         return None
-    right = dear = 0
+    right = sent_to_big = 0
     micro = tokens = 0
     for item in shared:
         small_right = small_runs[item].right
         big_right = big_runs[item].right
         right += small_right or big_right
         takes_big = big_right and not small_right
-        dear += takes_big
+        sent_to_big += takes_big
         arm, runs = (big, big_runs) if takes_big else (small, small_runs)
         paid = arm.spent_on(runs[item])
         micro += paid.micro_dollars
@@ -46,7 +46,7 @@ def oracle_of(arms: Sequence[ArmRuns]) -> dict[str, Any] | None:
         "n": n,
         "right": right,
         "accuracy": right / n,
-        "sent_to_llm": dear / n,
+        "sent_to_llm": sent_to_big / n,
         "micro_dollars_per_question": micro / n,
         "tokens_per_question": tokens / n,
     }

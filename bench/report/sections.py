@@ -121,7 +121,7 @@ def headline(facts: Facts) -> str:
         f"{say.points(sign * gap['estimate'])} points of accuracy "
         f"[{say.points(low)}, {say.points(high)}], exact McNemar "
         f"{say.p_value(wanted['p'])}: "
-        f"{'a difference' if sure else 'no difference that this sample can show'}."
+        f"{'a difference' if sure else 'this sample shows no difference'}."
     )
     arms = facts.results["arms"]
     in_dollars = arms[second]["usage"]["micro_dollars"] and has_dollars(
@@ -131,7 +131,7 @@ def headline(facts: Facts) -> str:
     base, estimate = (arms[name]["per_question"][unit]["estimate"] for name in (second, first))
     if base:
         what = "dollars" if unit == "micro_dollars" else "tokens"
-        words += f" It takes {estimate / base:.2f} times the {what} of {second}."
+        words += f" It uses {estimate / base:.2f} times the {what} of {second}."
     return words
 
 
@@ -155,13 +155,19 @@ def _payoff(facts: Facts, arm: str, pair: dict[str, Any]) -> str:
     sign = 1 if pair["a"] == arm else -1
     extra, gap = pair["micro_dollars"], pair["difference"]
     low, high = sorted((sign * extra["low"], sign * extra["high"]))
-    cheaper, dearer = high < 0, low > 0
+    cheaper, more_expensive = high < 0, low > 0
     worse = pair["p"] < 0.05 and sign * gap["estimate"] < 0
-    reason = "dearer" if dearer else "less accurate" if worse else "not surely cheaper"
-    verdict = "pays" if cheaper and not worse else f"does not pay ({reason})"
+    reason = (
+        "more expensive"
+        if more_expensive
+        else "less accurate"
+        if worse
+        else "savings not significant"
+    )
+    verdict = "pays off" if cheaper and not worse else f"does not pay off ({reason})"
     return (
         f"{arm} {verdict}: {say.dollars(paid / 1000)} for 1,000 questions, "
-        f"{say.dollars(alone / 1000)} by {BIG_ALONE} alone ({_percent((paid - alone) / alone)} "
+        f"{say.dollars(alone / 1000)} with only {BIG_ALONE} ({_percent((paid - alone) / alone)} "
         f"[{_percent(low / alone)}, {_percent(high / alone)}]), at "
         f"{say.points(sign * gap['estimate'])} points of accuracy."
     )

@@ -33,9 +33,9 @@ def ledger_note(facts: Facts) -> str:
     """Return the sentences below the ledger: they account for all paid calls that its rows leave
     out."""
     reasons = {
-        "discarded": "was paid for and not used: workers had died or lost their lease, or the "
-        "answer was of no use.",
-        "superseded": "was paid for calls of runs that were asked again or have no result.",
+        "discarded": "was paid but not used: workers had died or lost their lease, or the answer "
+        "was unusable.",
+        "superseded": "was paid for calls of runs that were repeated or have no result.",
     }
     sentences: list[str] = []
     for kind, reason in reasons.items():
@@ -49,11 +49,10 @@ def ledger_note(facts: Facts) -> str:
     lost = facts.timings["discarded"]
     if lost["unknown"]:
         sentences.append(
-            f"Of {format_count(lost['unknown'], 'call')} more it is unknown what was paid: they "
-            "were sent, and then the worker or the connection died, or another request was "
-            "answered first. They cost "
-            f"{say.dollars(lost['unknown_micro_dollars'] / 1e6)} at most; the figures above leave "
-            "them out."
+            f"The cost of {format_count(lost['unknown'], 'more call')} is unknown: after they were "
+            "sent, the worker or the connection died, or another request was answered first. They "
+            f"cost at most {say.dollars(lost['unknown_micro_dollars'] / 1e6)}; the figures above "
+            "leave them out."
         )
     return " ".join(sentences) or "Every paid call was used."
 
@@ -69,7 +68,7 @@ def remaining_work(facts: Facts, directory: Path | None = None) -> str:
     # whether the budget is used up.
     more = options_in_words(facts.manifest)
     return (
-        f"Not answered yet: {words}. Figures are over the questions that were asked; "
-        f"`bench resume {directory or 'DIR'}` goes on"
-        f"{f', with `{more}` where the budget is used up' if more else ''}."
+        f"Not answered yet: {words}. Figures are over the questions that were asked; continue "
+        f"with `bench resume {directory or 'DIR'}`"
+        f"{f', adding `{more}` if the budget is used up' if more else ''}."
     )

@@ -99,7 +99,7 @@ def measure(options: RouteOptions) -> RouteReport:
 def _read(options: RouteOptions) -> tuple[list[Labelled], str, list[str]]:
     """Return the labelled answers, their location, and a note about them."""
     if (options.labelled is None) == (options.from_store is None):
-        raise UsageError("give --labelled FILE or --from-store FOLDER, one of them")
+        raise UsageError("give either --labelled FILE or --from-store FOLDER")
     if options.from_store is not None:
         recorded = read_recorded(options.from_store, options.small_prices, options.big_prices)
         if len(recorded.rows) < LEAST_MEASURED:

@@ -36,7 +36,7 @@ TITLES = {
     LADDER: "the fixed ladder (schema, arithmetic)",
     LOGPROB: "a threshold on the log-probability",
     ENTROPY: "a threshold on the entropy of the samples",
-    ORACLE: "the oracle (a bound, no baseline)",
+    ORACLE: "the oracle (a bound, not a baseline)",
 }
 
 
@@ -172,10 +172,10 @@ def _price(points: Sequence[Floats], accuracy: float) -> float:
     for right, cost in points:
         if right >= accuracy - 1e-12:
             best = min(best, float(cost))
-        for other, dear in points:
-            if right < accuracy < other:
-                share = (accuracy - right) / (other - right)
-                best = min(best, float(cost + share * (dear - cost)))
+        for other_right, other_cost in points:
+            if right < accuracy < other_right:
+                share = (accuracy - right) / (other_right - right)
+                best = min(best, float(cost + share * (other_cost - cost)))
     if best < float("inf"):
         return best
     return float(max(points, key=lambda point: (point[0], -point[1]))[1])

@@ -82,39 +82,41 @@ def verdict(report: RouteReport) -> str:
     within = share(report.risk_held_share)
     if report.allowed_errors < 0:
         return (
-            f"A router cannot promise {share(report.alpha)} here: {count(report.calibration)} "
-            "calibration questions show too little even without a single error; label more, or "
-            "raise --alpha."
+            f"A router cannot guarantee {share(report.alpha)} here: {count(report.calibration)} "
+            "calibration questions are too few even without a single error; label more questions, "
+            "or raise --alpha."
         )
     if not report.signal.significant:
         return (
-            "A router does not pay here: the evidence does not tell right answers of the small "
-            f"model from wrong ones (area under the curve {report.signal.auc:.2f}, 99 % interval "
-            f"{report.signal.low:.2f} to {report.signal.high:.2f}), so nothing is promised."
+            "A router does not pay off here: the evidence does not separate right from wrong "
+            f"answers of the small model (area under the curve {report.signal.auc:.2f}, 99 % "
+            f"interval {report.signal.low:.2f} to {report.signal.high:.2f}), so nothing is "
+            "guaranteed."
         )
     interval = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}"
     if report.pays:
         return (
-            f"A router pays: at equal accuracy it costs {ratio.estimate:.2f} × {best}, the "
-            f"cheapest baseline ({interval}), and the bound of {share(report.alpha)} was kept in "
-            f"{within} of {count(report.splits)} splits."
+            f"A router pays off: at equal accuracy it costs {ratio.estimate:.2f} × as much as "
+            f"{best}, the cheapest baseline ({interval}), and {within} of {count(report.splits)} "
+            f"splits kept the bound of {share(report.alpha)}."
         )
     return (
-        f"A router does not surely pay here: at equal accuracy it costs {ratio.estimate:.2f} × "
-        f"{best}, the cheapest baseline ({interval}); the bound of {share(report.alpha)} was kept "
-        f"in {within} of {count(report.splits)} splits."
+        f"It is not certain that a router pays off here: at equal accuracy it costs "
+        f"{ratio.estimate:.2f} × as much as {best}, the cheapest baseline ({interval}); {within} "
+        f"of {count(report.splits)} splits kept the bound of {share(report.alpha)}."
     )
 
 
 def document(report: RouteReport) -> Document:
     """Document for a terminal, Markdown and HTML."""
     return Document(
-        title="Does a router pay?",
+        title="Does a router pay off?",
         about=(
             f"{count(report.questions)} questions that both models answered, split at random "
-            f"{count(report.splits)} times into training, {count(report.calibration)} to calibrate "
-            f"on and {count(report.test)} to test with. Risk: the share of all questions whose "
-            f"small answer is accepted and wrong; it is to be at most {share(report.alpha)}."
+            f"{count(report.splits)} times into training, {count(report.calibration)} for "
+            f"calibration and {count(report.test)} for the test. Risk: the share of all questions "
+            "whose small answer is accepted and wrong; its bound is "
+            f"{share(report.alpha)}."
         ),
         sections=(
             Section(
@@ -165,7 +167,7 @@ def _baselines(report: RouteReport) -> Table:
         ]
         for entry in report.comparison.baselines
     ]
-    return ["baseline", "$ per 1,000", "is right as often", "router's cost ÷ its cost"], rows
+    return ["baseline", "$ per 1,000", "reaches its accuracy", "router's cost ÷ its cost"], rows
 
 
 def _bound(report: RouteReport) -> Table:
@@ -174,7 +176,7 @@ def _bound(report: RouteReport) -> Table:
         ["mean risk", share(report.mean_risk, 2)],
         ["greatest risk", share(report.greatest_risk, 2)],
         ["accepted", share(report.accepted_share)],
-        ["errors that a calibration may show", count(max(0, report.allowed_errors))],
+        ["errors allowed in a calibration", count(max(0, report.allowed_errors))],
         [
             "area under the curve, 99 %",
             f"{report.signal.auc:.3f} ({report.signal.low:.3f} – {report.signal.high:.3f})",
@@ -185,27 +187,27 @@ def _bound(report: RouteReport) -> Table:
 
 def _closing(report: RouteReport) -> list[str]:
     lines = [
-        f"Each split is calibrated at {report.delta_of_a_split:.4f} in place of {report.delta}: "
-        f"then at least {share(1 - report.delta)} of these splits keep the bound but for a chance "
-        "of 1 in 1,000. A test of a few hundred questions has errors of its own, which the exact "
-        "test counts in.",
+        f"Each split is calibrated at {report.delta_of_a_split:.4f} instead of {report.delta}: "
+        f"with probability 0.999, at least {share(1 - report.delta)} of these splits then keep the "
+        "bound. A test of a few hundred questions has a sampling error, which the exact test takes "
+        "into account.",
     ]
     if report.estimated_costs:
         which = (
-            "No costs are stated"
+            "The labels state no costs"
             if report.estimated_costs == report.questions
-            else f"Of {count(report.estimated_costs)} questions not all costs are stated"
+            else f"The labels of {count(report.estimated_costs)} questions don't state all costs"
         )
         lines.append(
-            f"{which}: they are estimated from the length of the texts, a token for every four "
+            f"{which}: they are estimated from the length of the texts, one token per four "
             "characters, at the prices of --small-prompt-usd and so on."
         )
     if report.source:
         lines.append(f"Labels: {report.source}.")
     if report.sampling_share > 0:
         lines.append(
-            f"In {share(report.sampling_share)} of the splits the router draws further samples: "
-            "what they tell is worth their price."
+            f"In {share(report.sampling_share)} of the splits, the router draws further samples: "
+            "their information is worth their price."
         )
     missing = [
         TITLES[name]

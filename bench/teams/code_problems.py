@@ -82,7 +82,7 @@ def _load(request: Request, readers: Mapping[str, Reader]) -> Dataset:
     if not reading.records:
         first = reading.skipped[0] if reading.skipped else None
         why = f" ({first.where}: {first.reason}: {first.detail})" if first else ""
-        raise DataError(f"{choice.dataset}: there is no problem in it{why}")
+        raise DataError(f"{choice.dataset} contains no problems{why}")
     problems_by_id, skipped = by_id(reading)
     selected_problems = [
         problems_by_id[name] for name in draw_names(list(problems_by_id), request, choice)
@@ -104,7 +104,7 @@ def _load(request: Request, readers: Mapping[str, Reader]) -> Dataset:
             # The constant itself would reveal a hidden test.
             **best_constant(
                 [solving_constant(item) for item in selected_problems],
-                "a program that always says the same",
+                "a program that always prints the same text",
             ),
         },
         problems=tuple(selected_problems),
@@ -150,7 +150,7 @@ def _without_leaked_tests(read: Reader) -> Reader:
             if rest := hidden(problem):
                 records.append(problem.model_copy(update={"tests": rest}))
             else:
-                skipped.append(Skipped(problem.id, "a problem that tells all of its tests"))
+                skipped.append(Skipped(problem.id, "a problem that shows all of its tests"))
         return replace(reading, records=tuple(records), skipped=tuple(skipped))
 
     return unshown

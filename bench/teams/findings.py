@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 Attempts = dict[str, list[bool]]
 """Instance → whether each of its attempts solved it."""
 _UNPRICED = [
-    "the imported file has no prices, so that costs are unknown; 0 stands for tokens that it does "
-    "not say"
+    "the imported file has no prices, so costs are unknown; token counts that it does not state "
+    "are 0"
 ]
 _NAMES = ("game", "dataset")
 """Keys of a manifest's reference that name the game or data set."""
@@ -71,17 +71,17 @@ def repetition_notes(manifest: Manifest) -> list[str]:
     if attempts == 1 or not (benchmark.team or benchmark.attempts):
         return _UNPRICED if benchmark.attempts else []
     narrow = (
-        "intervals and tests over questions take the attempts for independent, which makes them "
+        "intervals and tests over questions treat the attempts as independent, which makes them "
         "too narrow"
     )
     if benchmark.attempts:
         return [
             f"questions were asked up to {attempts} times: {narrow}; `bench compare` counts each "
-            "question by the mean of its attempts",
+            "question with the mean of its attempts",
             *_UNPRICED,
         ]
     return [
-        f"each instance was played {attempts} times: {narrow}; those of pass@k are over instances"
+        f"each instance was played {attempts} times: {narrow}; pass@k intervals are over instances"
     ]
 
 
@@ -105,7 +105,7 @@ def pass_at(k: int, n: int, solved: int) -> float:
     Language Models Trained on Code", equation 1). Raises ValueError unless 1 <= k <= n, 0 <= solved
     <= n."""
     if not (1 <= k <= n and 0 <= solved <= n):
-        raise ValueError(f"pass@{k} can't be told from {solved} of {n} attempts")
+        raise ValueError(f"pass@{k} can't be estimated from {solved} of {n} attempts")
     return 1 - comb(n - solved, k) / comb(n, k)
 
 

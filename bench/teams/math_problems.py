@@ -59,7 +59,7 @@ def load(request: Request) -> Dataset:
     records_by_id, skipped = by_id(reading)
     if skipped or not records_by_id:
         first = skipped[0] if skipped else None
-        why = f"{first.where}: {first.reason} ({first.detail})" if first else "there is no problem"
+        why = f"{first.where}: {first.reason} ({first.detail})" if first else "no problems found"
         raise DataError(f"{choice.dataset}: {why}")
     selected_records = [
         records_by_id[name] for name in draw_names(list(records_by_id), request, choice)

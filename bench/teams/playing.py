@@ -18,7 +18,7 @@ from loopline.bench.errors import OutputError
 from loopline.bench.judgement import Judgement, Question
 from loopline.bench.taxonomy import Class
 
-OTHER_INSTANCE = "the run played another instance than it was asked"
+OTHER_INSTANCE = "the run played a different instance than requested"
 
 
 def played_instance(trajectory: Trajectory, question: Question) -> JsonObject | None:
@@ -31,7 +31,7 @@ def played_instance(trajectory: Trajectory, question: Question) -> JsonObject | 
             same = (task.environment, task.instance) == (environment, instance)
             return instance if same else None
         case _:
-            raise OutputError("the item is nothing that a team plays: its manifest is damaged")
+            raise OutputError("the item has no task for a team: its manifest is damaged")
 
 
 def texts_of_role(trajectory: Trajectory, role: str) -> list[str]:
@@ -49,10 +49,12 @@ def turns_of(trajectory: Trajectory, team: tuple[str, ...], most: int) -> list[l
     written = [texts_of_role(trajectory, role) for role in team]
     allowed = most if len(team) > 1 else 1
     if len(written[0]) > allowed:
-        raise JournalIncomplete(f"{len(written[0])} turns were played, and {allowed} are allowed")
+        raise JournalIncomplete(
+            f"{len(written[0])} turns were played, but only {allowed} are allowed"
+        )
     strangers = {step.agent for step in trajectory.steps} - set(team)
     if strangers:
-        raise JournalIncomplete(f"{min(strangers)!r} took part, who is not of the team")
+        raise JournalIncomplete(f"{min(strangers)!r} took part, but is not on the team")
     return written
 
 

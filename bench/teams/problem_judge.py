@@ -41,7 +41,7 @@ CODE_CHECKERS = {
     "solved": "the run's last program passes every hidden test, run again by the bench"
 }
 MATH_CHECKERS = {
-    "solved": "the run's last answer is the gold one: the same text, within the problem's "
+    "solved": "the run's last answer equals the gold answer: as text, within the problem's "
     "tolerance, or by Math-Verify"
 }
 

@@ -21,7 +21,7 @@ def sampling(
     option_names = [name for name, value in drawn.items() if value is not None]
     if greedy and option_names:
         raise UsageError(
-            f"--greedy draws nothing, so {option_names[0]} has no meaning: leave one out"
+            f"--greedy samples nothing, so {option_names[0]} has no effect: leave one out"
         )
     if greedy or (greedy is None and not option_names):
         return {"greedy": True}

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 HEAD = ("player", "solved", "95 %", "of")
 _CAPTION = (
-    "Policies with the version that played. Intervals: Wilson's where each instance was played "
-    "once or all came out alike, else a bootstrap over instances. pass@k: the unbiased estimate of "
-    "Chen et al. 2021 (Evaluating Large Language Models Trained on Code, equation 1)."
+    "Policies with the version that played. Intervals: Wilson's if each instance was played once "
+    "or all attempts had the same result, else a bootstrap over instances. pass@k: the unbiased "
+    "estimate of Chen et al. 2021 (Evaluating Large Language Models Trained on Code, equation 1)."
 )
 _WILSON = "Intervals: Wilson's."
 

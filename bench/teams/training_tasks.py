@@ -32,13 +32,13 @@ def load(request: Request) -> Dataset:
         raise UsageError(f"there is no data set {name!r} here; there are: {', '.join(_LOADERS)}")
     if name not in WITH_TRAIN:
         raise UsageError(
-            f"{name} is a test set, kept for measuring; to train on there are: "
+            f"{name} is a test set, reserved for measuring; data sets for training: "
             f"{', '.join(WITH_TRAIN)}"
         )
     if request.split != TRAIN:
         raise UsageError(
-            f"--split {request.split}: of {name} only {TRAIN} is there to train on; the rest is "
-            "kept for measuring"
+            f"--split {request.split}: only the split {TRAIN} of {name} is for training; the "
+            "others are reserved for measuring"
         )
     if isinstance(setting, dict) and "team" in setting:
         raise UsageError("--setting team: the tasks are for both members of a team")
@@ -50,7 +50,7 @@ def write(dataset: Dataset, path: Path, problems: Path) -> str:
     `problems`, the judge's folder. Returns the file's SHA-256. Raises OutputError."""
     if path.is_dir() or not path.parent.is_dir():
         why = "is a folder" if path.is_dir() else "is in a folder that does not exist"
-        raise OutputError(f"{path} {why}: name the file to write")
+        raise OutputError(f"{path} {why}: give the file to write")
     tasks = [_task(item) for item in dataset.items]
     content = "".join(f"{task.model_dump_json()}\n" for task in tasks)
     folder = ProblemFolder(problems)

@@ -82,7 +82,7 @@ class ApiBenchJudge:
             (candidate_hub for candidate_hub in HUBS if candidate_hub == about.get("split")), None
         )
         if hub is None or hub not in self._databases:
-            raise DataError(f"there is no database of the hub {about.get('split')!r}")
+            raise DataError(f"there is no database for the hub {about.get('split')!r}")
         verdict = self._databases[hub].check(text, str(about.get("domain")))
         right = verdict is ApiVerdict.RIGHT
         signals = [] if verdict is ApiVerdict.NO_CALL else [CALLED]
@@ -114,7 +114,7 @@ BENCHMARK = Benchmark(
     title="APIBench, by syntax tree",
     load=load,
     judge=lambda manifest, _: nullcontext(ApiBenchJudge(manifest.reference)),
-    checkers={"ast": "the call is an API of the hub, and one for the instruction's domain"},
+    checkers={"ast": "the call is an API of the hub, for the instruction's domain"},
     class_of=by_signals(class_of),
     arms=POLICY_ARMS,
     default_arms="llm",

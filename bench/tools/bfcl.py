@@ -164,14 +164,14 @@ def question_of(about: JsonObject) -> bfcl.Question:
                         lists = {k: v for k, v in arguments.items() if isinstance(v, list)}
                         calls.append(WantedCall(name, lists))
                     case other:
-                        raise DataError(f"the item wants what is not a call: {other!r}")
+                        raise DataError(f"a wanted call of the item is not a call: {other!r}")
             valid_category: Category = next(
                 candidate for candidate in CATEGORIES if candidate == category
             )
             offered = tuple(Function.model_validate(candidate) for candidate in functions)
             return bfcl.Question("", valid_category, tuple[Message, ...](), offered, tuple(calls))
         case _:
-            raise DataError(f"the item is not a question of BFCL: it has {', '.join(about)}")
+            raise DataError(f"the item is not a BFCL question: it has {', '.join(about)}")
 
 
 BENCHMARK = Benchmark(

@@ -39,9 +39,9 @@ MAX_SAMPLES = 100_000
 NO_WAY = "there is no way"
 
 _BLIND = (
-    "none reads its instruction. Those that are given the oracle's calls have only to answer, "
-    "which is an upper bound: most of an instruction is in its calls. 'Done.' then solves those "
-    "that ask for no fact. Of those that make their own calls the best is told"
+    "none reads its instruction. Players with the oracle's calls only have to answer, which is an "
+    "upper bound, because the calls are most of the work. With them, 'Done.' solves instructions "
+    "that ask for no fact. Only the best of the players with their own calls is listed"
 )
 _CYCLE = "times the same call and observation"
 _LIMIT = "which is the limit"
@@ -160,9 +160,9 @@ def _failure_classes(
     invented: bool,
 ) -> list[str]:
     """Return the classes that apply to an unsolved run."""
-    reason, way = trajectory.reason or "", instance.oracle.answer is not None
+    reason, is_possible = trajectory.reason or "", instance.oracle.answer is not None
     gave_up = trajectory.outcome is Outcome.GAVE_UP
-    damaged, undone = _unwanted_changes(instance, calls)
+    damaged, incomplete = _unwanted_changes(instance, calls)
     needs_a_try = bool(instance.oracle.steps) and not calls
     facts = {
         Class.CYCLE: gave_up and _CYCLE in reason,
@@ -170,11 +170,11 @@ def _failure_classes(
         Class.DAMAGE: damaged,
         Class.HALLUCINATED: invented,
         Class.UNREADABLE: gave_up and _ends_unreadably(trajectory.steps),
-        Class.GAVE_UP: gave_up and way,
-        Class.NO_WAY: answer is not None and not way,
+        Class.GAVE_UP: gave_up and is_possible,
+        Class.NO_WAY: answer is not None and not is_possible,
         Class.NOT_TRIED: needs_a_try,
-        Class.NOT_DONE: undone,
-        Class.WRONG_ANSWER: answer is not None and way,
+        Class.NOT_DONE: incomplete,
+        Class.WRONG_ANSWER: answer is not None and is_possible,
     }
     return [str(name) for name, holds in facts.items() if holds]
 
@@ -215,8 +215,8 @@ BENCHMARK = Benchmark(
     load=load,
     judge=lambda manifest, _: nullcontext(WorldsJudge()),
     checkers={
-        "solved": "the world is as the instruction wants it, and the answer says the facts that "
-        "were asked for and no others; giving up is right where there is no way"
+        "solved": "the world is as the instruction requests, and the answer states the requested "
+        "facts and no others; giving up is right if the instruction is impossible"
     },
     class_of=by_signals(class_of),
     arms=TOOL_ARMS,

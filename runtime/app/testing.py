@@ -26,7 +26,7 @@ def call(tool: str, /, **arguments: Any) -> ScriptedCall:
     return ScriptedCall(tool, arguments)
 
 
-class ToldEngine(ScriptedEngine):
+class LimitedEngine(ScriptedEngine):
     """Model that returns its scripted answers in the order of the requests."""
 
     def __init__(self, settings: ModelSettings, pool: str, model: Any) -> None:
@@ -72,5 +72,5 @@ def _pool(name: str, model: Model) -> EnginePool:
     if isinstance(model, ModelSettings):
         return EnginePool(model, build_engine(model))
     settings = ModelSettings(engine="scripted", model=f"told-{name}", max_tokens=100_000)
-    engine: Engine = ToldEngine(settings, name, model)
+    engine: Engine = LimitedEngine(settings, name, model)
     return EnginePool(settings, engine)

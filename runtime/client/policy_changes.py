@@ -99,7 +99,7 @@ def describe_canary(canary: Canary) -> str:
     return f"{what} {canary.share:.4g} of the runs, margin {canary.margin:g}"
 
 
-NOT_LOOKED = "no recorder has evaluated it yet"
+NOT_EVALUATED = "no recorder has evaluated it yet"
 
 
 def comparisons_of(workers: Sequence[WorkerPresence]) -> dict[str, dict[str, Any]]:

@@ -25,10 +25,10 @@ async def with_own_prompts(run: Run, find: Find) -> Run:
         return run
     others = {file: digest for file, digest in run.prompts.items() if here.get(file) != digest}
     texts = {file: await find(digest) for file, digest in others.items()}
-    brought = {file: text for file, text in texts.items() if text is not None}
-    if not brought:
+    own_texts = {file: text for file, text in texts.items() if text is not None}
+    if not own_texts:
         return run
-    return run.model_copy(update={"prompt_files": {**run.prompt_files, **brought}})
+    return run.model_copy(update={"prompt_files": {**run.prompt_files, **own_texts}})
 
 
 def on_bus_or_in_store(bus: Bus | None, store: Path) -> Find:
@@ -41,6 +41,6 @@ def on_bus_or_in_store(bus: Bus | None, store: Path) -> Find:
     return find
 
 
-async def as_it_began(trajectory: Trajectory, find: Find) -> Trajectory:
+async def trajectory_with_own_prompts(trajectory: Trajectory, find: Find) -> Trajectory:
     """Return the trajectory after applying `with_own_prompts` to its run."""
     return trajectory.model_copy(update={"run": await with_own_prompts(trajectory.run, find)})

@@ -277,8 +277,8 @@ async def _ask_deployment(
     from loopline.runtime.errors import Unreachable
     from loopline.runtime.terminal.safe_text import sanitize
 
-    def say(hold_up: str) -> None:
-        print(sanitize(hold_up), file=sys.stderr)
+    def say(blocker: str) -> None:
+        print(sanitize(blocker), file=sys.stderr)
 
     settings = where.settings
     task: _Task = {"instance": {"tools": [*tools]}} if tools else {}
@@ -301,11 +301,11 @@ async def _ask_deployment(
         if delay:
             await client.submit(run, delay=delay)
             return run.id
-        telling: list[asyncio.Task[None]] = []
+        reports: list[asyncio.Task[None]] = []
 
         async def answered() -> Trajectory:
             await client.submit(run)
-            telling.append(asyncio.create_task(report_blockers(client.bus, run, where, say)))
+            reports.append(asyncio.create_task(report_blockers(client.bus, run, where, say)))
             try:
                 return await (show_run(client, run) if show else client.wait(run.id))
             except BusUnavailable as error:
@@ -326,7 +326,7 @@ async def _ask_deployment(
                 print(f"\n{message}", file=sys.stderr)
             raise
         finally:
-            await tasks.end([work, *telling])
+            await tasks.end([work, *reports])
 
 
 async def _cancel_run(client: Client, run_id: str) -> str:

@@ -171,7 +171,11 @@ def _require_recorder(redis_url: str | None) -> None:
 def _show(name: str, redis_url: str | None, as_json: bool) -> None:
     from loopline.bus import live_workers
     from loopline.bus.policies import load_policy
-    from loopline.runtime.client.policy_changes import NOT_LOOKED, comparisons_of, describe_canary
+    from loopline.runtime.client.policy_changes import (
+        NOT_EVALUATED,
+        comparisons_of,
+        describe_canary,
+    )
     from loopline.runtime.errors import InputError
     from loopline.runtime.on_bus import query_bus
 
@@ -190,5 +194,5 @@ def _show(name: str, redis_url: str | None, as_json: bool) -> None:
         return
     canary = policy.canary
     typer.echo(f"{name}: version {canary.version} {describe_canary(canary)}")
-    words = evidence.get(name, {}).get("in_words", NOT_LOOKED)
+    words = evidence.get(name, {}).get("in_words", NOT_EVALUATED)
     typer.echo(f"  {words}")

@@ -19,7 +19,7 @@ LetterId = Annotated[
 
 def register(app: typer.Typer) -> None:
     dead = typer.Typer(
-        no_args_is_help=True, help="Messages that were given up, kept whole with the reason."
+        no_args_is_help=True, help="Messages that were given up, kept with the reason."
     )
     app.add_typer(dead, name="dead")
     dead.command("ls")(ls)

@@ -58,7 +58,9 @@ def add(
     from loopline.runtime.jobs.requests import JobRequest, require_allowed
 
     if program not in MODULES:
-        raise InputError(f"{program!r} is not a program that jobs run; those are {', '.join(MODULES)}")
+        raise InputError(
+            f"{program!r} is not a program that jobs run; those are {', '.join(MODULES)}"
+        )
     output = _value_of("--output", arguments)
     request = JobRequest.model_validate(
         {

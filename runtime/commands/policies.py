@@ -25,7 +25,7 @@ Wait = Annotated[float, typer.Option(help="Seconds to wait until the policy's wo
 def register(app: typer.Typer) -> None:
     policies = typer.Typer(
         no_args_is_help=True,
-        help="Publish, pin, try and roll back adapters while requests are served.",
+        help="Publish, pin, try and roll back adapters without a restart.",
     )
     app.add_typer(policies, name="policies")
     register_canaries(policies)

@@ -151,7 +151,7 @@ def replay(run_id: RunId, redis_url: RedisUrl = None) -> None:
     from loopline.agents.replay import replay as replayed
     from loopline.runtime.errors import EXIT_FAILED
 
-    outcome = _as_it_began(redis_url, _find_known_run(redis_url, run_id).trajectory())
+    outcome = _with_own_prompts(redis_url, _find_known_run(redis_url, run_id).trajectory())
     result = asyncio.run(replayed(outcome))
     typer.echo(f"{result.steps} of {len(outcome.steps)} steps came out as recorded")
     for difference in result.divergences:
@@ -332,29 +332,31 @@ def _find_known_run(redis_url: str | None, run_id: str) -> KnownRun:
         known_run = find_recorded_run(StateDirectory.from_environment().store, run_id)
         if known_run is None:
             raise Unreachable(
-                f"{error.args[0]}, and the store there has no run whose whole id is {run_id}",
+                f"{error.args[0]}, and the store there has no run with the full id {run_id}",
                 hint=error.hint,
             ) from None
         return known_run
 
 
-def _as_it_began(redis_url: str | None, trajectory: Trajectory) -> Trajectory:
+def _with_own_prompts(redis_url: str | None, trajectory: Trajectory) -> Trajectory:
     """Return the run with its original prompts, read from the bus if a deployment runs, or else
     from the store."""
     import asyncio
 
-    from loopline.runtime.client.run_prompts import as_it_began, on_bus_or_in_store
+    from loopline.runtime.client.run_prompts import on_bus_or_in_store, trajectory_with_own_prompts
     from loopline.runtime.config.state import StateDirectory
     from loopline.runtime.errors import Unreachable
 
     async def of_deployment(client: Client, where: Deployment) -> Trajectory:
-        return await as_it_began(trajectory, on_bus_or_in_store(client.bus, where.state.store))
+        return await trajectory_with_own_prompts(
+            trajectory, on_bus_or_in_store(client.bus, where.state.store)
+        )
 
     try:
         return run_with_client(redis_url, of_deployment)
     except Unreachable:
         store = StateDirectory.from_environment().store
-        return asyncio.run(as_it_began(trajectory, on_bus_or_in_store(None, store)))
+        return asyncio.run(trajectory_with_own_prompts(trajectory, on_bus_or_in_store(None, store)))
 
 
 def _load_recorded_run(store: Path, run_id: str) -> KnownRun:
@@ -363,7 +365,7 @@ def _load_recorded_run(store: Path, run_id: str) -> KnownRun:
 
     known_run = find_recorded_run(store, run_id)
     if known_run is None:
-        raise InputError(f"the store in {store} has no run whose whole id is {run_id!r}")
+        raise InputError(f"the store in {store} has no run with the full id {run_id!r}")
     return known_run
 
 

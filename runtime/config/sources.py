@@ -122,10 +122,10 @@ def _profile_path(wanted: str, folder: Path) -> Path:
         if shipped.is_file():
             return shipped
         nearest = difflib.get_close_matches(wanted, profile_names(), n=1)
-        meant = f"did you mean {nearest[0]!r}? " if nearest else ""
+        guess = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ConfigError(
             f"there is no profile {wanted!r}",
-            hint=f"{meant}Profiles: {', '.join(profile_names())}; or the path of a .toml file.",
+            hint=f"{guess}Profiles: {', '.join(profile_names())}; or the path of a .toml file.",
         )
     path = Path(wanted).expanduser()
     path = path if path.is_absolute() else folder / path

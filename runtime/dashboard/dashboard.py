@@ -39,8 +39,8 @@ _STATIC = {
 def dashboard(client: Client, settings: Settings, state: StateDirectory) -> Mount:
     """Return all routes below `/dashboard`."""
     frame = Frame(client, settings)
-    doors = Doors(frame)
-    routes = [*doors.routes()]
+    sign_in_pages = SignInPages(frame)
+    routes = [*sign_in_pages.routes()]
     for view in (
         RunsView(frame, state),
         RunView(frame, state),
@@ -53,11 +53,11 @@ def dashboard(client: Client, settings: Settings, state: StateDirectory) -> Moun
     ):
         routes += view.routes()
     # After all other routes: a signed-in viewer finds the way back.
-    routes.append(Route("/{place:path}", frame.page(doors.nowhere), methods=["GET"]))
+    routes.append(Route("/{place:path}", frame.page(sign_in_pages.not_found), methods=["GET"]))
     return Mount(PATH, routes=routes)
 
 
-class Doors:
+class SignInPages:
     """Routes for signing in and out, and for the files that pages load."""
 
     def __init__(self, frame: Frame) -> None:
@@ -74,7 +74,7 @@ class Doors:
     async def _first(self, request: Request) -> Response:
         return RedirectResponse(f"{PATH}/runs", 303, headers=HEADERS)
 
-    async def nowhere(self, request: Request, viewer: Viewer) -> Response:
+    async def not_found(self, request: Request, viewer: Viewer) -> Response:
         """Answer requests for a path without another route."""
         place: str = request.path_params["place"]
         if place.rstrip("/") != place:

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from loopline.bus import Policy, WorkerPresence, live_workers, policies, pool_of
 from loopline.bus.policy_log import read_log
 from loopline.runtime.client.policy_changes import (
-    NOT_LOOKED,
+    NOT_EVALUATED,
     change,
     comparisons_of,
     describe_canary,
@@ -95,7 +95,7 @@ class PoliciesView:
                 ""
                 if policy.canary is None
                 else f"version {policy.canary.version} {describe_canary(policy.canary)}: "
-                + evidence.get(policy.name, {}).get("in_words", NOT_LOOKED),
+                + evidence.get(policy.name, {}).get("in_words", NOT_EVALUATED),
             )
             for policy in stored.policies
         ]

@@ -41,7 +41,7 @@ MAX_PLOTS = 40
 MAX_SAMPLED_GROUPS = 5
 SAMPLE_CHARS = 1_500
 SMOOTHINGS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.97)
-GOING_ON_SECONDS = 900.0
+ACTIVE_SECONDS = 900.0
 """Seconds without a new point after which a training is polled less often."""
 OFTEN_SECONDS, SELDOM_SECONDS = 2, 30
 """Seconds between two polls for new points, while a training is active and afterwards."""
@@ -254,7 +254,7 @@ def _label(folder: str, part: str, *, alone: bool) -> str:
 def _seconds(trainings: Sequence[Path]) -> int:
     """Return the seconds until a page polls the curves of these trainings again."""
     newest = max((last_change(training) for training in trainings), default=0.0)
-    return OFTEN_SECONDS if time.time() - newest < GOING_ON_SECONDS else SELDOM_SECONDS
+    return OFTEN_SECONDS if time.time() - newest < ACTIVE_SECONDS else SELDOM_SECONDS
 
 
 def _chosen(folders_of_form: Sequence[str], folders: Sequence[str]) -> list[str]:

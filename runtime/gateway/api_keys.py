@@ -207,10 +207,10 @@ def key_file(state: StateDirectory) -> str:
     path = state.gateway_key
     if not path.exists():
         state.path.mkdir(parents=True, exist_ok=True)
-        mine = path.with_name(f".{path.name}.{os.getpid()}")
-        write_atomic(mine, new_key() + "\n", private=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        write_atomic(temporary, new_key() + "\n", private=True)
         # If several gateways start together, one creates the file, and all read it.
         with contextlib.suppress(FileExistsError):
-            os.link(mine, path)
-        mine.unlink()
+            os.link(temporary, path)
+        temporary.unlink()
     return path.read_text("ascii").strip()

@@ -248,7 +248,7 @@ class ChatRequest(WireModel):
             raise field_error("tools", "two of them have one name")
         for name in self._chosen_names():
             if name not in names:
-                raise field_error("tool_choice", f"{name!r} is none of the tools")
+                raise field_error("tool_choice", f"{name!r} is not one of the tools")
         if self.tool_choice == "required" and not names:
             raise field_error("tool_choice", "'required' needs tools")
         if self.top_logprobs and not self.logprobs:

@@ -65,8 +65,8 @@ class Diverged(ApiError):
     def __init__(self, path: str) -> None:
         super().__init__(
             502,
-            "the model's worker died, and its text began again in other words: GET"
-            f" {path} has the whole answer once it is there",
+            "the model's worker died, and another one started again with other words: GET"
+            f" {path} returns the whole answer once it is complete",
             code="generation_restarted",
         )
 

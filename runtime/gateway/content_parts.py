@@ -18,13 +18,13 @@ def image_part(url: str, detail: str | None, where: str) -> ContentPart:
     """Return the part for an image. Raises `ApiError` for an invalid URL."""
     if not url.startswith(_SCHEMES):
         raise invalid(
-            "the address of an image begins with https://, http:// or data:image/",
+            "the address of an image must begin with https://, http:// or data:image/",
             where,
             "invalid_value",
         )
     if url.startswith("data:") and ";base64," not in url[:128]:
         raise invalid(
-            "an image that comes along is data:image/TYPE;base64,BYTES", where, "invalid_value"
+            "an inline image must be data:image/TYPE;base64,BYTES", where, "invalid_value"
         )
     if not url.startswith("data:") and len(url) > _MAX_URL_CHARS:
         raise invalid(
@@ -44,7 +44,7 @@ def user_message(parts: Sequence[ContentPart], where: str, **fields: Any) -> Mes
         return Message(content=text, **fields)
     if fields["role"] != "user":
         raise invalid(
-            f"a message of role {fields['role']!r} takes text alone: images are a user's",
+            f"a message of role {fields['role']!r} takes only text: only a user sends images",
             f"{where}[{images[0]}]",
             "unsupported_value",
         )
@@ -63,10 +63,10 @@ def input_parts(message: Message) -> list[dict[str, Any]]:
     ]
 
 
-def text_alone(what: str, param: str) -> ApiError:
+def text_only(what: str, param: str) -> ApiError:
     """Return the error for an image in a request that accepts none."""
     return invalid(
-        f"{what} takes text alone. A model of an endpoint takes images if its settings say so: "
+        f"{what} takes only text. A model of an endpoint takes images if its settings allow it: "
         "models.NAME.images = true",
         param,
         "unsupported_value",

@@ -84,8 +84,8 @@ class EmbeddingsApi:
         if not self._service.models.embedding:
             raise ApiError(
                 404,
-                "No pool of this deployment makes embeddings: its endpoint's [models] table needs"
-                " embeddings = true.",
+                "No pool of this deployment computes embeddings: a [models] table of an endpoint"
+                " needs embeddings = true.",
                 code="embeddings_not_supported",
             )
         body = await self._http.body(request)

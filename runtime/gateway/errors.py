@@ -123,7 +123,7 @@ def unavailable(message: str) -> ApiError:
 def lost(message: str) -> ApiError:
     """Return the error for a run that is no longer on the bus: Redis lost its last acknowledged
     data in a restart. A repeated request starts it again."""
-    return unavailable(f"{message}; Redis has lost it: ask again")
+    return unavailable(f"{message}; Redis has lost it: try again")
 
 
 def translated(error: Exception) -> ApiError | None:
@@ -138,7 +138,7 @@ def translated(error: Exception) -> ApiError | None:
         case BusUnavailable() | DeploymentChanged():
             return unavailable(str(error))
         case RunUnknown() | ApprovalUnknown():
-            return ApiError(404, str(error), code=f"{_thing(error)}_not_found")
+            return ApiError(404, str(error), code=f"{_kind(error)}_not_found")
         case ApprovalConflict():
             return ApiError(409, str(error), code="approval_conflict")
         case InputError():
@@ -151,7 +151,7 @@ def translated(error: Exception) -> ApiError | None:
             return None
 
 
-def _thing(error: RunUnknown | ApprovalUnknown) -> str:
+def _kind(error: RunUnknown | ApprovalUnknown) -> str:
     return "run" if isinstance(error, RunUnknown) else "approval"
 
 

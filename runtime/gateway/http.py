@@ -146,12 +146,12 @@ class Http:
                 while more:
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
-                        raise ApiError(400, "the client left before its body was whole")
+                        raise ApiError(400, "the client disconnected before its body was complete")
                     raw += message.get("body", b"")
                     more = message.get("more_body", False)
                     if len(raw) > limit:
                         raise too_large(f"the body has more than {limit} bytes")
         except TimeoutError as error:
-            message = f"the body was not whole after {seconds:g} s"
+            message = f"the body was not complete after {seconds:g} s"
             raise ApiError(408, message, code="request_timeout") from error
         return read_object(raw)

@@ -68,8 +68,8 @@ class HttpSpans:
         if scope["type"] != "http" or not _is_api(scope["path"]):
             await self._app(scope, receive, send)
             return
-        brought = next((value for key, value in scope["headers"] if key == _HEADER), b"")
-        client = TraceContext.parse(brought.decode("latin-1"))
+        traceparent = next((value for key, value in scope["headers"] if key == _HEADER), b"")
+        client = TraceContext.parse(traceparent.decode("latin-1"))
         span = scope[_KEY] = RequestSpan(self._outbox, new_span_id(), client)
         started, status = self._bus.clock.now(), CLIENT_GONE
 

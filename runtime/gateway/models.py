@@ -107,10 +107,10 @@ def _not_in_use(name: str, version: int | None, current: int) -> ApiError:
 
 def _unknown(model: str, names: Sequence[str]) -> ApiError:
     near = difflib.get_close_matches(model, names, n=1)
-    meant = f" Did you mean '{near[0]}'?" if near else ""
+    guess = f" Did you mean '{near[0]}'?" if near else ""
     return ApiError(
         404,
-        f"The model '{model[:256]}' does not exist here.{meant} GET /v1/models lists the others.",
+        f"The model '{model[:256]}' does not exist here.{guess} GET /v1/models lists the others.",
         code="model_not_found",
         param="model",
     )

@@ -70,7 +70,7 @@ _OPERATIONS = (
         errors=(404, 409, 413, 422, 502, 504),
     ),
     _Operation(
-        "get", "/v1/chat/completions/{id}", "Read a completion that was asked for before",
+        "get", "/v1/chat/completions/{id}", "Read an earlier completion",
         answer=_ANY, errors=(404, 409, 422, 502, 504),
         query=(("stream", {"type": "string"}), ("starting_after", {"type": "string"})),
     ),
@@ -85,7 +85,7 @@ _OPERATIONS = (
         errors=(404, 409, 413, 422, 502, 504),
     ),
     _Operation(
-        "get", "/v1/responses/{id}", "Read a response, or its events from a number on",
+        "get", "/v1/responses/{id}", "Read a response, or its events after a number",
         answer=_ANY, errors=(404,), headers=("Last-Event-ID",),
         query=(("stream", {"type": "string"}), ("starting_after", {"type": "integer"})),
     ),
@@ -101,7 +101,7 @@ _OPERATIONS = (
         ),
     ),
     _Operation(
-        "post", "/v1/embeddings", "Make vectors of texts", body=EmbeddingsRequest, answer=_ANY,
+        "post", "/v1/embeddings", "Embed texts", body=EmbeddingsRequest, answer=_ANY,
         headers=("Idempotency-Key", "X-Loopline-Session"), errors=(404, 409, 413, 422, 502, 504),
     ),
     _Operation("get", "/v1/models", "List models", answer=_ANY),
@@ -126,13 +126,13 @@ _OPERATIONS = (
     ),
     _Operation("get", "/v1/runs/{id}", "Read a run and its steps", answer=_RUN, errors=(404,)),
     _Operation(
-        "get", "/v1/runs/{id}/events", "Follow a run from an event on",
+        "get", "/v1/runs/{id}/events", "Follow a run, starting after an event",
         query=(("after", {"type": "string"}),), headers=("Last-Event-ID",), errors=(404,),
         events=True,
     ),
     _Operation("post", "/v1/runs/{id}/cancel", "End a run", answer=_RUN, errors=(404,)),
     _Operation(
-        "post", "/v1/runs/{id}/fork", "Take a run's turn again in a run of its own", 202, ForkRun,
+        "post", "/v1/runs/{id}/fork", "Fork a run: repeat a turn in a new run", 202, ForkRun,
         _RUN, errors=(404, 409, 413),
     ),
     _Operation(
@@ -143,9 +143,9 @@ _OPERATIONS = (
         "post", "/v1/runs/{id}/signals/{name}", "Send a run the signal that it waits for", 202,
         SendSignal, _ANY, errors=(404, 409, 413),
     ),
-    _Operation("get", "/v1/approvals", "List what waits to be approved", answer=_ANY),
+    _Operation("get", "/v1/approvals", "List requests that wait for approval", answer=_ANY),
     _Operation(
-        "post", "/v1/approvals/{id}", "Approve or deny what waits", body=DecideApproval,
+        "post", "/v1/approvals/{id}", "Approve or deny a request", body=DecideApproval,
         answer=_ANY, errors=(404, 409, 413),
     ),
     _Operation(
@@ -200,7 +200,7 @@ def _described(operation: _Operation) -> dict[str, Any]:
     error = {"schema": {"$ref": "#/components/schemas/Error"}}
     for status in sorted({400, 401, 403, 429, 503, *operation.errors}):
         responses[str(status)] = {
-            "description": "What is wrong, and what to do",
+            "description": "The error, and what to do",
             "content": {"application/json": error},
         }
     described: dict[str, Any] = {

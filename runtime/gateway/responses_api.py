@@ -307,7 +307,7 @@ class ResponsesApi:
             choice = answer_of(trajectory_of(state), view.model).choices[0]
         except ApiError as error:
             raise invalid(
-                f"response '{earlier_id}' has no answer to go on from: {error.message}", param
+                f"response '{earlier_id}' has no answer to continue from: {error.message}", param
             ) from error
         return view, choice.message, choice.call
 

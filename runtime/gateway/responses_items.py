@@ -141,7 +141,7 @@ def _item(value: Any, where: str) -> Item:
     model = _ITEMS.get(kind) if isinstance(kind, str) else None
     if model is None:
         raise invalid(
-            f"an item of type {str(kind)[:64]!r} is not taken here; those that are:"
+            f"an item of type {str(kind)[:64]!r} is not accepted here; accepted types:"
             f" {', '.join(_ITEMS)}",
             f"{where}.type",
             "unsupported_value",

@@ -162,12 +162,12 @@ class ResponseRequest(WireModel):
             raise ValueError("two of the tools have one name")
         if isinstance(self.tool_choice, FunctionChoice) and self.tool_choice.name not in names:
             raise ValueError(
-                f"tool_choice names {self.tool_choice.name!r}, which is none of the tools"
+                f"tool_choice names {self.tool_choice.name!r}, which is not one of the tools"
             )
         if self.tool_choice == "required" and not names:
             raise ValueError("tool_choice 'required' needs tools")
         if self.background and self.store is False:
-            raise ValueError("a background response is one that is stored: 'store' must be true")
+            raise ValueError("a background response must be stored: set 'store' to true")
         return self
 
     @property

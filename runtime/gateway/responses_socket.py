@@ -111,7 +111,7 @@ class _Connection:
         lane: str | None = None
         try:
             if text is None:
-                raise invalid("a message is a text with a JSON object", code="invalid_json")
+                raise invalid("a message must be text with a JSON object", code="invalid_json")
             request = read_object(text.encode())
             lane = _lane_of(request)
             kind = request.get("type")
@@ -121,7 +121,7 @@ class _Connection:
                 await self._send(_not_steered(request), lane)
             else:
                 raise invalid(
-                    f"type: {str(kind)[:64]!r} is no event that a client sends here; {CREATE!r} is",
+                    f"type: {str(kind)[:64]!r} is not an event that clients send; {CREATE!r} is",
                     "type",
                     "unsupported_event",
                 )
@@ -213,14 +213,14 @@ def _body_of(request: Event) -> Event:
     can't serve."""
     if request.get("background"):
         raise invalid(
-            "background: a response that is asked for over a WebSocket is followed there; POST one "
-            "that is not",
+            "background: a WebSocket streams the responses that it requests; POST a background "
+            "response",
             "background",
             "unsupported_parameter",
         )
     if request.get("generate") is False:
         raise invalid(
-            "generate: a response is generated here; nothing is prepared without",
+            "generate: false is not supported; every request generates a response",
             "generate",
             "unsupported_parameter",
         )
@@ -235,7 +235,7 @@ def _not_steered(request: Event) -> Event:
         "error": {
             "type": "invalid_request_error",
             "code": "steering_not_supported",
-            "message": "a response that is under way takes no further input: send it with the next"
+            "message": "a running response takes no further input: send the input with the next"
             " `response.create`",
         },
         "steer": {

@@ -243,7 +243,7 @@ class RunsApi:
         caller = await self._http.caller(request)
         params = validated(Feedback, await self._http.body(request))
         if params.turn is not None:
-            raise invalid("a session's reward names no turn", "turn")
+            raise invalid("a session's reward can't have a turn", "turn")
         posted = await self._client.reward_session(
             request.path_params["session"],
             params.value,

@@ -24,7 +24,7 @@ from loopline.bus.keys import MAX_WAIT_SECONDS
 from loopline.runtime.client.waiting import waits_json
 from loopline.runtime.gateway.chat_request import MAX_MESSAGES, ChatMessage, message_of
 from loopline.runtime.gateway.chat_response import usage_of
-from loopline.runtime.gateway.content_parts import text_alone
+from loopline.runtime.gateway.content_parts import text_only
 from loopline.runtime.gateway.errors import field_error
 
 MAX_TAGS = 16
@@ -98,7 +98,7 @@ class CreateRun(_Body):
         if (self.prompt is None) == (self.messages is None):
             raise ValueError("give either 'prompt' or 'messages'")
         if self.tools is not None and "tools" in self.options:
-            raise field_error("tools", "options.tools says the same: give one of them")
+            raise field_error("tools", "options.tools sets the same: give only one of them")
         return self
 
     @property
@@ -114,7 +114,7 @@ class CreateRun(_Body):
             for index, message in enumerate(self.messages or ())
         )
         if any(message.parts for message in messages):
-            raise text_alone("a run: POST /v1/responses takes images; this", "messages")
+            raise text_only("a run (POST /v1/responses takes images)", "messages")
         return messages
 
     def run_budget(self, seconds: float) -> Budget:

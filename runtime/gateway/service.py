@@ -39,7 +39,7 @@ from loopline.runtime.gateway.chat_stream import (
     StreamShape,
     place_of,
 )
-from loopline.runtime.gateway.content_parts import text_alone
+from loopline.runtime.gateway.content_parts import text_only
 from loopline.runtime.gateway.errors import (
     ApiError,
     invalid,
@@ -171,7 +171,7 @@ class Service:
             self._require_images(question, target)
         messages, options = question.messages, question.options
         if target.workflow == "chat" and question.session is not None:
-            continuation = await self.sessions.go_on(question.session, messages)
+            continuation = await self.sessions.continuation(question.session, messages)
             messages = continuation.messages
             if continuation.previous is not None:
                 options = options.model_copy(update={"previous": continuation.previous})
@@ -205,13 +205,13 @@ class Service:
             return
         if question.embedding is None:
             raise invalid(
-                f"the model {question.model[:256]!r} makes embeddings: POST /v1/embeddings",
+                f"the model {question.model[:256]!r} computes embeddings: use POST /v1/embeddings",
                 "model",
                 "model_not_supported",
             )
         raise ApiError(
             404,
-            f"the model {question.model[:256]!r} makes no embeddings; these do:"
+            f"the model {question.model[:256]!r} does not compute embeddings; these do:"
             f" {', '.join(self.models.embedding)}",
             code="embeddings_not_supported",
             param="model",
@@ -221,14 +221,14 @@ class Service:
         """Raises `ApiError` unless all endpoints that may answer accept images."""
         param = "input" if RESPONSE_TAG in question.tags else "messages"
         if target.workflow != "chat":
-            raise text_alone(f"the team {question.model[:256]!r}", param)
+            raise text_only(f"the team {question.model[:256]!r}", param)
         models = self.settings.models
         first = pool_of(split_pin(target.policies["chat"])[0])
         pools = [first, *(models[first].fallbacks if first in models else ())]
         for pool in pools:
             if pool not in models or not models[pool].images:
                 which = f"the model {question.model[:256]!r}"
-                raise text_alone(which if pool == first else f"{which}, by its fallback,", param)
+                raise text_only(which if pool == first else f"{which}, by its fallback,", param)
 
     def _options(self, workflow: str, options: ChatOptions) -> JsonObject:
         if workflow == "chat":

@@ -76,7 +76,7 @@ class SessionMemory:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
-    async def go_on(self, session: Session, messages: tuple[Message, ...]) -> Continuation:
+    async def continuation(self, session: Session, messages: tuple[Message, ...]) -> Continuation:
         """Return the conversation with the model's own text of its earlier answers."""
         digests = _prefix_digests(messages)
         ends = [i for i, message in enumerate(messages) if message.role == "assistant"]

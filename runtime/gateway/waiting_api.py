@@ -80,7 +80,7 @@ class WaitingApi:
         approval = await self._client.approval(request.path_params["id"])
         if approval.request.digest != params.digest:
             raise ApprovalConflict(
-                f"{approval.id} waits with other arguments than those that you name: look at them"
+                f"{approval.id} waits with other arguments than those you decided on: review them"
             )
         decision = "approved" if params.decision == "approve" else "denied"
         await self._client.decide(approval, decision, by=_label(caller), reason=params.reason)

@@ -50,7 +50,7 @@ async def check_url(url: str, settings: GatewaySettings) -> list[str]:
     except httpx2.InvalidURL as error:
         raise invalid(f"webhook: {error}", "webhook") from error
     if not host:
-        raise invalid("webhook: the URL names no host", "webhook")
+        raise invalid("webhook: the URL has no host", "webhook")
     if _is_local(settings.host):
         return [host]
     try:
@@ -96,7 +96,7 @@ class WebhookSender:
                     for failure in filter(None, sent):
                         raise failure
                 except OUTAGE as error:
-                    log.debug("no look at ended runs", error=str(error))
+                    log.debug("ended runs not read", error=str(error))
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _send(self, client: httpx2.AsyncClient, end: run_ends.RunEnd) -> None:

@@ -120,7 +120,7 @@ def export(store: Path, form: str, output: Path, workflow: str | None = None) ->
     except OSError as error:
         raise UserError(
             f"{error.filename or output}: cannot be written ({error.strerror or error})",
-            hint="make room, or give another --output.",
+            hint="free some space, or give another --output.",
         ) from error
     if runs.count == 0:
         what = f"no run of workflow {workflow!r}" if workflow else "no run"
@@ -283,8 +283,8 @@ def _row(run: RecordedRun) -> dict[str, Any]:
         "prompt": [_flat(message) for message in run.prompt],
         "completion": [_flat(message) for message in run.completion],
         "reward": run.reward,
-        "prompt_tokens": sum(read for read, _ in tokens),
-        "completion_tokens": sum(wrote for _, wrote in tokens),
+        "prompt_tokens": sum(prompt for prompt, _ in tokens),
+        "completion_tokens": sum(completion for _, completion in tokens),
     }
 
 

@@ -75,8 +75,12 @@ class LogSample:
             "store": {},
             "events": [],
             "model_usage": {
-                model: {"input_tokens": read, "output_tokens": wrote, "total_tokens": read + wrote}
-                for model, (read, wrote) in self.tokens.items()
+                model: {
+                    "input_tokens": prompt,
+                    "output_tokens": completion,
+                    "total_tokens": prompt + completion,
+                }
+                for model, (prompt, completion) in self.tokens.items()
             },
             "role_usage": {},
             "started_at": moment(self.started),

@@ -112,8 +112,8 @@ class _Graph:
 
     def add(self, call: Call, at: float, outputs: Sequence[Any]) -> None:
         """Add a call and the results of its tool calls."""
-        goes_on = bool(self._ids) and call.prompt_ids[: len(self._ids)] == self._ids
-        if goes_on or (self._last is not None and not call.prompt_ids):
+        is_continuation = bool(self._ids) and call.prompt_ids[: len(self._ids)] == self._ids
+        if is_continuation or (self._last is not None and not call.prompt_ids):
             # For an endpoint without ids, consecutive calls of an agent form a conversation.
             parent, read = self._last, self._answers or [{"role": "user", "content": ""}]
             ids = call.prompt_ids[len(self._ids) :]

@@ -46,8 +46,8 @@ class _Figures(Collector):
         status = self._status
         for name, about in (
             ("waiting", "Messages that no worker has taken yet: the lag."),
-            ("leased", "Messages in workers' hands."),
-            ("delayed", "Retries that wait for their time."),
+            ("leased", "Messages that workers are processing."),
+            ("delayed", "Retries that are not due yet."),
         ):
             family = GaugeMetricFamily(f"loopline_stream_{name}", about, labels=["stream"])
             for stream in status.streams:
@@ -65,7 +65,7 @@ class _Figures(Collector):
             ("runs_in_flight", "Runs that were admitted, have not ended and do not wait.",
              status.runs_in_flight),
             ("runs_queued", "Runs that wait for their turn.", status.runs_queued),
-            ("runs_waits", "Waits of runs for a signal, an approval or their time.", status.waits),
+            ("runs_waits", "Waits of runs for a signal, an approval or a time.", status.waits),
             ("runs_unrecorded", "Ended runs that the recorder has not written yet.",
              status.unrecorded),
             ("dead_letters_stored", "Messages that were given up and are kept.",
@@ -75,10 +75,14 @@ class _Figures(Collector):
         yield self._workers()
         for name in ("memory", "memory_limit"):
             if (value := status.redis.get(f"{name}_bytes")) is not None:
-                about = "Memory of Redis in use." if name == "memory" else "Its limit; 0 is none."
+                about = (
+                    "Memory of Redis in use."
+                    if name == "memory"
+                    else "Memory limit of Redis; 0: none."
+                )
                 yield GaugeMetricFamily(f"loopline_redis_{name}_bytes", about, value=value)
         versions = GaugeMetricFamily(
-            "loopline_policy_published_version", "Version of a policy that is to be served.",
+            "loopline_policy_published_version", "Version of a policy that workers should serve.",
             labels=["policy"],
         )  # fmt: skip
         for policy in self._published:
@@ -92,7 +96,7 @@ class _Figures(Collector):
             if worker.count:
                 counts.setdefault((kind, "ready"), 0)
         family = GaugeMetricFamily(
-            "loopline_workers", "Workers that say that they are there.",
+            "loopline_workers", "Workers with a heartbeat.",
             labels=["worker_kind", "state"],
         )  # fmt: skip
         for (kind, state), count in sorted(counts.items()):

@@ -94,7 +94,7 @@ def _redis(settings: Settings, state: StateDirectory) -> Iterator[Finding]:
             "warn",
             "redis socket",
             f"{inside} is too long for a socket; it goes to {state.socket('redis.sock')}",
-            "nothing, or set LOOPLINE_STATE to a shorter path.",
+            "leave it, or set LOOPLINE_STATE to a shorter path.",
         )
 
 
@@ -127,7 +127,7 @@ async def _bus_findings(settings: Settings) -> list[Finding]:
                 "warn",
                 "clock",
                 f"this machine's clock is {abs(ahead):,.0f} s {way} that of Redis's machine",
-                "set both by NTP. Runs go by the clock of Redis; lines of logs do not.",
+                "synchronize both by NTP. Runs use the clock of Redis; log lines do not.",
             )
         )
     return findings
@@ -196,7 +196,7 @@ def _endpoint(subject: str, pool: str, model: ModelSettings, *, online: bool) ->
             "missing",
             subject,
             f"the key in {variable} {wrong}",
-            f"put the key into {variable} once more, without what was copied along with it.",
+            f"put the key into {variable} again, without the characters that were copied with it.",
         )
     key_text = f"key from {variable}" if variable else "no key"
     if not online:
@@ -258,7 +258,7 @@ def _try_endpoint(subject: str, pool: str, model: ModelSettings, variable: str |
             "warn",
             subject,
             f"{base} does not list {model.model!r}; it lists: {sanitize(', '.join(nearest))}{more}",
-            f"set models.{pool}.model to one of them, unless it answers to any name.",
+            f"set models.{pool}.model to one of them, unless it accepts any name.",
         )
     key = "key accepted" if variable else "asked without a key"
     return Finding("ok", subject, f"{model.model} at {base}: answers, {key}")
@@ -369,7 +369,9 @@ def _gguf(subject: str, pool: str, model: ModelSettings) -> Finding:
     try:
         file = find_gguf(model)
     except EngineError as error:
-        return Finding("missing", subject, str(error), f"set models.{pool}.model to a whole file.")
+        return Finding(
+            "missing", subject, str(error), f"set models.{pool}.model to a complete file."
+        )
     size = file.stat().st_size / 1e6
     return Finding("ok", subject, f"{model.model}: {size:.1f} MB on this machine")
 

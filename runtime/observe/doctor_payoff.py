@@ -69,7 +69,7 @@ class Payoff:
             verdict = "it can't be told yet whether delegation pays"
         paid, alone, saved = map(format_dollars, (self.paid, self.alone, self.saved))
         return (
-            f"{verdict}: {head} cost {paid}, by the big model alone they would have cost"
+            f"{verdict}: {head} cost {paid}, with only the big model they would have cost"
             f" {alone} ({-self.saved / self.alone:+.0%}; saved {saved}, "
             f"95 % interval {self.low:,.4f} to {self.high:,.4f}); {self.different:,} of "
             f"{self.audited:,} audited answers of the small model differ from the big one's"
@@ -91,8 +91,8 @@ def payoff_sentence(store: Path, now: float) -> str:
     checked = sum(question.accepted and question.big is not None for question in questions)
     if checked < LEAST_AUDITED:
         return (
-            f"not known: of {len(questions):,} questions of cascades {checked:,} accepted answers "
-            f"were audited, and {LEAST_AUDITED} are the least; ask with --option audit=0.1"
+            f"not known: of {len(questions):,} questions of cascades, {checked:,} accepted answers "
+            f"were audited, and {LEAST_AUDITED} are needed; ask with --option audit=0.1"
         )
     if not any(question.big for question in questions):
         return "not known: the pool of the big model has no price; set [models.NAME.price]"

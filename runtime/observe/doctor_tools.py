@@ -32,7 +32,7 @@ def tool_findings(settings: Settings, *, online: bool) -> Iterator[Finding]:
         yield Finding(
             "warn",
             "tools",
-            "[tools] names sources, and no tool worker of this profile calls them",
+            "[tools] lists sources, but this profile has no tool worker to call them",
             "set workers.tool.count = 1, or run `runtime worker tool` elsewhere.",
         )
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
@@ -86,14 +86,14 @@ def _command(subject: str, name: str, mcp: McpSettings) -> Finding:
             + ("there, or it can't be run" if "/" in program else "in the PATH"),
             f"install it, or set tools.{name}.mcp.command to where it is.",
         )
-    return Finding("ok", subject, f"the program {program_path}: there, and not started")
+    return Finding("ok", subject, f"the program {program_path}: found, not started")
 
 
 def _try_source(subject: str, name: str, source: ToolSourceSettings, place: str) -> Finding:
     state = asyncio.run(_state(name, source))
     if state["trouble"]:
         do = (
-            "check the address, the network and what the server wants of its clients."
+            "check the address, the network and what the server requires of its clients."
             if place.startswith(("http://", "https://"))
             else f"fix the document, or set tools.{name}.openapi to another."
         )
@@ -107,7 +107,7 @@ def _try_source(subject: str, name: str, source: ToolSourceSettings, place: str)
         "warn",
         subject,
         says,
-        f"see whether tools.{name}.allow names tools as the source spells them.",
+        f"check that tools.{name}.allow names tools as the source spells them.",
     )
 
 

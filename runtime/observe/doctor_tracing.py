@@ -23,7 +23,7 @@ def tracing_findings(settings: Settings, *, online: bool) -> Iterator[Finding]:
     if tracing.endpoint is None:
         return
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
-        says = "opentelemetry-proto is missing, without which no recorder starts"
+        says = "opentelemetry-proto is missing, and no recorder starts without it"
         yield Finding("missing", SUBJECT, says, install_hint("otel"))
         return
     variables = tracing.headers_env.values()
@@ -53,6 +53,6 @@ async def _try_collector(tracing: TracingSettings, endpoint: str) -> Finding:
                 "warn",
                 SUBJECT,
                 f"{collector.url}: {error}",
-                "check tracing.endpoint and its key; runs go on without it, their traces wait.",
+                "check tracing.endpoint and its key; runs continue, and their traces wait.",
             )
         return Finding("ok", SUBJECT, f"{collector.url}: takes spans")

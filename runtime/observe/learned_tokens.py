@@ -60,7 +60,7 @@ class LearnedSequence(Record):
         counts = {len(values) for values in (self.behaviour, self.proximal, self.trained)}
         counts |= {len(self.weights), len(self.clipped), sum(self.learned)}
         if len(counts) != 1 or len(self.ids) != len(self.learned):
-            raise ValueError("its lists are not of one length")
+            raise ValueError("its lists differ in length")
         return self
 
     @property

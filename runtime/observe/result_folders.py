@@ -20,7 +20,7 @@ MAX_DEPTH = 5
 MAX_FILE_BYTES = 64_000_000
 MANIFEST, REPORT, PAGE = "manifest.json", "report.json", "report.html"
 CURVES = "curves"
-_PASSED_OVER = {"problems", "checkpoints", "rounds", "published", "learned-tokens", "data"}
+_SKIPPED_FOLDERS = {"problems", "checkpoints", "rounds", "published", "learned-tokens", "data"}
 """Subfolders of benchmarks and trainings that contain no other results."""
 _PRIMARY = "numeric"
 """Deciding checker of reports that do not name one."""
@@ -108,7 +108,7 @@ def scan(root: Path) -> ResultFolders:
                 (Path(entry.path), depth + 1)
                 for entry in folders
                 if entry.name != CURVES
-                and entry.name not in _PASSED_OVER
+                and entry.name not in _SKIPPED_FOLDERS
                 and not entry.name.startswith(".")
             ]
     return ResultFolders(benchmarks, trainings, bool(waiting))
@@ -210,8 +210,8 @@ def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON file with an object. Raises OSError, and ValueError for other content."""
     size = path.stat().st_size
     if size > MAX_FILE_BYTES:
-        raise ValueError(f"{path.name} has {size:,} bytes, and {MAX_FILE_BYTES:,} are read")
+        raise ValueError(f"{path.name} has {size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
     value: object = orjson.loads(path.read_bytes())
     if not isinstance(value, dict):
-        raise ValueError(f"{path.name} does not hold an object")  # noqa: TRY004 - of its content
+        raise ValueError(f"{path.name} does not contain a JSON object")  # noqa: TRY004 - of its content
     return cast(dict[str, Any], value)

@@ -37,7 +37,7 @@ async def resolve(bus: Bus, fragment: str) -> str:
     if not hits:
         raise InputError(
             f"no run on the bus has {fragment!r} in its id",
-            hint="`runtime runs ls` lists them; runs of the store need their whole id.",
+            hint="`runtime runs ls` lists them; runs in the store need their full id.",
         )
     raise InputError(f"{len(hits)} runs have {fragment!r} in their ids: {', '.join(hits[:5])} …")
 

@@ -236,8 +236,8 @@ async def _first_waits(bus: Bus, key: str, last: str) -> float:
     entries: list[Any] = await bus.redis.xrange(key, f"({last}", "+", count=1)
     if not entries:
         return 0.0
-    came = int(entries[0][0].decode().partition("-")[0]) / 1000
-    return max(0.0, bus.clock.now() - came)
+    added = int(entries[0][0].decode().partition("-")[0]) / 1000
+    return max(0.0, bus.clock.now() - added)
 
 
 async def _groups(bus: Bus, key: str) -> list[dict[str, Any]]:

@@ -57,7 +57,7 @@ def render_status(status: Status) -> RenderableType:
     }
     for host, skew in skewed.items():
         way = "ahead of" if skew > 0 else "behind"
-        words = f"{host}: its clock is {duration(abs(skew))} {way} the bus's; set it by NTP"
+        words = f"{host}: its clock is {duration(abs(skew))} {way} the bus's; synchronize it by NTP"
         parts += [Text(), Text(sanitize(words), style="yellow")]
     if len(status.builds) > 1:
         parts.append(Text())
@@ -82,7 +82,7 @@ def render_status(status: Status) -> RenderableType:
     if status.bus_error:
         parts += [
             Text(),
-            Text(sanitize(f"the bus can't be asked: {status.bus_error}"), style="red"),
+            Text(sanitize(f"the bus can't be read: {status.bus_error}"), style="red"),
         ]
     return Group(*parts)
 
@@ -90,7 +90,7 @@ def render_status(status: Status) -> RenderableType:
 def unserved_kinds(status: Status) -> str:
     """Describe the kinds without a ready worker."""
     return (
-        f"no worker is ready of: {', '.join(status.unserved)}; what needs one waits"
+        f"no worker is ready for: {', '.join(status.unserved)}; their work waits"
         " (`runtime logs KIND` shows more)"
     )
 
@@ -126,8 +126,8 @@ def _watched(status: Status) -> list[Text]:
             words = str(facts.get("error") or facts.get("in_words"))
             if facts.get("alarms"):
                 words = (
-                    f"ALARM, raised {format_count(facts['alarms'], 'time')}: it was tightened by "
-                    f"itself; train it again with `train router`. {words}"
+                    f"ALARM, raised {format_count(facts['alarms'], 'time')}: it was tightened "
+                    f"automatically; retrain it with `train router`. {words}"
                 )
             style = "red" if facts.get("alarms") or facts.get("error") else ""
             lines.append(Text(sanitize(f"router {name}: {words}"), style=style))
@@ -138,8 +138,8 @@ def _breakers(status: Status) -> list[str]:
     """List paused endpoints, and workers that can't share that state."""
     lines = [
         sanitize(
-            f"{name}: its endpoint is not asked after {format_count(failures, 'failed request')} in"
-            " a row; its fallbacks answer"
+            f"{name}: its endpoint is paused after {format_count(failures, 'failed request')} in a"
+            " row; its fallbacks answer"
         )
         for name, failures in status.breakers.items()
     ]

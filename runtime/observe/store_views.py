@@ -74,7 +74,7 @@ def connect(store: Path) -> Any:
     without DuckDB, `InputError` for a store without files."""
     connection = open_database()
     if not any(parquet_files(store / table) for table in TABLES):
-        raise InputError(f"{store} holds no files of a recorder")
+        raise InputError(f"{store} contains no files of a recorder")
     for view in VIEWS:
         add_view(connection, store, view)
     return connection

@@ -182,7 +182,7 @@ class RedisServer:
         await process.wait()
         raise Unreachable(
             f"{self.binary} was not ready within {self._settings.start_seconds:g} s: {waiting_for}",
-            hint=f"its log may say why: {self.log_file}; redis.start_seconds is how long it has.",
+            hint=f"its log may say why: {self.log_file}; redis.start_seconds sets the limit.",
         )
 
     async def _stop_leftover(self) -> None:

@@ -98,7 +98,7 @@ def ask_supervisor(path: str | Path, message: dict[str, Any], timeout: float = 1
             ) from error
     if not line.endswith(b"\n"):
         # The supervisor was killed during its answer, perhaps in the middle of the line.
-        raise Unreachable("the supervisor closed the connection without a whole answer")
+        raise Unreachable("the supervisor closed the connection before its answer was complete")
     answer = json.loads(line)
     if "error" in answer:
         raise UserError(str(answer["error"]))

@@ -212,7 +212,7 @@ def _last_error(log: Path, offset: int) -> str:
     _, marker, message = f"\n{log_tail}".rpartition("\nerror: ")
     if marker:
         return message
-    last_lines = " / ".join(log_tail.splitlines()[-3:]) or "without a word"
+    last_lines = " / ".join(log_tail.splitlines()[-3:]) or "no output"
     return f"the supervisor ended at once: {last_lines}"
 
 
@@ -235,8 +235,8 @@ def _report(status: dict[str, Any], state: StateDirectory) -> None:
             print(f"    {sanitize(line)}")
     if ready < len(workers):
         raise UserError(
-            "not every worker came up",
-            hint="`runtime status` shows whether one still loads (supervisor.ready_seconds says how"
+            "not every worker started",
+            hint="`runtime status` shows whether one still loads (supervisor.ready_seconds sets how"
             " long to wait), `runtime logs KIND` shows more, `runtime scale KIND=1` tries again,"
             " and `runtime down` stops the rest.",
             exit_code=EXIT_FAILED,

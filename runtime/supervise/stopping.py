@@ -23,7 +23,7 @@ def stop(run: RunFile, state: StateDirectory, *, now: bool = False) -> None:
         if time.monotonic() > deadline:
             raise UserError(
                 f"the supervisor (pid {run.pid}) is still draining after {_LIMIT_SECONDS:g} s",
-                hint="`runtime down --now` kills its workers; what they hold goes on later.",
+                hint="`runtime down --now` kills its workers; the work they hold resumes later.",
             )
         time.sleep(_POLL_SECONDS)
 

@@ -380,10 +380,10 @@ class Supervisor:
         kind, count = message.get("kind"), message.get("count")
         if not isinstance(kind, str) or kind not in self._slots:
             nearest = difflib.get_close_matches(str(kind), list(self._slots), n=1)
-            meant = f"did you mean {nearest[0]!r}? " if nearest else ""
+            suggestion = f"did you mean {nearest[0]!r}? " if nearest else ""
             raise UserError(
                 f"there is no worker kind {kind!r} in this deployment",
-                hint=f"{meant}Kinds: {', '.join(self._slots)}",
+                hint=f"{suggestion}Kinds: {', '.join(self._slots)}",
             )
         if not isinstance(count, int) or not 0 <= count <= MAX_WORKERS:
             raise UserError(f"count must be 0 to {MAX_WORKERS}, not {count!r}")
@@ -415,8 +415,8 @@ class Supervisor:
         """Describe what is wrong with the bus."""
         if self.redis is not None and self.redis.socket_lost and self.redis.data_lost:
             return (
-                f"the data folder {self.state.redis} was deleted: what the server holds is in its"
-                " memory alone, and nobody can connect to it"
+                f"the data folder {self.state.redis} was deleted: the server's data is only in its"
+                " memory, and no client can connect to it"
             )
         silent = time.monotonic() - self._heard
         if silent < SILENCE_SECONDS:

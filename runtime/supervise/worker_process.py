@@ -48,10 +48,10 @@ def worker_settings_of(
     configured = settings.workers.get(kind)
     if configured is None:
         nearest = difflib.get_close_matches(kind, list(settings.workers), n=1)
-        meant = f"did you mean {nearest[0]!r}? " if nearest else ""
+        suggestion = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ConfigError(
             f"there is no worker kind {kind!r} in this configuration",
-            hint=f"{meant}Kinds: {', '.join(settings.workers)}",
+            hint=f"{suggestion}Kinds: {', '.join(settings.workers)}",
         )
     bus, concurrency, metrics = settings.bus, configured.concurrency, settings.metrics
     if configured.roles:

@@ -1,4 +1,4 @@
-"""Runs, calls and a host for tests: models speak from a script, tools are the real ones."""
+"""Runs, calls and a host for tests: models answer from a script, tools are the real ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RUN_ID = "01890000-0000-7000-8000-000000000001"
 
 
 def a_run(workflow: str = "delegate", question: str = "What is 3 * 4?", **options: object) -> Run:
-    """With the mathematical prompts, where there is a choice and none is given."""
+    """Create a run with the mathematical prompts, where a choice exists and none is given."""
     if workflow in ("delegate", "solo", "cascade"):
         options.setdefault("prompts", "mathematics")
     return Run(
@@ -47,7 +47,7 @@ _ids = count(1)
 
 
 def asks(name: str, arguments: JsonObject | None = None, **kwargs: object) -> ToolCall:
-    """A tool call as a model makes it."""
+    """A tool call as a model would make it."""
     call_arguments: JsonObject = (
         arguments if arguments is not None else json.loads(json.dumps(kwargs))
     )
@@ -60,7 +60,7 @@ def asks(name: str, arguments: JsonObject | None = None, **kwargs: object) -> To
 
 
 def asks_badly(name: str, raw: str) -> ToolCall:
-    """A tool call whose arguments are not JSON object."""
+    """A tool call whose arguments are not a JSON object."""
     return ToolCall(
         id=f"call-{next(_ids)}",
         name=name,
@@ -91,7 +91,7 @@ def says(text: str, *tool_calls: ToolCall, finish: FinishReason | None = None) -
 
 @dataclass(frozen=True)
 class Request:
-    """What a role asked its host for."""
+    """A role's request to its host."""
 
     messages: tuple[Message, ...]
     tools: tuple[str, ...]
@@ -141,7 +141,7 @@ class ScriptedHost:
         return reply if isinstance(reply, tuple) else (reply,)
 
     def of_agent(self, agent: str) -> ScriptedHost:
-        """Answers for all agents, or the one that `others` has for this one."""
+        """Return the host for this agent: its entry in `others`, or this host for all agents."""
         return self.others.get(agent, self)
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:

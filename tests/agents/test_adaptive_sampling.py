@@ -1,4 +1,5 @@
-"""Adaptive sampling of `pair`: an observation is sampled until its candidates have shown enough."""
+"""Adaptive sampling of `pair`: an observation is sampled until its candidates meet the exit
+condition."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ def test_an_observation_is_sampled_until_its_exit_condition_holds(
 
 
 async def test_success_means_solving_the_task_and_not_a_high_dense_reward() -> None:
-    """A step along a shortest path earns more than 1, and a roundabout way to the goal less than
-    some that don't get there."""
+    """A step along a shortest path earns more than 1, and a detour to the goal less than some walks
+    that miss it."""
     run = pair_run(a_task(team=["plan_agent"]), candidates=2, adaptive={"exit_when": "positive"})
     trajectory, *_ = await play(
         run, tool=[], plan=[[answer("D"), "?"], [answer("D"), "?"], [TO_THE_GOAL, "?"]]

@@ -1,4 +1,4 @@
-"""The laws of the simulated APIs: deterministic, typed, and never changed by a call that fails."""
+"""Laws of the simulated APIs: deterministic, typed, and unchanged by a failed call."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ hostile = st.recursive(
 
 
 def names_in(table: object) -> list[str]:
-    """Every text that a state holds: what a call may sensibly name."""
+    """Return every text in a state: the names that a call may sensibly use."""
     if isinstance(table, dict):
         return [name for pair in table.items() for part in pair for name in names_in(part)]
     if isinstance(table, list | tuple):
@@ -46,7 +46,7 @@ def names_in(table: object) -> list[str]:
 
 
 def some_call(rng: random.Random, world: World, name: str | None = None) -> tuple[str, JsonObject]:
-    """A call that fits the schema, mostly of things that are there."""
+    """Draw a call that fits the schema, mostly about existing things."""
     name = name or rng.choice([*APIS])
     called = APIS[name]
     names = names_in(world.state(called.state)) + names_in(list(world.setting.people))

@@ -1,5 +1,5 @@
-"""What an answer may say alongside what was asked for, and what it may not: of all that an
-instruction lets one choose from only what won, of all that was read only what was asked for."""
+"""The additions that an answer may contain and those that it may not: only the winner of all
+candidates in an instruction, and only the requested value of all that were read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHOICES = {
     "flights.book_or": r"[A-Z]{2}\d{2}",
     "calendar.add_or_later": r"\d{2}:\d{2}",
 }
-"""Intents whose instructions name all that could be chosen, and what that looks like."""
+"""Intents whose instructions name all candidates, and their form."""
 FALLBACKS = ("flights.book_or", "calendar.add_or_later")
 HONEST = (
     ("bank.richer", "Your {won} account is the fuller one: it has {number} dollars."),
@@ -47,7 +47,8 @@ NAME_BOTH = (
     ("flights.book_or", "I booked flight {won} or flight {lost}."),
     ("calendar.add_or_later", "{won} was not free, so it is at {lost}."),
     ("calendar.add_or_later", "I added it at {won} or at {lost}."),
-    # True, but the oracle never says what lost, and only an answer's order would tell these apart.
+    # This is true, but the oracle never names losers, and only the order of an answer would
+    # distinguish them.
     ("weather.warmer", "It is warmer in {won} than in {lost}: {number} degrees."),
     ("flights.book_or", "I booked {won} and not {lost}."),
 )
@@ -55,7 +56,7 @@ NAME_BOTH = (
 
 @functools.cache
 def instances_of(intent: str) -> tuple[Instance, ...]:
-    """An instance of some wording for each of many worlds, where one fits."""
+    """Return an instance of some wording for each of many worlds, where one fits."""
     instances: list[Instance] = []
     for world in range(80):
         wording, tools = world % len(INTENTS[intent].wordings), INTENTS[intent].tools
@@ -70,7 +71,7 @@ def instances_of(intent: str) -> tuple[Instance, ...]:
 
 
 def said(instance: Instance, sentence: str) -> str:
-    """A sentence about what won, what lost, and the number of what won."""
+    """Return a sentence about the winner and the losers, and the winner's number."""
     intent, facts = instance.recipe.intent, instance.oracle.facts
     [won] = [fact for fact in facts if re.fullmatch(CHOICES[intent], fact)]
     named = re.findall(rf"\b(?:{CHOICES[intent]})\b", instance.instruction)
@@ -106,7 +107,7 @@ def test_the_samples_include_instances_with_and_without_a_granted_first_wish(
 
 
 def rivals_in(instruction: str, fact: str) -> Iterator[str]:
-    """What else of a fact's kind an instruction names."""
+    """Return the other values of a fact's kind that an instruction names."""
     for kind in (r"\b[A-Z]{1,2}\d{2}\b", r"\b\d{2}:\d{2}\b"):
         if re.fullmatch(kind, fact):
             yield from re.findall(kind, instruction)
@@ -139,7 +140,7 @@ WORDIER = (
     ("parcels.arrives", "Your parcel {parcel} will reach you on {arrives}."),
     ("cinema.minutes", "{movie} runs for {minutes} minutes."),
 )
-"""Honest answers with more than the fact: what the instruction says, and further words."""
+"""Yield honest answers with more than the fact: the instruction's text, and extra words."""
 BESIDE = (
     ("weather.high", "In {city} it gets as warm as {high} degrees, and {low} at night."),
     ("weather.sky", "It will be {sky} with up to {high} degrees."),
@@ -151,12 +152,12 @@ BESIDE = (
     ("parcels.arrives", "It is in {city} and arrives on {arrives}."),
     ("cinema.minutes", "It is a {genre} of {minutes} minutes."),
 )
-"""The fact alongside what was read with it, and not asked for."""
+"""Yield the fact together with unrequested values that were read with it."""
 
 
 def known_of(instance: Instance) -> dict[str, str] | None:
-    """Arguments and observation of an instance of one call, or `None` where values that should be
-    told apart are alike, or the tool has failed."""
+    """Return the arguments and the observation of a one-call instance, or `None` if values that
+    must differ are equal, or the tool failed."""
     if instance.oracle.answer is None:
         return None
     [step] = instance.oracle.steps

@@ -1,4 +1,4 @@
-"""How instances are written down: tools in few tokens, and the schema of ToolBench."""
+"""Formats of instances: tools in few tokens, and the schema of ToolBench."""
 
 from __future__ import annotations
 

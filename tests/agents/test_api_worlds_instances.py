@@ -1,4 +1,5 @@
-"""Instructions in the simulated worlds: solvable, checked by what was done, and kept apart."""
+"""Instructions in the simulated worlds: solvable, verified by their effects, and kept in separate
+splits."""
 
 from __future__ import annotations
 
@@ -66,8 +67,8 @@ def changing(calls: Sequence[ToolCall]) -> list[int]:
 
 
 def rows_left(instance: Instance, calls: Sequence[ToolCall]) -> dict[str, object]:
-    """What calls leave behind, table by table: an independent reading of the states, by which
-    `verify` is judged."""
+    """Effects of calls, table by table: an independent reading of the states, with which `verify`
+    is compared."""
     world = World(instance.recipe.world, instance.recipe.tools)
     for call in calls:
         world.call(call.name, call.arguments)
@@ -361,7 +362,7 @@ def test_the_grammar_is_broad() -> None:
 @settings(max_examples=200, deadline=None)
 def test_instructions_are_whole_sentences_and_short(instance: Instance) -> None:
     short = [instance.instruction, instance.oracle.answer or ""]
-    # They may quote every row of a page.
+    # The agent may quote every row of a page.
     longer = [instance.oracle.rationale, *(step.rationale for step in instance.oracle.steps)]
     for limit, texts in ((160, short), (400, longer)):
         for text in texts:
@@ -465,7 +466,7 @@ def test_an_unknown_split_and_a_negative_number_are_refused() -> None:
         instances("train", 1, -1)
 
 
-def test_the_example_in_the_documentation_is_true() -> None:
+def test_the_example_in_the_documentation_is_correct() -> None:
     result = doctest.testmod(api_worlds)
     assert result.attempted >= 5
     assert result.failed == 0

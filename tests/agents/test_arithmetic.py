@@ -1,4 +1,4 @@
-"""The calculator is exact, and hostile expressions get a clear error at once."""
+"""The calculator is exact and answers hostile expressions at once with a clear error."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_the_calculator_agrees_with_fractions_on_any_tree(tree: Tree) -> None:
 @settings(max_examples=300, deadline=None)
 def test_operator_precedence_matches_python(terms: list[tuple[str, int]]) -> None:
     text = "7"
-    # Python's own precedence, by folding products before sums.
+    # Apply Python's own precedence by folding products before sums.
     sums: list[int] = []
     sign, product = 1, 7
     for operator, number in terms:

@@ -1,5 +1,5 @@
-"""Calls as further families of models write them, and as servers spoil them: from the tests of
-parsers in vLLM and SGLang, and from public reports."""
+"""Calls as more model families write them and as servers corrupt them: from parser tests in vLLM
+and SGLang, and from public reports."""
 
 from __future__ import annotations
 

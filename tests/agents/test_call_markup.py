@@ -1,4 +1,4 @@
-"""Calls in a model's text are read in whatever markup its family writes, and never answered."""
+"""Calls in a model's text are read in the markup of every family and never become the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cascade`: the small model first, the big one for what the ladder doubts."""
+"""`cascade`: the small model first, then the big one for answers that the ladder doubts."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def router(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("wrong", "agents"), [(False, ["first"]), (True, ["first", "solo"])])
-async def test_the_learned_score_decides_by_the_router_file(
+async def test_the_router_file_s_learned_score_decides(
     router: Path, wrong: bool, agents: list[str]
 ) -> None:
     row = next(

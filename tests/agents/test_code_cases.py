@@ -1,5 +1,5 @@
-"""Texts with the program that is to be taken out of them, outputs that agree or don't, and tests
-that are copies: of public reports."""
+"""Cases from public reports: texts that contain a program, outputs that agree or not, and tests
+that copy an example."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ COPIES = json.loads((FOLDER / "tester_copies.json").read_text(encoding="utf-8"))
 
 
 def asked(assertion: str) -> CodeQuestion:
-    """The question that shows a statement, or an assertion as its example."""
+    """Return the question that shows a statement, or an assertion as its example."""
     call = re.search(r"assert (?:\w+\(\)\.)?(\w+)\(", assertion)
     if call is None:
         return CodeQuestion(id="x", statement=assertion)
@@ -146,8 +146,7 @@ def test_a_call_is_recognized_however_its_arguments_are_written(
 
 
 def test_a_leading_1_that_is_not_a_case_count_excludes_no_test() -> None:
-    """An example `1 / 5` says nothing of `3 / 5`, where the first line is a number like the
-    second."""
+    """The example `1 / 5` does not exclude `3 / 5`: its first line is a number like the second."""
     example = "Add.\n\n-----Example-----\nInput\n1\n5\n\nOutput\n6\n"
     question = CodeQuestion(id="x", statement=example)
     assert read_test(question, written("3\n5", "8")) is not None

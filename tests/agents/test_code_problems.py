@@ -1,4 +1,4 @@
-"""Programs in completions, and when an output is the expected one."""
+"""Programs in completions, and the comparison of outputs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_program_is_the_last_block_of_python(completion: str, code: str) -> 
 
 
 def test_an_unfenced_text_that_takes_long_to_parse_is_not_a_program() -> None:
-    """Some are short to write: this one takes a hundred times its length."""
+    """Some programs are short to write: this one expands a hundredfold."""
     short = "a = 1;" * 1_000
     assert extract_code(short) == short
     long = "a = 1;" * (MAX_PROGRAM_CHARS // 6 + 1)
@@ -86,8 +86,8 @@ def test_outputs_that_differ_only_in_whitespace_or_number_format_agree(
         ("1e999999999", "1.5"), ("passed", "1"), ("12", "1 2"),
     ],
 )  # fmt: skip
-def test_other_outputs_do_not(actual: str, expected: str) -> None:
-    """Large whole numbers are compared exactly, and order counts."""
+def test_outputs_that_differ_otherwise_disagree(actual: str, expected: str) -> None:
+    """Large integers are compared exactly, and order counts."""
     assert not outputs_agree(actual, expected)
 
 
@@ -114,7 +114,7 @@ def test_values_are_compared_as_in_python_with_tuples_as_lists(
 
 
 def test_an_object_of_a_program_s_own_class_equals_nothing() -> None:
-    """However it answers when it is asked."""
+    """This is true whatever its methods return."""
 
     class Agreeable:
         def __eq__(self, other: object) -> bool:
@@ -155,7 +155,7 @@ def test_a_solution_class_stands_for_its_method() -> None:
 
 
 def test_definitions_in_thousands_of_branches_are_found_in_order() -> None:
-    """In loops, where recursion would come to its end."""
+    """The reader uses loops, since recursion would exceed its limit."""
     branches = "".join(f"elif n == {n}:\n    a{n} = 0\n" for n in range(2_000))
     source = f"def f(): pass\nif n:\n    b = 0\n{branches}else:\n    c = 0\ndef g(): pass\n"
     assert defined_names(source) == ("f", "b", *(f"a{n}" for n in range(2_000)), "c", "g")

@@ -1,4 +1,4 @@
-"""Coder and unit tester: what they see, what they earn, when they are done."""
+"""Coder and unit tester: their observations, their rewards, and the end of an episode."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def written(test_input: str, wanted: str) -> str:
 
 
 def turn(rate: float = 0.5, *, right: bool | None = True, agree: bool = False) -> Turn:
-    """A turn with these facts."""
+    """Return a turn with these facts."""
     test = ProgramTest(stdin="3\n", stdout="7")
     facts = Facts(golden_pass_rate=rate, golden_passes_test=right, agree=agree, actual="6",
                   why="wrong answer")  # fmt: skip
@@ -98,7 +98,7 @@ def test_an_incomplete_test_is_rejected(completion: str) -> None:
     ("test_input", "wanted"), [("x y", "1"), ("1", "{1}"), ("1", "f(1)"), ("nan", "1"), ("1", "1j")]
 )
 def test_a_test_s_arguments_and_result_must_be_literal_values(test_input: str, wanted: str) -> None:
-    """Never an expression that would have to be evaluated."""
+    """An expression that would have to be evaluated is refused."""
     assert read_test(FUNCTION, written(test_input, wanted)) is None
 
 
@@ -126,7 +126,8 @@ def test_a_test_with_an_example_s_arguments_is_rejected(example: CodeTest) -> No
 def test_a_test_with_an_example_s_input_or_no_output_is_rejected(
     test_input: str, wanted: str
 ) -> None:
-    """A tester would be paid for copying, and for what almost any program does."""
+    """Otherwise a tester would earn rewards for copying, or for the behaviour of almost any
+    program."""
     assert read_test(WHOLE, written(test_input, wanted)) is None
 
 
@@ -154,7 +155,7 @@ def call(arguments: list[JsonValue], expected: JsonValue) -> CallTest:
 def test_a_test_that_the_statement_contains_is_rejected(
     statement: str, test: ProgramTest | CallTest, is_stated: bool
 ) -> None:
-    """APPS has its examples there, and nowhere else."""
+    """APPS has its examples only there."""
     assert leaks_test(statement, test) is is_stated
     question = CodeProblem(id="t/s", statement=statement, tests=(test,)).question
     assert read_test(question, show_test(test)) == (None if is_stated else test)
@@ -168,13 +169,13 @@ def test_a_test_that_the_statement_contains_is_rejected(
 def test_a_test_that_the_statement_contains_with_another_right_value_is_rejected(
     statement: str, is_stated: bool
 ) -> None:
-    """APPS has Codewars' outputs in lists of one, which no statement shows."""
+    """APPS stores Codewars outputs in one-element lists, which no statement shows."""
     wrapped = CallTest(function="f", arguments=(105,), expected=[510], also_right=(510,))
     assert leaks_test(statement, wrapped) is is_stated
 
 
 def test_a_test_that_appends_to_an_example_s_input_is_rejected() -> None:
-    """Most programs don't read it."""
+    """Most programs do not read it."""
     assert read_test(WHOLE, written("1\n9", "2")) is None
     assert read_test(WHOLE, written("1\n9", "3")) is not None
 
@@ -261,7 +262,7 @@ def test_a_test_that_changes_an_example_s_number_within_the_tolerance_is_rejecte
 def test_a_test_that_extends_an_example_of_the_statement_is_rejected(
     test_input: str, wanted: str, copied: bool
 ) -> None:
-    """Most programs don't read it; with another output it is a test of its own."""
+    """Most programs don't read it; with another output it is a separate test."""
     assert (read_test(TOLD, written(test_input, wanted)) is None) is copied
 
 
@@ -277,13 +278,13 @@ def test_a_test_that_extends_an_example_of_the_statement_is_rejected(
 def test_a_call_in_the_statement_is_recognized_however_its_values_are_written(
     statement: str, test_input: str, wanted: str, copied: bool
 ) -> None:
-    """3.0 and `True` are equal to 3 and 1."""
+    """3.0 and `True` equal 3 and 1."""
     question = FUNCTION.model_copy(update={"statement": statement})
     assert (read_test(question, written(test_input, wanted)) is None) is copied
 
 
 def test_a_data_set_s_own_tests_are_used_as_written() -> None:
-    """There zeros may be the point."""
+    """Zeros may matter there."""
     assert not leaks_test(TOLD.statement, ProgramTest(stdin="03\n", stdout="6"))
 
 
@@ -310,7 +311,7 @@ def test_a_displayed_test_reads_back_as_itself(
     ids=["headings", "a fence that is none", "space", "blocks that are left open"],
 )  # fmt: skip
 def test_hostile_text_is_read_as_fast_as_any_other(hostile: str) -> None:
-    """Linear in its length; the suite's time limit would tell of more."""
+    """The time is linear in the length; otherwise the suite's time limit would fail the test."""
     read_test(WHOLE, hostile)
     extract_code(hostile)
 
@@ -335,14 +336,14 @@ def test_a_hostile_statement_is_read_as_fast_as_any_other(hostile: str) -> None:
     [(1.0, True, 2.0, 2.0), (0.5, True, 1.0, 1.5), (0.5, False, 1.0, 0.5), (0.0, True, 0.0, 1.0),
      (0.25, None, 0.5, 0.25)],
 )  # fmt: skip
-def test_rewards_are_the_published_ones(
+def test_rewards_match_the_published_ones(
     rate: float, right: bool | None, coder: float, tester: float
 ) -> None:
     """2 · golden pass rate; a right test + golden pass rate."""
     assert team.coder_rewards("print()", rate).total() == coder
     paid = team.tester_rewards(rate, written=True, right=right, agrees=False)
     assert paid.total() == tester
-    # α weighs the team's part.
+    # α weights the team's part.
     assert team.coder_rewards("print()", rate).total(alpha=3.0) == 2 * coder
     assert paid.total(alpha=0.0) == tester - rate
 
@@ -360,7 +361,7 @@ def test_a_missing_test_earns_no_local_part() -> None:
 
 
 def test_an_episode_ends_when_both_agree_or_after_its_turns() -> None:
-    """To agree is not to solve."""
+    """Agreement alone does not solve the task."""
     assert not done([], BOTH)
     assert not done([turn()], BOTH)
     assert done([turn(), turn(agree=True)], BOTH)
@@ -372,7 +373,7 @@ def test_an_episode_ends_when_both_agree_or_after_its_turns() -> None:
     assert verdict([]).reason == "there is no program"
 
 
-def test_a_coder_alone_has_one_turn() -> None:
+def test_a_lone_coder_has_one_turn() -> None:
     assert done([turn()], CodeSetting(team=("coder",)))
     with pytest.raises(ValueError, match="or the coder alone"):
         CodeSetting(team=("tester",))
@@ -390,7 +391,7 @@ def test_no_agent_sees_a_golden_test_or_program(member: str, turns: list[Turn]) 
 
 
 def test_the_second_turn_shows_both_agents_where_they_disagree() -> None:
-    """The program, the test, what the program did; also when one of them is missing."""
+    """It shows the program, the test and the program's output, also when one of them is missing."""
     for member in MEMBERS:
         observation = observe(member, WHOLE, [turn()])
         assert all(
@@ -412,7 +413,7 @@ def test_examples_are_shown_in_the_form_of_a_test() -> None:
 
 
 def test_the_template_shown_to_a_tester_does_not_read_as_values() -> None:
-    """A tester that repeats it has not written a test of a function."""
+    """A tester that repeats the template has not tested a function."""
     assert read_test(FUNCTION, observe("tester", FUNCTION, [])) is None
 
 

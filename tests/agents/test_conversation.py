@@ -1,4 +1,4 @@
-"""The loop of completions and tool calls: what a model gets wrong is told to it, within bounds."""
+"""The loop of completions and tool calls: a model is told its mistakes, within bounds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_text_without_tool_calls_ends_the_step() -> None:
 
 @pytest.mark.parametrize("text", ["I compute.", 'I compute.\n<tool_call>\n{"name": …}'])
 async def test_a_calculation_is_answered_and_the_model_continues(text: str) -> None:
-    """A local model's text holds its call and goes back whole; an endpoint's does not."""
+    """A local model's text contains its call and is sent back whole; an endpoint's does not."""
     wants = asks("calculate", expression="3*4")
     first = says(text, wants)
     host = ScriptedHost([first, says("12")])

@@ -1,4 +1,4 @@
-"""What holds for every run of `delegate`, whatever its models say and anyone who commits first."""
+"""Laws of every run of `delegate`, whatever its models write and whichever branch commits first."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.agents.conversations import Request, ScriptedHost, a_run, asks, asks_
 
 
 class ErraticModels:
-    """Models that delegate, compute, err, ramble and answer, as a seed has it. What one says
-    depends on its own step alone, so that the order of commits can't change it."""
+    """Models that delegate, compute, err, ramble and answer, determined by a seed. Each answer
+    depends only on its own step, so that the order of commits can't change it."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -39,7 +39,7 @@ class ErraticModels:
         return host
 
     def planner_messages(self) -> list[tuple[str, ...]]:
-        """Contents of every request of the planner. Call ids are made again in each run."""
+        """Return the contents of every request of the planner. Call ids differ between runs."""
         return [
             tuple(_said(message) for message in request.messages)
             for handoff, host in self.hosts

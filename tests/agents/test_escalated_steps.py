@@ -1,4 +1,4 @@
-"""Only the doubtful step of an agent goes to the big model, and the small one goes on from it."""
+"""Only an agent's doubtful step goes to the big model; the small one continues after it."""
 
 from __future__ import annotations
 

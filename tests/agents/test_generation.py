@@ -1,4 +1,4 @@
-"""What a run's caller sets for its completions, and which of a team's agents it reaches."""
+"""Options that a caller sets for a run's completions, and the agents of a team that they reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that may be refused are published by nobody before their verdict."""
+"""Texts that may be refused are not published before their verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.agents.conversations import Reply, ScriptedHost, a_run, says
 
 @dataclass
 class PublishingScript(ScriptedHost):
-    """Notes which of its completions would be published."""
+    """A host that records which of its completions would be published."""
 
     published: list[bool] = field(default_factory=list[bool])
     publishes: bool = True

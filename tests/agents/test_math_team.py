@@ -1,4 +1,4 @@
-"""Reasoner and tool user: what they see, what they earn, when they are done."""
+"""Reasoner and tool user: their observations, their rewards, and the end of an episode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTING = MathSetting()
 
 
 def turn(reasoner: str, tool_user: str) -> Turn:
-    """A turn with these answers, and what a judge says of them that compares texts."""
+    """Return a turn with these answers and the verdict of a judge that compares texts."""
     return Turn(
         solution=f"So it is {reasoner}.",
         reasoner=reasoner,
@@ -53,7 +53,7 @@ def test_a_reasoner_s_answer_is_its_last_box(text: str, answer: str) -> None:
      ("", True, ""), ("116\n", False, ""), ("9" * 3_000, True, "")],
 )  # fmt: skip
 def test_a_program_s_answer_is_its_last_line(output: str, well: bool, answer: str) -> None:
-    """If it came to its end: what it printed before it failed is not an answer."""
+    """This requires that it finished: output before a failure is not an answer."""
     assert program_answer(output, ended_well=well) == answer
 
 
@@ -62,7 +62,7 @@ def test_a_program_s_answer_is_its_last_line(output: str, well: bool, answer: st
     [("116", "116", (2, 2)), ("116", "5", (2, 1)), ("116", "", (2, 0)), ("5", "116", (0, 1)),
      ("5", "5", (0, 0)), ("5", "", (0, -1)), ("", "116", (0, 1)), ("", "", (0, -1))],
 )  # fmt: skip
-def test_rewards_are_the_published_ones(
+def test_rewards_match_the_published_ones(
     reasoner: str, tool_user: str, earned: tuple[float, float]
 ) -> None:
     """2 · right; own (1, 0, -1) + the reasoner's."""
@@ -79,7 +79,7 @@ def test_progress_means_being_right_where_nothing_else_measures_it() -> None:
 
 
 def test_an_episode_ends_when_both_agree_or_after_its_turns() -> None:
-    """Two that have no answer do not agree."""
+    """Two agents without an answer do not agree."""
     assert not done([], SETTING)
     assert not done([turn("1", "2")], SETTING)
     assert not done([turn("", "")], SETTING)
@@ -88,7 +88,7 @@ def test_an_episode_ends_when_both_agree_or_after_its_turns() -> None:
     assert done([turn("1", "2")], MathSetting(turns=1))
 
 
-def test_a_reasoner_alone_has_one_turn() -> None:
+def test_a_lone_reasoner_has_one_turn() -> None:
     assert done([turn("1", "")], MathSetting(team=("reasoner",)))
     with pytest.raises(ValueError, match="or the reasoner alone"):
         MathSetting(team=("tool_user",))
@@ -99,7 +99,7 @@ def test_agreement_alone_is_not_success() -> None:
 
 
 def test_the_team_s_answer_is_the_reasoner_s_last_one() -> None:
-    """The tool user's where the reasoner has none; a missing one is wrong."""
+    """The tool user's answer counts if the reasoner has none; a missing one is wrong."""
     assert team_answer([turn("116", "116"), turn("7", "116")]) == "7"
     assert not verdict([turn("116", "116"), turn("7", "116")]).solved
     assert verdict([turn("", "116")]).solved

@@ -1,4 +1,4 @@
-"""What a task offers: registered tools by name, and others that it brings whole."""
+"""The tools that a task offers: registered ones by name, and others with their full description."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_tool_named_in_a_description_is_not_offered() -> None:
 
 
 class Obliging(ScriptedHost):
-    """Its tools say that there are more of them."""
+    """A source whose tools claim that more of them exist."""
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         self.tool_calls.append((name, arguments))

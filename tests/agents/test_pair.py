@@ -54,7 +54,7 @@ from loopline.agents.workflows.pair import agreement_rate, rewarded
 from tests.agents.conversations import ScriptedHost, a_run, says
 
 GRID = (".....", ".###.", ".....", ".....", ".....")
-"""From the top left to the bottom right it takes 8 moves."""
+"""The path from the top left to the bottom right takes 8 moves."""
 
 
 @dataclass
@@ -150,7 +150,7 @@ async def test_every_candidate_is_kept_with_its_action_and_its_reward_parts() ->
 
 
 async def test_all_candidates_are_scored_from_the_same_state() -> None:
-    """None of them sees what another one did: equal texts earn the same."""
+    """No candidate sees another's effect: equal texts earn the same."""
     run = pair_run(a_task(turns=1, team=["plan_agent"]), candidates=3)
     trajectory, *_ = await play(run, tool=[], plan=[[answer("D")] * 3])
     parts = [candidate.reward_parts for candidate in trajectory.steps[0].candidates]
@@ -176,7 +176,7 @@ async def test_each_turn_continues_from_the_executed_action() -> None:
 
 
 async def test_steps_from_one_state_share_an_observation() -> None:
-    """Two runs of one task share the first group, and no other."""
+    """Two runs of one task share only the first group."""
     tool = [["#### [look(U)]"], ["#### [look(U)]"]]
     runs = [
         await play(pair_run(a_task(turns=2), candidates=1), tool=tool, plan=[[first], [first]])
@@ -348,7 +348,7 @@ async def test_a_lost_game_recorded_as_solved_is_a_divergence() -> None:
 
 
 async def test_the_options_decide_which_candidate_is_best() -> None:
-    """A short way that ends before the goal, or a detour that reaches it. With the paper's weights
+    """A short walk that ends before the goal, or a detour that reaches it. With the paper's weights
     and α = 1 the near miss earns more: 7/8 + 1 against 1 + .2 + .8 · 11/14."""
     short, detour = answer("DDDDRRR"), answer("DUDUDUDDDDRRRR")
     ranked = (
@@ -385,7 +385,7 @@ async def test_agreement_counts_only_turns_with_a_proposal() -> None:
 
 @pytest.mark.parametrize("name", ["plan_path", "sokoban", "sudoku", "word_problems"])
 async def test_a_solved_run_of_every_environment_is_reproduced_from_its_journal(name: str) -> None:
-    """The plan agent plays the oracle's answer, alongside a candidate that nobody can read."""
+    """The plan agent plays the oracle's answer next to an unreadable candidate."""
     match name:
         case "plan_path":
             instance = plan_path_instances("test", 1, 1)[0]

@@ -1,4 +1,4 @@
-"""`pair`: tasks and options that it does not take."""
+"""`pair`: tasks and options that it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts are files with a header, known by their hash, and never templates."""
+"""Prompts are files with a header, identified by their hash, and never templates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MATHEMATICAL = {
     "expert": "d5cd23fe141d3264612724c94e5489c830277bc0a40c21054b4384dc6b3ddb5a",
     "solo": "371aa00d1bd0f0f0840110ae9a34cdd04ef8cd85ae9094eb88630f6a7a7a9999",
 }
-"""As published, and as benchmarks have recorded them."""
+"""Hashes as published and as recorded by benchmarks."""
 HEADER = "---\nname: test\nversion: 2\n---\n"
 
 

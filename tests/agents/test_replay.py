@@ -1,4 +1,4 @@
-"""A finished run can be replayed and forked from its journal alone."""
+"""A finished run can be replayed and forked from only its journal."""
 
 from __future__ import annotations
 

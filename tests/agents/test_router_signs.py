@@ -1,4 +1,4 @@
-"""What a score reads in a plain text."""
+"""Features that a score reads in a plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A test that may be looked at after every value keeps its level, and finds what there is."""
+"""A test that may be checked after every value keeps its level, and detects real differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ DELTA = 0.05
 
 
 def alarms(draw: list[list[float]], bound: float) -> int:
-    """In how many sequences the test ever rejects "the mean is at most `bound`"."""
+    """Return the number of sequences in which the test ever rejects "the mean is at most
+    `bound`"."""
     rejected = 0
     for values in draw:
         test = MeanTest(bound, low=-1.0, stakes=FINE_STAKES)
@@ -31,7 +32,8 @@ def alarms(draw: list[list[float]], bound: float) -> int:
 def test_a_true_bound_is_rejected_no_more_often_than_the_level_under_repeated_checks(
     bound: float, zero: float, seed: int
 ) -> None:
-    """Values at the bound itself, the hardest case: of mean `bound`, some of them equal to it."""
+    """Draw values at the bound itself, the hardest case: their mean is `bound`, and some equal
+    it."""
     chance = random.Random(seed)
     up = (1 + bound) / 2
     sequences = [
@@ -41,7 +43,7 @@ def test_a_true_bound_is_rejected_no_more_often_than_the_level_under_repeated_ch
         ]
         for _ in range(200)
     ]
-    # 10 of 200 are allowed on the mean; five standard deviations more come by chance never.
+    # 10 of 200 are allowed on average; chance never adds five standard deviations.
     assert alarms(sequences, bound) <= DELTA * 200 + 5 * (200 * DELTA * (1 - DELTA)) ** 0.5
 
 

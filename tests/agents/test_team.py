@@ -1,4 +1,4 @@
-"""The workflow `team`: agents in a row, side by side, in a loop, and all of these nested."""
+"""The `team` workflow: agents in a sequence, in parallel, in a loop, and all of these nested."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def team_run(team: dict[str, Any]) -> Run:
 async def played(
     team: dict[str, Any], replies: dict[str, list[str]] | None = None, seed: int = 0
 ) -> tuple[Trajectory, dict[str, list[str]]]:
-    """The trajectory, and what each agent was asked last in each of its turns. Without a reply an
-    agent says its name."""
+    """Return the trajectory, and the last request of each agent in each of its turns. Without a
+    scripted reply an agent answers with its name."""
     questions: dict[str, list[str]] = {}
     left = {name: iter(texts) for name, texts in (replies or {}).items()}
 

@@ -54,7 +54,7 @@ def test_every_known_thought_markup_is_separated_from_the_answer(opening: str, e
 
 
 def test_text_before_an_unopened_closing_tag_is_thought() -> None:
-    """The chat template has written the opening into the prompt."""
+    """The chat template has written the opening tag into the prompt."""
     assert split_thoughts("Is it 90? No.\n</think>\n\n96").visible == "96"
     assert split_thoughts("Is it 90? No.\n</think>\n\n96", opened=True).visible == "96"
     assert split_thoughts("Is it 90?", opened=True).visible == ""
@@ -135,7 +135,7 @@ def test_spans_are_disjoint_ordered_and_cover_everything_not_visible(
      "<|channel|>final<|message|>", "analysis\n", "<answer>", " ", "[THINK]\n```\n", '{"a":'],
 )  # fmt: skip
 def test_hostile_text_is_read_in_linear_time(piece: str) -> None:
-    """By its square it would be minutes."""
+    """Quadratic time would take minutes."""
     started = time.process_time()
     split_thoughts(piece * (300_000 // len(piece)))
     assert time.process_time() - started < 5

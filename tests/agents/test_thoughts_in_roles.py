@@ -1,4 +1,4 @@
-"""No role takes what a model only thought for its answer, its call or its working."""
+"""No role mistakes a model's thoughts for its answer, its call or its working."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_alpha_umi_reads_the_plan_and_the_call_after_the_thoughts() -> Non
 
 @pytest.mark.parametrize("text", ["<think>12 * 7 = 84, \\boxed{84}", "12 * 7 = 84, \\boxed{84}"])
 async def test_a_completion_with_only_thoughts_is_not_an_answer(text: str) -> None:
-    """The second model's template had opened the thought in the prompt."""
+    """The second model's template opened the thought in the prompt."""
     call = says(text).model_copy(update={"begins_in_thought": "<think>" not in text})
     run = await run_locally(a_run("solo"), {"solo": ScriptedHost([call])})
     assert (run.outcome, run.answer) == (Outcome.GAVE_UP, None)

@@ -391,7 +391,7 @@ print(json.dumps([registry.names() for registry in (tools, roles, workflows)]))
 
 
 def test_the_registries_contain_the_built_in_tools_and_workflows() -> None:
-    """In a process of its own: other tests register what they bring in theirs."""
+    """This runs in a separate process: other tests register their own tools."""
     output = subprocess.run(
         [sys.executable, "-c", _NAMES], capture_output=True, text=True, check=True
     ).stdout
@@ -413,7 +413,7 @@ def test_the_registries_contain_the_built_in_tools_and_workflows() -> None:
 
 @pytest.fixture
 def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed package with four entry points, as pip would leave it."""
+    """Leave an installed package with four entry points, as pip would."""
     (tmp_path / "weather_plugin.py").write_text(
         "from loopline.agents.tools import Arguments, tool\n"
         "class City(Arguments):\n    city: str\n"

@@ -62,7 +62,7 @@ def hostile(arguments: Nothing) -> str:
 
 @pytest.fixture
 def faulty_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tools above, registered for one test."""
+    """Register the tools above for one test."""
     extra_tools: list[Tool[Nothing]] = [hang, large, broken, hostile]
     items = {**vars(tools)["_items"], **{extra.name: extra for extra in extra_tools}}
     monkeypatch.setattr(tools, "_items", items)
@@ -70,7 +70,7 @@ def faulty_tools(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Played:
-    """A run, and what each role was asked."""
+    """A run with the requests to each role."""
 
     trajectory: Trajectory
     planner: ScriptedHost
@@ -82,12 +82,12 @@ class Played:
         return self.trajectory.outcome, self.trajectory.answer or self.trajectory.reason
 
     def history(self, number: int) -> str:
-        """The history that the planner read in its `number`-th step."""
+        """Return the history that the planner read in its `number`-th step."""
         text = self.planner.requests[number].last.content
         return text.partition("\nHistory:\n")[2].removesuffix("\nassistant:")
 
     def observations(self) -> list[str]:
-        """As the planner read them in its last step."""
+        """Return the observations that the planner read in its last step."""
         turns = self.history(-1).split(END_OF_TURN)
         return [turn.partition(": ")[2] for turn in turns if turn.startswith("observation: ")]
 
@@ -100,7 +100,7 @@ async def played(
     task: Task | None = None,
     **options: object,
 ) -> Played:
-    """A run of these texts, which its journal alone reproduces."""
+    """Play a run of these texts, which must be reproducible from its journal."""
     run = a_run("umi", "What is 12 * 7 + 5?", **options)
     if task is not None:
         run = run.model_copy(update={"task": task})
@@ -374,7 +374,7 @@ def test_invalid_options_are_refused() -> None:
 
 
 def follows(instance: Instance) -> tuple[list[str], list[str], list[str]]:
-    """What a team says that goes the oracle's way."""
+    """Return the texts of a team that follows the oracle."""
     oracle = instance.oracle
     plans = [format_plan(step.rationale, "call") for step in oracle.steps]
     end = format_plan(oracle.rationale, "give_up" if oracle.answer is None else "conclude")

@@ -1,4 +1,4 @@
-"""`umi` and what its caller sets: a conversation before the question, and the answer's length."""
+"""Caller's settings of `umi`: a conversation before the question, and the answer's length."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TASK = Task(
 
 
 async def ended(run: Run, summarizer: ScriptedHost, planner: ScriptedHost | None = None):
-    """The run of a planner that concludes at once."""
+    """Play a run whose planner concludes at once."""
     concluding = planner or ScriptedHost([says("I know.\n Next: conclusion.")])
     return await run_locally(run, {"umi_planner": concluding, "umi_summarizer": summarizer})
 

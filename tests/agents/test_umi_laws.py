@@ -1,4 +1,4 @@
-"""What holds for every run of `umi`, whatever its models and tools say."""
+"""Laws of every run of `umi`, whatever its models and tools write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_CALLS = 4
 
 
 class ErraticModels:
-    """Models that plan, call, err and ramble, as a seed has it."""
+    """Models that plan, call, err and ramble, determined by a seed."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -89,7 +89,7 @@ async def test_only_the_program_itself_ends_a_turn_of_the_history(seed: int) -> 
         for request in host.requests:
             callers = handoff.turn // 2
             thoughts = handoff.turn - callers
-            # The question, each thought, and each call with its observation.
+            # One each for the question, each thought, and each call with its observation.
             assert request.last.content.count(END_OF_TURN) == 1 + thoughts + 2 * callers
 
 

@@ -1,4 +1,4 @@
-"""What the planner and the caller of `umi` write, and how it is read."""
+"""Texts of `umi`'s planner and caller, and how they are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`umi_single`: one model thinks, calls and answers. And single steps of a way that is given."""
+"""`umi_single`: one model thinks, calls and answers. It also plays single steps of a given
+trajectory."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def answering(thought: str, answer: str | None) -> str:
 async def played(
     texts: Sequence[str], task: Task | None = None, **options: object
 ) -> tuple[Trajectory, ScriptedHost]:
-    """A run of these texts, which its journal alone reproduces."""
+    """Play a run of these texts, which must be reproducible from its journal."""
     run = a_run("umi_single", "What is 12 * 7 + 5?", **options)
     if task is not None:
         run = run.model_copy(update={"task": task})
@@ -144,13 +145,13 @@ def test_any_text_is_read_or_reported_as_unreadable(text: str) -> None:
 
 
 def an_instance() -> Instance:
-    """With at least two calls."""
+    """Return an instance with at least two calls."""
     candidates = instances(Split.TRAIN, 5, 20)
     return next(candidate for candidate in candidates if len(candidate.oracle.steps) >= 2)
 
 
 def rows(instance: Instance, name: SetName) -> list[tuple[str, str]]:
-    """Inputs and targets of training on the oracle's way."""
+    """Return the training inputs and targets of the oracle's trajectory."""
     ways = from_worlds("train", 20, 5).trajectories
     way = next(way for way in ways if way.id == instance.id)
     entries = examples_of(way, UmiOptions())
@@ -167,7 +168,7 @@ async def test_a_run_sends_exactly_the_texts_of_the_backbone_s_training() -> Non
 
 
 def given_step(instance: Instance, number: int) -> Task:
-    """The step of that number, from 0, after the oracle's steps before it."""
+    """Return the step of that number, counted from 0, after the oracle's steps before it."""
     before = [
         GivenCall(
             rationale=step.rationale,

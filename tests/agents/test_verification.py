@@ -1,4 +1,4 @@
-"""The ladder lets right answers through, stops wrong ones, and says why."""
+"""The ladder accepts right answers, stops wrong ones, and gives the reason."""
 
 from __future__ import annotations
 
@@ -149,10 +149,10 @@ def test_ambiguous_text_is_not_an_equation(text: str) -> None:
 @pytest.mark.parametrize(
     ("split", "solutions", "slips"), [("train", 7_473, 33), ("test", 1_319, 3)]
 )
-def test_reference_solutions_are_hardly_ever_suspected(
+def test_reference_solutions_almost_never_raise_an_alarm(
     split: str, solutions: int, slips: int
 ) -> None:
-    """The authors made a few slips ("3/1=1"); each other alarm would cost an expert's call."""
+    """The authors made a few slips ("3/1=1"); any other alarm would cost an expert's call."""
     path = Path(os.environ["LOOPLINE_DATA"]) / "math" / "gsm8k" / f"{split}.jsonl.xz"
     with lzma.open(path, "rt", encoding="utf-8") as lines:
         answers = [re.sub(r"<<.*?>>", "", json.loads(line)["answer"]) for line in lines]

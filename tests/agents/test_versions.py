@@ -1,4 +1,4 @@
-"""What other versions of this program wrote, and runs that began with other versions of a role."""
+"""Records of other versions of this program, and runs that started with other role versions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_error_for_an_invalid_step_names_the_missing_field() -> None:
 
 @payload_type
 class Errand(Payload):
-    """The third version: `place` was optional from 2 on, `what` was called `errand` in 1."""
+    """The third version: `place` became optional in 2, and `what` was called `errand` in 1."""
 
     type_name: ClassVar[str] = "errand"
     type_version: ClassVar[int] = 3
@@ -110,7 +110,7 @@ def test_a_run_plays_with_the_role_versions_that_it_started_with() -> None:
     version, role_versions = versions_of("solo")
     run = began_with(**role_versions).model_copy(update={"workflow_version": version})
     require_versions(run, "solo")
-    require_versions(a_run("solo"), "solo")  # of an older client, which says nothing
+    require_versions(a_run("solo"), "solo")  # of an older client, which sends no version
     assert changed_versions(run) == {}
 
 

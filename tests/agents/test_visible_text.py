@@ -1,4 +1,4 @@
-"""A model's text is shown while it is generated: all that can be known, and nothing that can't."""
+"""A model's text is shown while it is generated: everything certain, and nothing else."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_thinking_model_s_text_is_shown_completely_and_never_corrected(
     pieces: list[TextPiece] = []
     for character in f"{'' if opened else opening}{thought}{end}\n\n{answer}":
         pieces += visible.feed(character)
-    # White space may be the last there is; a mark of code or a delimiter isn't in these words.
+    # White space may end the text; these words contain no code mark or delimiter.
     assert _shown(pieces, "reasoning") == thought.strip()
     assert _shown(pieces, "content").strip() == answer.strip()
     visible.finish()
@@ -156,7 +156,7 @@ def test_a_finished_text_accepts_no_more_pieces() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("size", [1, 1_000])
 def test_hostile_text_is_read_in_linear_time(piece: str, size: int) -> None:
-    """By its square it would be minutes."""
+    """Quadratic time would take minutes."""
     text = piece * (20_000 // len(piece))
     started = time.process_time()
     visible = VisibleText(offered=OFFERED)

@@ -36,7 +36,7 @@ class Clerk:
 
 
 class Billing:
-    """Sends a bill, waits until it is paid, reminds once."""
+    """A workflow that sends a bill, waits until it is paid, and reminds once."""
 
     name = "billing"
     roles = ("clerk",)

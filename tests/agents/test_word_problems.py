@@ -1,4 +1,4 @@
-"""The generator's laws: exact answers, sensible numbers, readable text, disjoint splits."""
+"""Laws of the generator: exact answers, sensible numbers, readable text, disjoint splits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.agents.environments.sample_size import INSTANCES, TIMEOUT
 from tests.agents.environments.story_reader import MEANINGS, readings
 
 CONSTANTS = {1, 2, 3, 12, 60, 100}
-"""Numbers that a scheme may bring along: halves, dozens, minutes, percents, averages of three."""
+"""Numbers that a scheme may introduce: halves, dozens, minutes, percents, averages of three."""
 MULTIPLYING = {"doubles": 2, "triples": 3, "quadruples": 4}
 
 SCHEME_BY_NAME = {scheme.name: scheme for scheme in schemes()}
@@ -42,7 +42,7 @@ problems = st.builds(one_problem, st.sampled_from(Split), st.integers(0, 10**9))
 
 
 def numbers_said(prompt: str) -> set[int]:
-    """Every number that a reader of the prompt can know, however it is written."""
+    """Return every number that a reader of the prompt can know, however it is written."""
     lower = prompt.lower()
     numbers = {int(digits) for digits in re.findall(r"\d+", prompt)}
     numbers |= {n for n, word in enumerate(NUMBER_WORDS) if re.search(rf"\b{word}\b", lower)}

@@ -1,5 +1,5 @@
-"""Answers in further forms, alongside those of public reports: prediction, gold, and whether
-right."""
+"""Answers in further notations, in addition to those of public reports: prediction, gold, and
+verdict."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ CHECKED: list[Variant] = [
     ("\\boxed{120}", "5!", True),
     ("\\boxed{1024}", "2^{10}", True),
 ]
-"""To the primary checker."""
+"""Cases for the primary checker."""
 
 PAID: list[Variant] = [
     ("\\boxed{315 \\text{ or } 7}", "315", False),
@@ -225,7 +225,7 @@ PAID: list[Variant] = [
     ("\\boxed{3.14}", "$\\pi$", False),
     ("\\boxed{\\frac{22}{7}}", "$\\pi$", False),
 ]
-"""To the reward: the reasoner's text."""
+"""Cases for the reward: the reasoner's text."""
 
 PRINTED: list[Variant] = [
     ("315", "315", True),
@@ -247,4 +247,4 @@ PRINTED: list[Variant] = [
     ("} 315 {", "315", False),
     ("\\text{7} 315", "315", False),
 ]
-"""To the reward: a program's printed line."""
+"""Cases for the reward: a program's printed line."""

@@ -1,5 +1,5 @@
-"""Attacks for tests, on a file system whose syncs cost nothing: the processes are killed, not the
-machine, so what the kernel has is kept there as well."""
+"""Attacks for tests, on a file system with free syncs: they kill processes, not the machine, so
+data in the kernel's cache survive there as well."""
 
 from __future__ import annotations
 

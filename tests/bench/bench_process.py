@@ -1,4 +1,5 @@
-"""`bench` as its user runs it: a process of its own that finds a deployment by its environment."""
+"""`bench` as its user runs it: a separate process that finds a deployment through its
+environment."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ COMMAND = [sys.executable, "-c", "from loopline.bench.cli import main; main()"]
 def deployable(
     folder: Path, profile: str, **variables: str
 ) -> Generator[tuple[BusSettings, dict[str, str]]]:
-    """A server of its own, and the environment in which commands find it; their state is in
+    """A separate server, and the environment in which commands find it; their state is in
     `folder`."""
     binary = next(iter(installed_servers().values()))
     with (
@@ -33,7 +34,7 @@ def deployable(
         running_redis(Path(place), binary=binary) as server,
     ):
         yield (
-            # As the profile has them: all processes of a deployment must agree on them.
+            # As the profile sets them: all processes of a deployment must agree on them.
             load(profile, redis_url=server.url, environ={}).bus,
             {
                 **os.environ,
@@ -46,7 +47,7 @@ def deployable(
 
 
 def killed_at(results: int, output: Path, environment: dict[str, str], *arguments: str) -> None:
-    """Run the bench until that many results are on the disk, then kill -9."""
+    """Run the bench until that many results are on disk, then send SIGKILL."""
     process = subprocess.Popen(
         [*COMMAND, *arguments],
         env=environment,
@@ -64,7 +65,7 @@ def killed_at(results: int, output: Path, environment: dict[str, str], *argument
 
 
 def errors_of(environment: dict[str, str], *arguments: str) -> str:
-    """What a command that fails says."""
+    """The output of a command that fails."""
     process = subprocess.run(
         [*COMMAND, *arguments], env=environment, capture_output=True, check=False, text=True
     )
@@ -73,7 +74,7 @@ def errors_of(environment: dict[str, str], *arguments: str) -> str:
 
 
 def last_line(environment: dict[str, str], *arguments: str) -> dict[str, Any]:
-    """What `--json` ends with."""
+    """The last line of `--json`."""
     process = subprocess.run(
         [*COMMAND, *arguments, "--json"],
         env=environment,

@@ -1,5 +1,5 @@
-"""Small benchmarks for tests: questions that the scripted engine answers rightly, and a directory
-made of them."""
+"""Small benchmarks for tests: questions that the scripted engine answers correctly, and a directory
+for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ARMS = ("llm", "router", "slm")
 
 
 def items(n: int, *, wrong: Sequence[int] = ()) -> list[Item]:
-    """`What is a * b + c?` with its answer; for those in `wrong` a gold that nobody will give."""
+    """`What is a * b + c?` with its answer; the gold answers of those in `wrong` never match."""
     questions: list[Item] = []
     for at in range(n):
         a, b, c = at + 3, 2 * at + 5, 7 * at
@@ -73,7 +73,7 @@ class Watched:
     earlier: int = 0
     awaited: int = 4
     reached: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set at the admission of number `awaited`."""
+    """An event that is set at admission number `awaited`."""
 
     def started(self, jobs: int, results: Sequence[Result], spent: int) -> None:
         self.earlier = len(results)
@@ -94,7 +94,7 @@ class Watched:
 async def run(
     directory: OutputDirectory, client: RunClient, scorer: Scorer, watched: Watched | None = None
 ) -> Ending:
-    """What one process does to a directory, without the report."""
+    """The work of one process on a directory, without the report."""
     spent = total(read_ledger(directory.ledger_path)).micro_dollars
     with Journal(directory) as journal:
         runner = Runner(
@@ -110,7 +110,7 @@ async def run(
 
 
 def connected(client: LocalClient) -> AbstractAsyncContextManager[RunClient]:
-    """The client as `conduct` wants to be given it."""
+    """The client in the form that `conduct` expects."""
 
     @asynccontextmanager
     async def connect() -> AsyncGenerator[RunClient]:

@@ -1,7 +1,7 @@
-"""Calls made from BFCL's own possible answers by a seeded mutation each: right ones and wrong ones.
+"""Calls derived from BFCL's own possible answers by one seeded mutation each, right and wrong ones.
 
-What a mutation makes need not be wrong (a value that is changed may be another possible one):
-the published checker says what each is worth.
+A mutated call need not be wrong (a changed value may be another possible one): the published
+checker decides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LEFT_OUT = ""
 
 @dataclass(frozen=True)
 class Generated:
-    """An answer to a question, and how it was made."""
+    """An answer to a question, and its mutation."""
 
     mutation: str
     question: Question
@@ -28,7 +28,7 @@ class Generated:
 
 
 def generate(questions: tuple[Question, ...], seed: int) -> Iterator[Generated]:
-    """Each mutation of each question's answer, where it applies."""
+    """Each mutation of each question's answer, if it applies."""
     for question in questions:
         for name, mutate in MUTATIONS.items():
             rng = random.Random(f"{seed}/{question.id}/{name}")
@@ -38,7 +38,7 @@ def generate(questions: tuple[Question, ...], seed: int) -> Iterator[Generated]:
 
 
 def written(calls: Calls) -> str:
-    """The calls as Python, as BFCL's prompt asks for them."""
+    """The calls as Python, as BFCL's prompt requests them."""
     texts = (
         f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
         for call in calls
@@ -47,7 +47,7 @@ def written(calls: Calls) -> str:
 
 
 def _answer(wanted: WantedCall, rng: random.Random) -> ToolCall:
-    """Any possible value for each argument; what may be left out is, half of the time."""
+    """Any possible value for each argument; optional arguments are left out half of the time."""
     arguments: dict[str, Any] = {}
     for name, possible in wanted.arguments.items():
         values = [value for value in possible if value != _LEFT_OUT]
@@ -57,7 +57,7 @@ def _answer(wanted: WantedCall, rng: random.Random) -> ToolCall:
 
 
 def _chosen(value: Any, rng: random.Random) -> Any:
-    """A possible object holds a list of values under each key; the others are values."""
+    """A possible object contains a list of values under each key; other values are plain."""
     if isinstance(value, dict):
         return {key: rng.choice(values) for key, values in value.items() if values != [_LEFT_OUT]}
     if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -123,7 +123,7 @@ def _other_type(value: Any, rng: random.Random) -> Any:
 
 
 def _respelled(value: Any, rng: random.Random) -> Any:
-    """Another case, other punctuation, other quotes: the same text to BFCL."""
+    """Other case, other punctuation, other quotes: the same text for BFCL."""
     if isinstance(value, str):
         return rng.choice([value.upper(), value.replace(" ", "-"), f" {value}.", f"{value}^*"])
     if isinstance(value, list) and any(isinstance(item, str) for item in value):
@@ -186,7 +186,7 @@ def _with_an_unknown_argument(_: Question, call: ToolCall, __: random.Random) ->
 def _with_a_known_argument(
     question: Question, call: ToolCall, rng: random.Random
 ) -> ToolCall | None:
-    """One that the function has and the answer does not."""
+    """An argument that the function has and the answer lacks."""
     function = question.function(call.name)
     names = sorted(function.parameters.properties.keys() - call.arguments) if function else []
     value = rng.choice(["x", "", 1, 0.5, True, [], {}, None])

@@ -1,9 +1,9 @@
-"""The `bfcl-eval` package's own checker, alongside which ours is held.
+"""The `bfcl-eval` package's own checker, with which ours is compared.
 
-The package pins an old NumPy and wants the client of every model vendor, so it can't share an
-environment with this project: `make test` puts it, alone, into `.venv/bfcl-eval`. Its checker
-needs one thing from the rest: a table that says which models' APIs allow no dots in names. That
-table imports all those clients, so a table with one model stands in for it.
+The package pins an old NumPy and requires the client of every model vendor, so it can't share an
+environment with this project: `make test` installs it separately into `.venv/bfcl-eval`. Its
+checker needs one thing from the rest: a table of the models whose APIs allow no dots in names. That
+table imports all those clients, so a table with one model replaces it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TABLE = "bfcl_eval.constants.model_config"
 
 
 class PublishedChecker:
-    """`ast_checker` for Python."""
+    """The function `ast_checker` for Python."""
 
     def __init__(self) -> None:
         if not (FOLDER / "bfcl_eval").is_dir():
@@ -46,7 +46,7 @@ class PublishedChecker:
         self._python: Any = enums.__dict__["Language"].PYTHON
 
     def verdict(self, question: Question, calls: list[ToolCall]) -> dict[str, Any]:
-        """Its result: `valid`, `error`, `error_type`. Raises what it raises."""
+        """Its result: `valid`, `error`, `error_type`. Passes on the checker's exceptions."""
         result: dict[str, Any] = self._check(
             [function.model_dump(exclude_unset=True) for function in question.functions],
             [{call.name: dict(call.arguments)} for call in calls],

@@ -1,16 +1,16 @@
-"""Predictions with the verdict that each checker owes them.
+"""Predictions with the correct verdict of each checker.
 
-One case a line: prediction, gold, verdicts. The verdicts are letters: n numeric, s strict,
-f flexible, m math_verify, d delegate; a letter stands there when that checker must say "right",
-a dash when it must say "wrong". They were reasoned from the rule of each checker:
+One case per line: prediction, gold, verdicts. The verdicts are letters: n numeric, s strict,
+f flexible, m math_verify, d delegate; a letter means that this checker must return "right", a dash
+that it must return "wrong". They were derived from the rule of each checker:
 
-- n: last box with something in it, else what `####` or "the answer is" states, else last number;
-  exact value; percent may be either reading.
+- n: last non-empty box, else the value after `####` or "the answer is", else last number; exact
+  value; percent may be either reading.
 - s: first "#### number", as text.
 - f: last run of two or more of `$0-9.,` or of digits, as text without `$`, commas, final stop.
-- m: Math-Verify 0.9's patterns: it wants a blank or punctuation it knows around a number, joins the
-  boxes it finds, reads an equation as well as a number, and leaves thin spaces and 1e3 unread.
-- d: last run of digits, commas of the gold stripped before.
+- m: Math-Verify 0.9's patterns: it requires a space or known punctuation around a number, joins the
+  boxes that it finds, reads an equation as well as a number, and does not read thin spaces and 1e3.
+- d: last run of digits, after stripping the gold's commas.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from loopline.bench.cli import main
 
 @dataclass(frozen=True)
 class Done:
-    """What a command left behind."""
+    """The result of a command."""
 
     returncode: int
     stdout: str

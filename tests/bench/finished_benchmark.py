@@ -11,7 +11,7 @@ from tests.bench.local_client import LocalClient
 
 
 def finished_benchmark(path: Path) -> Path:
-    """The same folder, with the benchmark in it."""
+    """A folder that contains the finished benchmark."""
     directory = created(path, manifest(items(8, wrong=[3])))
 
     async def whole() -> None:

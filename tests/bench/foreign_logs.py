@@ -1,7 +1,7 @@
-"""Evaluations of other tools: real small files, and files that are made for one test.
+"""Evaluations of other tools: small real files, and files made for one test.
 
-`cases/interchange` holds logs that inspect_ai 0.3.285 wrote of two generated tasks, and samples
-that lm-eval 0.4.13 wrote of one with its model `dummy`.
+`cases/interchange` contains logs that inspect_ai 0.3.285 wrote for two generated tasks, and samples
+that lm-eval 0.4.13 wrote for one with its model `dummy`.
 """
 
 from __future__ import annotations

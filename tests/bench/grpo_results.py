@@ -1,4 +1,4 @@
-"""What tests ask of `bench grpo`, and results that nobody trained for."""
+"""Settings for tests of `bench grpo`, and results without a training."""
 
 from __future__ import annotations
 

@@ -54,17 +54,17 @@ POOLS = {
 
 @dataclass
 class LocalClient:
-    """Keeps its runs in memory; a test hands the same one to the resumed bench."""
+    """Keeps its runs in memory; a test passes the same client to the resumed bench."""
 
     pools: Mapping[str, ModelSettings] = field(default_factory=lambda: dict(POOLS))
     gate: asyncio.Event | None = None
-    """Runs wait for it before they begin."""
+    """Runs wait for this event before they start."""
     runs: dict[str, Run] = field(default_factory=dict[str, Run])
     ended: dict[str, Trajectory] = field(default_factory=dict[str, Trajectory])
     ledger: dict[str, list[UsageEntry]] = field(default_factory=dict[str, list[UsageEntry]])
     submissions: Counter[str] = field(default_factory=Counter[str])
     refuse: list[Exception] = field(default_factory=list[Exception])
-    """Raised by the next submissions, one each."""
+    """Errors that the next submissions raise, one each."""
 
     def __post_init__(self) -> None:
         self.engines = {name: ScriptedEngine(pool) for name, pool in self.pools.items()}

@@ -1,4 +1,4 @@
-"""A deployment in this process whose agents are played by a function, and benchmarks on it."""
+"""A deployment in this process whose agents a function plays, and benchmarks on it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.agents.conversations import says
 from tests.bench.local_client import LocalClient
 
 Player = Callable[[Run, Handoff], str]
-"""What a role writes."""
+"""The text that a role writes."""
 
 
 def oracle(run: Run, handoff: Handoff) -> str:
@@ -59,12 +59,12 @@ def oracle(run: Run, handoff: Handoff) -> str:
 
 @dataclass
 class PuzzleClient(LocalClient):
-    """Keeps its runs in memory, as its base does."""
+    """Keeps its runs in memory, like its base class."""
 
     player: Player = oracle
     version: Callable[[Run], int] = field(default=lambda run: 0)
     finish: FinishReason | None = None
-    """Why completions end; None: because they are whole."""
+    """Why completions end; None if they are complete."""
 
     async def wait(self, run_id: str) -> Trajectory:
         run = self.runs[run_id]
@@ -118,7 +118,7 @@ class _Host:
 
 
 def manifest(request: Request, arms: str = "pair", **options: object) -> Manifest:
-    """What `bench puzzles` would write."""
+    """The manifest that `bench puzzles` would write."""
     dataset = load("puzzles", request)
     return Manifest.model_validate(
         {

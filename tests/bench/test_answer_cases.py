@@ -1,5 +1,5 @@
-"""Answers as models write them and golds as data sets publish them, each with the verdict it owes:
-`cases/answers.jsonl` of public reports, and every gold of the data sets against itself."""
+"""Answers as models write them and golds as data sets publish them, each with its correct verdict:
+`cases/answers.jsonl` from public reports, and every gold of the data sets against itself."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def problem(gold: str) -> MathProblem:
 
 
 async def paid(judge: AnswerJudge, case: dict[str, Any]) -> bool:
-    """By the mathematics team's judge."""
+    """The verdict of the mathematics team's judge."""
     prediction = case["prediction"]
     printed = case.get("printed_line")
     answer = (
@@ -90,8 +90,8 @@ async def test_the_reward_requires_one_finished_answer(
 async def test_our_verdicts_differ_from_the_table_only_in_the_listed_contestable_cases(
     scorer: Scorer, judge: AnswerJudge
 ) -> None:
-    """Letters glued to a number are taken for a unit, and an unfinished expression in a box is not
-    a number for the primary checker."""
+    """The primary checker reads letters glued to a number as a unit, and does not read an
+    unfinished expression in a box as a number."""
     differing: list[str] = []
     for case in CONTESTABLE:
         if case["by"] == "reward":
@@ -142,7 +142,7 @@ def golds() -> list[str]:
 
 @needs_data
 def test_every_gold_answer_of_the_data_sets_matches_itself() -> None:
-    """In a box and as what "the answer is": to the primary checker and to the reward."""
+    """In a box and after "the answer is": for the primary checker and for the reward."""
     wrong: list[str] = []
     with MathVerifier() as verifier:
         for gold in golds():

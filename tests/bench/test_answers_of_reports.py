@@ -1,5 +1,4 @@
-"""Answers of public reports on Math-Verify, of MATH and of those who solve GSM8K, with the verdicts
-that they deserve."""
+"""Answers from public reports about Math-Verify, MATH and GSM8K, with their correct verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A benchmark's budget is held on the bus, ahead of each call."""
+"""The bus enforces a benchmark's budget, before each call."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_benchmark_without_a_budget_does_not_mention_one() -> None:
     )
 
 
-async def test_what_the_bus_has_not_counted_is_taken_off_the_limit(settings: BusSettings) -> None:
+async def test_spending_unknown_to_the_bus_lowers_the_limit(settings: BusSettings) -> None:
     wanted = limited(budget_tokens=1_000, budget_micro_dollars=1_000_000)
     booked = [entry("a", Usage(prompt=300, completion=0, source="provider"))]
     async with Client.connect(settings, writes=True) as client:
@@ -121,7 +121,7 @@ async def test_a_benchmark_stops_at_its_token_budget_and_resumes_with_a_larger_o
             refused = await client.bus.run_state(next(iter(directory.stored().runs)))
         needed = re.search(r"it may take ([\d,]+) tokens", refused.reason)
         assert needed is not None
-        # A run uses about seventy of what it holds.
+        # A run uses about seventy of the tokens that it holds.
         most = int(needed[1].replace(",", "")) + 200
         some = wanted.model_copy(update={"budget_tokens": most})
         ended = await conduct(directory, connect, manifest=some)
@@ -143,7 +143,7 @@ async def test_a_benchmark_stops_at_its_token_budget_and_resumes_with_a_larger_o
 async def test_runs_wait_for_the_seconds_that_other_runs_hold(
     settings: BusSettings, tmp_path: Path
 ) -> None:
-    """Each run holds its whole time: of two at once only one has room."""
+    """Each run holds its whole time, so only one of two has room at once."""
     wanted = limited(budget_milliseconds=60_000).model_copy(update={"run_seconds": 40.0})
     directory = created(tmp_path / "results", wanted)
 

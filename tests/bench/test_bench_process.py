@@ -1,4 +1,4 @@
-"""The console script as a process of its own."""
+"""The console script as a separate process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMAND = [sys.executable, "-c", "from loopline.bench.cli import main; main()"]
     ],
 )
 def test_help_imports_nothing_heavy(program: str, commands: Sequence[str]) -> None:
-    """Somebody who only wants to read waits for no numpy, pydantic or torch."""
+    """A user who only wants to read the help does not wait for numpy, pydantic or torch."""
     code = (
         "import sys; sys.argv = ['program', '--help']\n"
         f"from loopline.{program}.cli import main\n"
@@ -68,7 +68,7 @@ def test_help_states_how_many_questions_a_benchmark_asks(
 
 
 def test_the_second_ctrl_c_exits_at_once(tmp_path: Path) -> None:
-    """Runs that never end, a long grace; two signals; exit code 130 and a whole directory."""
+    """Endless runs, a long grace period, two signals; exit code 130 and an intact directory."""
     code = (
         "import asyncio, sys\nfrom pathlib import Path\n"
         "from loopline.bench.session import conduct\n"

@@ -1,4 +1,4 @@
-"""Our BFCL checker alongside the published package's, on thousands of right and wrong calls."""
+"""Our BFCL checker compared with the published package's, on thousands of right and wrong calls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DIFFERENCES = {
         "raises; here it is a wrong value."
     ),
 }
-"""What the two disagree on: a question's id, or what the published checker raises."""
+"""The differences between the two: a question's id, or the exception of the published checker."""
 
 FAMILIES = {
     "wrong number of calls": "wrong_count",
@@ -44,7 +44,7 @@ FAMILIES = {
     "wrong value": "value_error",
     "no matching call": "cannot_find_match",
 }
-"""Our faults and what the published error types contain."""
+"""Our faults and the corresponding parts of the published error types."""
 
 CONTRADICTIONS = {
     "simple_python_17": "may leave out `formatted`, which is required",
@@ -54,7 +54,7 @@ CONTRADICTIONS = {
     "parallel_multiple_12": "wants `permeability`, which the function does not have",
     "parallel_multiple_26": "wants `type`, which the function does not have",
 }
-"""What these questions' possible answers say against their functions."""
+"""Possible answers of these questions that contradict their functions."""
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def _published(checker: PublishedChecker, answer: Generated) -> dict[str, Any]:
 def test_the_two_checkers_agree_except_for_the_listed_differences(
     judged: list[tuple[Generated, BfclVerdict, dict[str, Any]]],
 ) -> None:
-    """On far more than a thousand calls, and each listed difference is there."""
+    """On far more than a thousand calls, with each listed difference present."""
     different = {
         answer.question.id if reference["valid"] is not None else reference["error_type"]
         for answer, verdict, reference in judged
@@ -95,7 +95,7 @@ def test_the_two_checkers_agree_except_for_the_listed_differences(
 def test_the_checkers_also_agree_on_wrong_calls(
     judged: list[tuple[Generated, BfclVerdict, dict[str, Any]]],
 ) -> None:
-    """The first fault that is found is of the same family."""
+    """Both checkers' first fault is of the same family."""
     mismatches = [
         (answer.question.id, answer.mutation, verdict.fault, reference["error_type"])
         for answer, verdict, reference in judged
@@ -109,7 +109,7 @@ def test_the_checkers_also_agree_on_wrong_calls(
 def test_every_tried_variant_yields_right_and_wrong_calls(
     judged: list[tuple[Generated, BfclVerdict, dict[str, Any]]],
 ) -> None:
-    """Agreement on calls that are all alike would say nothing."""
+    """Agreement on uniform calls would mean nothing."""
     faults = Counter(str(verdict.fault) for _, verdict, _ in judged)
     assert faults.keys() == {"None", *FAMILIES}
     assert all(count >= 300 for count in faults.values())
@@ -117,7 +117,7 @@ def test_every_tried_variant_yields_right_and_wrong_calls(
 
 
 def test_calls_written_as_python_are_parsed_back_and_judged_alike(answers: list[Generated]) -> None:
-    """What BFCL's prompt asks a model for; two of each question's answers."""
+    """The notation that BFCL's prompt requests; two answers for each question."""
     for answer in answers:
         if answer.mutation in ("as it should be", "another value"):
             read = tool_calls(written(answer.calls))
@@ -130,7 +130,7 @@ def test_calls_written_as_python_are_parsed_back_and_judged_alike(answers: list[
 def test_the_possible_answers_are_right_except_where_the_data_contradict_themselves(
     answers: list[Generated],
 ) -> None:
-    """Whichever of its possible values an argument has, and left out where it may be."""
+    """For any possible value of an argument, and without optional arguments."""
     wrong = {
         answer.question.id
         for answer in answers

@@ -1,5 +1,4 @@
-"""BFCL's live categories, what was really called where nothing is to be called, and ToolAlpaca's
-real APIs."""
+"""BFCL's live categories, calls where none is wanted, and ToolAlpaca's real APIs."""
 
 from __future__ import annotations
 
@@ -67,7 +66,7 @@ CALLING = (
 
 @pytest.mark.parametrize("category", ["irrelevance", "live_irrelevance"])
 def test_any_call_is_wrong_if_no_call_is_wanted(tmp_path: Path, category: str) -> None:
-    """In whatever form; also alongside words that say otherwise."""
+    """In any format, and even next to words that say otherwise."""
     item = question(category, tmp_path)
     judge = BfclJudge()
     for text in SILENT:
@@ -109,13 +108,13 @@ def test_the_live_categories_form_a_split_that_is_not_part_of_all(tmp_path: Path
 
 
 def test_a_question_without_any_function_is_read(tmp_path: Path) -> None:
-    """Four of live_irrelevance are published so."""
+    """Four questions of live_irrelevance are published without functions."""
     write(tmp_path / "BFCL_v4_live_irrelevance.json", {**QUESTION, "function": []})
     assert len(bfcl.load("live_irrelevance", tmp_path).records) == 1
 
 
 def test_toolalpaca_s_questions_on_real_apis_omit_the_api_keys(tmp_path: Path) -> None:
-    """A key is nothing that an instruction tells, and anyone who calls the API has it."""
+    """An instruction does not contain the key, and every caller of the API has it."""
     parameters = {"key": "Required. string. Your key.", "q": "Required. string. What."}
     api = {
         "Name": "A",

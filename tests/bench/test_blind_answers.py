@@ -1,4 +1,4 @@
-"""What players solve in the simulated worlds that never read the instruction."""
+"""The success of players in the simulated worlds that never read the instruction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.bench.tool_client import manifest, oracle_client
 COUNT = 400
 PASTES = ("the last observation", "all observations")
 CLAIMED = (Split.UNSEEN_WORLDS, Split.UNSEEN_WORDINGS, Split.UNSEEN_COMBINATIONS)
-"""Of unseen APIs the shipped team knows nothing: there it is not better than who gives up."""
+"""The shipped team does not know unseen APIs: there it does no better than giving up."""
 
 
 @functools.cache
@@ -36,19 +36,19 @@ def share(split: Split, player: Player) -> float:
 
 
 def best(*, with_calls: bool) -> Player:
-    """By instructions of training."""
+    """Players found with instructions of the train split."""
     return best_of(solved(Split.TRAIN), is_given=with_calls)
 
 
 def trained(split: Split) -> float:
-    """What the shipped team solves of the same instructions."""
+    """The shipped team's success on the same instructions."""
     card = Path(workers.__path__[0]) / "micro_models" / "umi" / "solved.json"
     outcomes = json.loads(card.read_text())[split]["outcomes"]
     return outcomes[:COUNT].count("1") / COUNT
 
 
 def asking_nothing(split: Split) -> float:
-    """The share of instructions that can be done and ask for no fact."""
+    """The share of solvable instructions that ask for no fact."""
     oracles = [oracle.oracle for oracle in sample(split)]
     return sum(oracle.answer is not None and not oracle.facts for oracle in oracles) / COUNT
 
@@ -68,8 +68,8 @@ def test_a_pasted_observation_solves_nothing_even_after_the_oracle_s_calls(
 
 
 @pytest.mark.parametrize("split", HELD_OUT)
-def test_who_lists_all_values_solves_hardly_more_than_what_asks_for_no_fact(split: Split) -> None:
-    """There is more to find where nothing else was observed than what was asked for."""
+def test_listing_all_values_solves_few_instructions_that_ask_for_a_fact(split: Split) -> None:
+    """Listing all values also succeeds if only the requested fact was observed."""
     assert share(split, (GIVEN, "all values")) < asking_nothing(split) + 0.1
 
 

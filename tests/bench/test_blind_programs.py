@@ -1,5 +1,5 @@
-"""What a program solves that never looks at its input, and what a test is worth that never looks at
-its problem: the best constant of each, found by search."""
+"""The success of a program that ignores its input, and the worth of a test that ignores its
+problem: the best constant of each, found by search."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def best(problems: Sequence[CodeProblem]) -> tuple[str, float]:
 def test_the_best_constant_solves_next_to_nothing(
     load: Load, constant: str | None, share: float
 ) -> None:
-    """As README says alongside what programs are measured by."""
+    """As README states next to the measurements of programs."""
     answer, solved = best(load())
     assert solved == share
     assert constant is None or answer == constant
@@ -57,13 +57,13 @@ def test_a_benchmark_of_programs_reports_the_best_constant_as_a_baseline() -> No
     request = Request("test", choices={"dataset": "humaneval"})
     reference = load_dataset("code", request).reference
     assert reference["instances"] == 164
-    assert reference["baselines"] == {"a program that always says the same": 1}
+    assert reference["baselines"] == {"a program that always prints the same text": 1}
 
 
 @needs_data
 @pytest.mark.parametrize("load", [HUMANEVAL, MBPP, APPS])
 def test_the_best_test_that_ignores_its_problem_is_rarely_right(load: Load) -> None:
-    """As far as the data set's own tests say what is right: `[]` for `[]`, say."""
+    """As far as the data set's own tests define correctness: for example `[]` for `[]`."""
     problems = load()
     right = Counter(pair for problem in problems for pair in {*pairs(problem)})
     assert right.most_common(1)[0][1] / len(problems) < 0.07

@@ -1,4 +1,4 @@
-"""Levels of Boxoban, as published or as a user has them, as instances of `bench puzzles`."""
+"""Levels of Boxoban, published ones or a user's, as instances of `bench puzzles`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that broke are told apart from wrong answers."""
+"""The bench distinguishes failed runs from wrong answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BURIED = "dead letter: failed attempts: 5; last: unavailable"
 
 @dataclass
 class Breaking(LocalClient):
-    """Breaks the runs of one pool alone; of these, `answers` come through."""
+    """Breaks only the runs of one pool; `answers` of these succeed."""
 
     answers: int = 0
     reason: str = BURIED

@@ -1,4 +1,4 @@
-"""Runs under a budget and calls under a limit, in short: the proofs themselves take minutes."""
+"""Runs under a budget and calls under a limit, briefly: the proofs themselves take minutes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUDGET = 300_000
 @pytest.mark.slow
 @pytest.mark.system
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("hedge", [False, True])  # which takes room for two calls of a branch
+@pytest.mark.parametrize("hedge", [False, True])  # which holds room for two calls of a branch
 async def test_no_run_is_billed_beyond_its_budget_while_workers_die(
     own_server: RedisProcess, tmp_path: Path, hedge: bool
 ) -> None:

@@ -1,4 +1,5 @@
-"""What `bench budgets` makes of the provider's book, and how it goes on from a checkpoint."""
+"""The evaluation of the provider's book by `bench budgets`, and its resumption from a
+checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bench bus` measures what it says, and says what it measured."""
+"""`bench bus` measures the stated figures, and reports its measurements."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_every_peer_moves_all_its_messages(name: str, tmp_path: Path) -> N
 async def test_every_delivery_of_a_killed_worker_reaches_another(tmp_path: Path) -> None:
     with running_redis(tmp_path, persistence="none", listen="tcp") as server:
         result = await measure_recovery(server, rounds=1)
-    # Not before its lease, counted from a renewal at most a third of it before the kill.
+    # Not before the end of its lease, counted from a renewal at most a third of it before the kill.
     assert result.first[0] > result.lease_seconds / 2
     assert result.last[0] >= result.first[0]
 
@@ -93,7 +93,7 @@ async def test_every_delivery_of_a_killed_worker_reaches_another(tmp_path: Path)
 async def test_a_sweep_over_a_long_list_leaves_it_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The measurement looks after it, or it would be one of something else."""
+    """The measurement checks this itself; otherwise it would measure something else."""
     monkeypatch.setattr(idle, "SWEEP_SECONDS", 1.0)
     with running_redis(tmp_path, persistence="none", listen="tcp") as server:
         assert (await idle.sweep(server, 12_000)).seconds >= 1.0
@@ -109,7 +109,7 @@ def test_the_command_ends_with_one_json_line() -> None:
         ],
         capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
-    # 1 is a missed bar: two hundred messages on a busy machine say nothing about speed.
+    # 1 is a missed bar: two hundred messages on a busy machine prove nothing about speed.
     assert process.returncode in (0, 1), process.stderr
     data = json.loads(process.stdout.splitlines()[-1])
     measurements = data["measurements"]

@@ -1,4 +1,4 @@
-"""What the bench keeps of a step with several candidates: drawn side by side, one executed."""
+"""The bench's record of a step with several candidates: sampled in parallel, one executed."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_transcript_shows_each_call_s_candidate_and_the_executed_candidate() -
 
 
 def test_a_tool_result_belongs_to_the_executed_candidate() -> None:
-    """It was read from the executed one's text, not from the last one's."""
+    """The text comes from the executed candidate, not from the last one."""
     candidates = [Candidate(calls=(spoke(text, 1.0),)) for text in "abc"]
     turns: JsonValue = [[{"tool": "calculate", "output": {"result": "84"}}]]
     step = a_step(*candidates, took=2.0, selected=1, turns=turns).model_copy(
@@ -130,7 +130,7 @@ def test_a_sampled_step_shows_the_candidate_that_it_waited_for() -> None:
 
 
 def test_a_transcript_of_an_older_version_is_drawn_call_after_call() -> None:
-    """Its calls don't say whose they are."""
+    """Its calls do not record their candidate."""
     candidates = [Candidate(calls=(spoke("7", seconds),)) for seconds in (0.5, 0.25)]
     transcript = drawn_from(a_step(*candidates, took=1.5))
     for step in transcript["steps"]:

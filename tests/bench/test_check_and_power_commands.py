@@ -1,4 +1,4 @@
-"""`bench check` and `bench power` as a user meets them: exit codes, messages."""
+"""`bench check` and `bench power` from the user's point of view: exit codes, messages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_check_gives_a_boolean_per_checker_and_line(tmp_path: Path) -> None:
 
 
 def test_check_without_json_prints_intervals_and_disagreements(tmp_path: Path) -> None:
-    """For people."""
+    """The output for people."""
     path = write(tmp_path / "p.jsonl", json.dumps({"prediction": "70,000", "gold": "70000"}))
     process = bench("check", str(path))
     assert process.returncode == 0
@@ -76,7 +76,7 @@ def test_check_of_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
 
 
 def test_check_survives_bytes_that_are_not_utf8(tmp_path: Path) -> None:
-    """They are named, not decoded by luck."""
+    """The command reports them and does not guess an encoding."""
     path = tmp_path / "p.jsonl"
     path.write_bytes(b'{"prediction": "\xff", "gold": 1}\n')
     process = bench("check", str(path))
@@ -85,7 +85,7 @@ def test_check_survives_bytes_that_are_not_utf8(tmp_path: Path) -> None:
 
 
 def test_power_plans_a_comparison() -> None:
-    """How many questions; and what 500 would have shown of Delegate's +1.8 points."""
+    """The number of questions; and what 500 would have shown about Delegate's +1.8 points."""
     process = bench("power", "--difference", "0.018", "--samples", "500", "--json")
     assert process.returncode == 0, process.stderr
     result = json.loads(process.stdout.splitlines()[-1])

@@ -43,7 +43,7 @@ def test_there_are_at_least_300_different_cases() -> None:
 def test_each_checker_agrees_with_the_table(
     scorer: Scorer, prediction: str, gold: str, expected: str
 ) -> None:
-    """Five verdicts a case, reasoned from the rule of each checker."""
+    """Five verdicts per case, derived from the rule of each checker."""
     verdicts = scorer.score(prediction, gold).verdicts.as_dict()
     outcome = "".join(
         letter if verdicts[name] else "-" for letter, name in zip(LETTERS, CHECKERS, strict=True)
@@ -52,14 +52,14 @@ def test_each_checker_agrees_with_the_table(
 
 
 def test_a_missing_prediction_is_wrong_for_every_checker(scorer: Scorer) -> None:
-    """None is what a run without an answer leaves behind."""
+    """A run without an answer has the prediction None."""
     score = scorer.score(None, "18")
     assert not any(score.verdicts.as_dict().values())
     assert score.where == "none"
 
 
 def test_a_gold_answer_in_words_is_read_in_full_and_not_by_its_last_number(scorer: Scorer) -> None:
-    """What can't be solved is refused (see test_answer_cases); counting it as failed would be a
+    """Unsolvable golds are refused (see test_answer_cases); counting them as failed would be a
     lie."""
     assert scorer.score("12", "a dozen").verdicts.numeric
     assert not scorer.score("2", "x^2").verdicts.numeric
@@ -74,14 +74,14 @@ def test_the_phrase_rule_of_delegates_scripts_differs_only_after_answer_is() -> 
 
 
 def test_lm_eval_compares_text_and_not_numbers() -> None:
-    """18.0 and 18 are different texts, whatever they are worth."""
+    """18.0 and 18 are different texts, even if their values are equal."""
     assert not lm_eval.flexible("18.0", "18")
     assert lm_eval.flexible("18", "She has 18.\n#### 18")
 
 
 @given(st.text(max_size=400))
 def test_the_pure_checkers_never_raise_on_any_text(text: str) -> None:
-    """Model output is hostile: a checker answers, it does not fail."""
+    """Model output is hostile: a checker returns a verdict and never fails."""
     numeric.check(text, "18")
     lm_eval.strict(text, "18")
     lm_eval.flexible(text, "18")
@@ -113,7 +113,7 @@ def test_the_pure_checkers_never_raise_on_any_text(text: str) -> None:
     )
 )
 def test_the_numeric_checker_never_raises_on_any_markup(parts: list[str]) -> None:
-    """The same, where it hurts: pieces of LaTeX in any order."""
+    """The same for the most dangerous input: pieces of LaTeX in any order."""
     numeric.check("".join(parts), "18")
 
 
@@ -135,7 +135,7 @@ def test_an_integer_is_found_in_any_notation(value: int) -> None:
 
 @given(st.integers(-999, 999), st.integers(1, 999))
 def test_a_fraction_equals_itself_in_every_notation(up: int, down: int) -> None:
-    """Exact, also where a float would round."""
+    """Exact, even where a float would round."""
     gold = str(Fraction(up, down))
     for text in (f"{up}/{down}", f"\\boxed{{\\frac{{{up}}}{{{down}}}}}", f"\\boxed{{{up}/{down}}}"):
         assert numeric.check(text, gold), text
@@ -194,19 +194,19 @@ def test_the_cost_of_hostile_text_is_linear_in_its_length(text: str) -> None:
 def test_a_comma_inside_a_number_groups_digits_and_any_other_comma_separates(
     text: str, values: list[int]
 ) -> None:
-    """A group has three digits behind the comma, or Indian twos before the last three."""
+    """A group has three digits after the comma, or Indian pairs before the last three."""
     assert [number.value for number in find_numbers(clean(text))] == values
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=80))
 def test_a_list_with_spaces_after_its_commas_is_read_number_by_number(values: list[int]) -> None:
-    """However its numbers are grouped, and however many there are."""
+    """With any grouping of the numbers, and any count of them."""
     for text in (", ".join(map(str, values)), ", ".join(f"{value:,}" for value in values)):
         assert [number.value for number in find_numbers(clean(text))] == values
 
 
 def test_an_absurdly_long_number_has_no_value() -> None:
-    """Python itself refuses to parse it; an answer it is not."""
+    """Python itself refuses to parse it; it is not an answer."""
     (number,) = find_numbers(clean("9" * (MAX_DIGITS + 1)))
     assert number.value is None
 
@@ -221,7 +221,7 @@ def test_only_a_percentage_has_two_readings() -> None:
 
 
 def test_an_abandoned_expression_is_not_tried_again() -> None:
-    """Each try costs all of the patience that there is, and a model repeats itself."""
+    """Each attempt costs the full time limit, and a model repeats itself."""
     with MathVerifier(patience=1) as verifier:
         assert [verifier.check(NEVER_ENDS, "9") for _ in range(3)] == [False] * 3
         assert verifier.abandoned == 1
@@ -247,7 +247,7 @@ def test_a_right_answer_is_accepted_even_if_the_child_is_killed_while_judging() 
 
 
 def test_an_endless_expression_is_abandoned_and_the_next_one_is_judged() -> None:
-    """SymPy works on this for hours; the child is killed and another takes its place."""
+    """SymPy would work on this for hours; the child is killed and another replaces it."""
     with MathVerifier(patience=5) as verifier:
         assert verifier.check("\\boxed{18}", "18")
         assert not verifier.check(NEVER_ENDS, "9")

@@ -1,5 +1,5 @@
-"""Reading HumanEval, MBPP, APPS, CodeContests and LiveCodeBench as published, and what is said of
-what cannot be read."""
+"""Reading HumanEval, MBPP, APPS, CodeContests and LiveCodeBench as published, and the reports about
+unreadable records."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ APPS = {
 
 
 def write(path: Path, *rows: Any) -> None:
-    """JSON lines; a text is written as it is."""
+    """JSON lines; a text is written unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     texts = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     path.write_text("\n".join(texts) + "\n", encoding="utf-8")
 
 
 def reasons(reading: Reading[CodeProblem]) -> list[tuple[str, str]]:
-    """Where and why."""
+    """The location and reason of each skipped record."""
     return [(skip.where, skip.reason) for skip in reading.skipped]
 
 
@@ -76,7 +76,7 @@ def reasons(reading: Reading[CodeProblem]) -> list[tuple[str, str]]:
 def test_a_data_set_is_read_completely(
     load: Callable[[], Reading[CodeProblem]], problems: int, tests: int, kind: type
 ) -> None:
-    """As many as were published, nothing skipped, no id twice."""
+    """As many as published, without a skipped record or a duplicate id."""
     read = load()
     assert (len(read.records), read.skipped) == (problems, ())
     assert len({problem.id for problem in read.records}) == problems
@@ -106,7 +106,7 @@ def test_apps_training_folders_are_read_completely() -> None:
 
 @needs_data
 def test_40_problems_of_code_contests_have_a_single_test() -> None:
-    """And all have a time limit, from half a second to ten."""
+    """All of them have a time limit, from half a second to ten."""
     problems = code_contests.load().records
     assert sum(len(problem.tests) == 1 for problem in problems) == 40
     seconds = [problem.wall_seconds for problem in problems if problem.wall_seconds]
@@ -114,11 +114,11 @@ def test_40_problems_of_code_contests_have_a_single_test() -> None:
 
 
 def test_a_problem_of_humaneval_keeps_its_helpers_on_the_judge_s_side(tmp_path: Path) -> None:
-    """Only the function in question comes from the program."""
+    """Only the requested function comes from the program."""
     write(tmp_path / "HumanEval.jsonl", HUMANEVAL)
     (problem,) = humaneval.load(tmp_path).records
     assert (problem.id, problem.names) == ("humaneval/0", ("f",))
-    # A program that only has the function may use them as well.
+    # A program that only defines the function may use them as well.
     assert problem.preamble == "import math\ndef half(n):\n    return n / 2"
     assert problem.starter_code == problem.setup == PROMPT
     assert problem.solutions == (PROMPT + "    return n / 2\n",)
@@ -140,7 +140,7 @@ def test_unreadable_humaneval_lines_are_reported(tmp_path: Path) -> None:
 
 
 def test_mbpp_takes_from_a_program_only_what_its_solution_defines(tmp_path: Path) -> None:
-    """Not `set`, `sorted` or what else the assertions compare with."""
+    """Not `set`, `sorted` or the other functions that the assertions compare with."""
     code = "class Node: pass\ndef g(): pass\ndef sum(a): pass"
     tests = ["assert set(sum(Node())) == set((1,))"]
     write(tmp_path / "mbpp.jsonl", MBPP, {**MBPP, "task_id": 8, "code": code, "test_list": tests})
@@ -150,7 +150,7 @@ def test_mbpp_takes_from_a_program_only_what_its_solution_defines(tmp_path: Path
 
 
 def test_unreadable_mbpp_records_are_reported(tmp_path: Path) -> None:
-    """In both versions."""
+    """Both versions of the data set are read."""
     odd = [
         {**MBPP, "test_list": []},
         {**MBPP, "code": "g = 1"},
@@ -191,7 +191,7 @@ def test_unreadable_mbpp_records_are_reported(tmp_path: Path) -> None:
 def test_the_arguments_of_apps_are_parsed_as_intended(
     tmp_path: Path, starter: str, inputs: list[str], arguments: list[tuple[Any, ...]]
 ) -> None:
-    """Literals, texts without quotes, texts of several lines, arguments that may be left out."""
+    """Literals, texts without quotes, texts of several lines, optional arguments."""
     tests = [{"input": text, "output": [1]} for text in inputs]
     write(tmp_path / "selected150.jsonl", {**APPS, "starter_code": starter, "test_list": tests})
     (problem,) = apps_selected.load(tmp_path).records
@@ -227,7 +227,7 @@ def test_unreadable_apps_rows_are_reported(tmp_path: Path) -> None:
 
 
 def test_unreadable_apps_folders_are_reported(tmp_path: Path) -> None:
-    """A missing file, lists of another length, arguments that are not a list."""
+    """A missing file, lists of different lengths, arguments that are not a list."""
 
     def folder(name: str, cases: Any, *, question: bool = True) -> None:
         write(tmp_path / f"train/{name}/input_output.json", json.dumps(cases))
@@ -290,12 +290,12 @@ def lcb(name: str, public: Any, private: str, **fields: str) -> dict[str, str]:
 
 
 def packed(value: Any) -> str:
-    """As the published private tests are."""
+    """In the format of the published private tests."""
     return base64.b64encode(zlib.compress(pickle.dumps(value))).decode()
 
 
 def test_livecodebench_is_read_with_its_public_and_private_tests(tmp_path: Path) -> None:
-    """Of programs and of functions; the private ones plain or packed."""
+    """Problems with programs and with functions; private tests plain or packed."""
     metadata = '{"func_name": "f"}'
     write(
         tmp_path / "test.jsonl",
@@ -313,7 +313,7 @@ def test_livecodebench_is_read_with_its_public_and_private_tests(tmp_path: Path)
 
 
 class Malice:
-    """Would run when it is unpickled."""
+    """A pickle that would run code when loaded."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return print, ("owned",)

@@ -1,4 +1,4 @@
-"""`bench compare` of teams: played by the same rules, and each question counted once."""
+"""`bench compare` of teams: under the same rules, and each question counted once."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def test_a_different_team_does_not_count_as_a_different_rule(tmp_path: Path) -> 
 
 @pytest.fixture(scope="module")
 def attempts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A solves every attempt; B solves all attempts at one half of the puzzles, none at others."""
+    """A solves every attempt; B solves all attempts at one half of the puzzles and none at the
+    others."""
     folder, manifest = tmp_path_factory.mktemp("attempts"), puzzles(8, attempts=ATTEMPTS)
     solved = {item.id for item in manifest.items[: len(manifest.items) // 2]}
 

@@ -1,4 +1,4 @@
-"""Reading AIME and OlympiadBench as published, and what is said of what cannot be read."""
+"""Reading AIME and OlympiadBench as published, and the reports about unreadable records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write(path: Path, *rows: Any) -> None:
 @needs_data
 @pytest.mark.parametrize("year", [2024, 2025])
 def test_aime_is_read_completely_with_integer_answers(year: int) -> None:
-    """Those of 2024 stand there with leading zeros."""
+    """The answers of 2024 have leading zeros there."""
     read = aime.read(year)
     assert (len(read.records), read.skipped) == (30, ())
     assert len({question.id for question in read.records}) == 30
@@ -45,7 +45,7 @@ def test_aime_is_read_completely_with_integer_answers(year: int) -> None:
 
 @needs_data
 def test_olympiadbench_is_read_completely() -> None:
-    """As many of each kind as were published."""
+    """As many of each kind as published."""
     read = olympiadbench.load()
     assert (len(read.records), read.skipped) == (675, ())
     assert Counter(question.kind for question in read.records) == {
@@ -68,7 +68,7 @@ def test_the_bench_can_ask_aime() -> None:
 
 @needs_data
 def test_math_verify_accepts_a_gold_answer_of_each_kind() -> None:
-    """One of each kind; which of all are not stands at the head of the reader."""
+    """One question of each kind; `test_answer_cases` checks every gold answer."""
     questions = olympiadbench.load().records
     firsts = {question.kind: question.answer for question in reversed(questions)}
     with MathVerifier() as verifier:
@@ -103,7 +103,7 @@ def test_unreadable_problems_are_reported(tmp_path: Path) -> None:
 
 
 def test_the_bench_does_not_ask_a_broken_aime(tmp_path: Path) -> None:
-    """A score is of 30 problems or of none."""
+    """A score covers 30 problems or does not exist."""
     path = tmp_path / "aime2024_marti.json"
     path.write_text(json.dumps([{"id": "0", "prompt": "?", "answer": "025"}, {"id": "1"}]))
     assert [question.answer for question in aime.read(2024, tmp_path).records] == ["25"]

@@ -1,4 +1,4 @@
-"""Reading GSM8K as it is published, and what is said when it is not there or broken."""
+"""Reading GSM8K as published, and the errors for missing or broken data."""
 
 from __future__ import annotations
 
@@ -54,26 +54,26 @@ def items(n: int) -> list[Item]:
 
 
 def test_a_smaller_sample_is_the_head_of_a_larger_one() -> None:
-    """So a run can be extended."""
+    """This allows extending a run."""
     assert sample(items(100), 40, 7)[:10] == sample(items(100), 10, 7)
 
 
 def test_all_items_keep_the_order_of_the_file() -> None:
-    """Nothing is drawn when nothing is left out."""
+    """Without a sample size nothing is drawn."""
     assert sample(items(9), None, 7) == tuple(items(9))
     assert sample(items(9), 9, 7) == tuple(items(9))
     assert sample(items(9), 50, 7) == tuple(items(9))
 
 
 def test_another_seed_draws_other_items() -> None:
-    """And the same one the same."""
+    """And the same seed draws the same items."""
     assert sample(items(100), 10, 1) != sample(items(100), 10, 2)
     assert sample(items(100), 10, 1) == sample(items(100), 10, 1)
 
 
 @pytest.mark.parametrize("samples", [0, -3])
 def test_an_empty_sample_is_refused(samples: int) -> None:
-    """It would make a report about nothing."""
+    """Its report would be about nothing."""
     with pytest.raises(UsageError, match="--samples must be at least 1"):
         sample(items(9), samples, 7)
 
@@ -98,7 +98,7 @@ def test_a_folder_is_searched_at_the_usual_location_of_the_file(tmp_path: Path, 
 
 
 def test_the_data_can_be_a_single_file(tmp_path: Path) -> None:
-    """Whatever its name."""
+    """With any name."""
     path = write(tmp_path / "mine.jsonl", ROW, ROW)
     assert len(load("gsm8k", Request(data=path)).items) == 2
 
@@ -113,7 +113,7 @@ def test_compressed_files_are_read_directly(tmp_path: Path) -> None:
 
 
 def test_harmless_oddities_are_forgiven(tmp_path: Path) -> None:
-    """Byte-order mark, CRLF, blank lines, further fields, a missing final newline."""
+    """Byte-order mark, CRLF, blank lines, additional fields, a missing final newline."""
     path = tmp_path / "odd.jsonl"
     line = json.dumps({**ROW, "more": 1})
     path.write_bytes(f"\ufeff{line}\r\n\r\n\n{line}".encode())
@@ -139,7 +139,7 @@ def test_harmless_oddities_are_forgiven(tmp_path: Path) -> None:
     ],
 )
 def test_the_gold_is_the_number_after_the_marker(answer: str, gold: str | None) -> None:
-    """Commas and currency stripped, nothing guessed."""
+    """Commas and currency are stripped; nothing is guessed."""
     assert gold_of(answer) == gold
 
 
@@ -156,7 +156,7 @@ def test_the_gold_is_the_number_after_the_marker(answer: str, gold: str | None) 
         (b'{"question": "\xff", "answer": "#### 1"}', "not UTF-8"),
     ],
 )
-def test_a_broken_line_is_named_by_file_and_line(tmp_path: Path, line: bytes, message: str) -> None:
+def test_broken_lines_are_reported_by_position(tmp_path: Path, line: bytes, message: str) -> None:
     """The reader neither skips nor guesses."""
     path = tmp_path / "bad.jsonl"
     path.write_bytes(json.dumps(ROW).encode() + b"\n" + line + b"\n")
@@ -180,7 +180,7 @@ def test_missing_data_are_reported_with_their_source(
 
 
 def test_a_damaged_archive_is_reported(tmp_path: Path) -> None:
-    """Cut off half-way."""
+    """Cut off halfway."""
     path = tmp_path / "test.jsonl.xz"
     path.write_bytes(lzma.compress(json.dumps(ROW).encode() * 50)[:-9])
     with pytest.raises(DataError, match="cannot be decompressed"):
@@ -197,7 +197,7 @@ def test_an_archive_that_expands_beyond_the_size_of_a_data_set_is_not_unpacked(
 
 
 def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
-    """A benchmark of no question is none."""
+    """A benchmark without questions is not a benchmark."""
     path = tmp_path / "test.jsonl"
     path.write_bytes(b"\n")
     with pytest.raises(DataError, match="contains no questions"):
@@ -205,7 +205,7 @@ def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_or_split_lists_the_known_ones() -> None:
-    """A typo is answered with what there is."""
+    """A typo is answered with the available names."""
     assert {"gsm8k", "wordproblems"} <= set(names())
     with pytest.raises(UsageError, match=r"gsm8k, .*wordproblems"):
         load("gsm9k", Request())

@@ -1,4 +1,4 @@
-"""`bench delegation-front`: what lies above a front and what does not, and planners that learn."""
+"""`bench delegation-front`: which rules lie above a front, and planners that learn."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_front_between_two_rules_is_their_mixture() -> None:
     cheap, dear = rule("cheap", [1, 0, 0, 0], 0.1), rule("dear", [1, 1, 1, 0], 0.3)
     between = rule("between", [1, 1, 1, 0], 0.2)
     assert float(gaps(between, [cheap, dear]).mean()) == pytest.approx(0.75 - 0.5)
-    # Half of the questions may be asked of nobody.
+    # Half of the questions may be left unasked.
     half = rule("half", [1, 0, 0, 0], 0.05)
     assert float(gaps(half, [cheap]).mean()) == pytest.approx(0.25 - 0.125)
     assert undominated([cheap, dear, between]) == [cheap, between]
@@ -100,8 +100,8 @@ def test_a_reward_subtracts_the_cost_of_the_decision_too() -> None:
 
 
 def write_cells(output: Path, *, knows: bool) -> None:
-    """Every third held-out question is an easy one; a trained planner that `knows` hands over just
-    these, another one is as the start is."""
+    """Every third held-out question is easy; a trained planner that `knows` delegates exactly
+    these, any other behaves like the start."""
     for seed in (0, *FRONT.seeds):
         count = FRONT.held_out if seed == 0 else FRONT.train_questions
         rows = tuple(answered(number, easy=number % 3 == 0) for number in range(count))
@@ -169,7 +169,7 @@ def test_a_folder_accepts_more_seeds_and_weights_but_no_other_change(
     more = FRONT.model_copy(update={"seeds": (1, 2, 3), "dollar_weights": (0.0, 5.0)})
     claim(tmp_path / "out", more, free=FREE)
     other = FRONT.model_copy(update={"big_prices": (1.0, 1.0)})
-    with pytest.raises(OutputError, match="begun with other settings: big_prices"):
+    with pytest.raises(OutputError, match="started with other settings: big_prices"):
         claim(tmp_path / "out", other, free=FREE)
 
 
@@ -177,7 +177,7 @@ def test_weights_are_nonnegative_numbers() -> None:
     assert parse_weights("100,0,30.5") == (0.0, 30.5, 100.0)
     with pytest.raises(UsageError, match="--lambdas x"):
         parse_weights("x")
-    with pytest.raises(UsageError, match="0 or more"):
+    with pytest.raises(UsageError, match="at least 0"):
         parse_weights("-1")
 
 

@@ -1,4 +1,4 @@
-"""`bench report`, `rescore` and `compare` on directories as a run leaves them."""
+"""`bench report`, `rescore` and `compare` on directories that a run leaves behind."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_json_line_shows_unfinished_questions(copy: Path) -> None:
 
 @pytest.mark.parametrize("command", ["report", "resume", "rescore"])
 def test_a_directory_without_a_benchmark_is_a_usage_error(tmp_path: Path, command: str) -> None:
-    """One line that says what it should have been."""
+    """One line that states the expected value."""
     for path in (tmp_path, tmp_path / "absent"):
         process = bench(command, str(path))
         assert process.returncode == 2
@@ -77,7 +77,7 @@ def test_the_command_reports_a_damaged_line(copy: Path) -> None:
 
 
 def test_a_damaged_manifest_is_reported_with_the_field(copy: Path) -> None:
-    """A typo made by hand, say."""
+    """For example a typo made by hand."""
     manifest_path = copy / "manifest.json"
     broken = json.loads(manifest_path.read_text()) | {"seed": "many"}
     manifest_path.write_text(json.dumps(broken))
@@ -107,7 +107,7 @@ def test_rescore_replaces_outdated_verdicts(copy: Path) -> None:
 
 
 def test_compare_pairs_two_benchmarks_question_by_question(finished: Path, copy: Path) -> None:
-    """Here one answer of the second was lost."""
+    """Here one answer of the second directory was lost."""
     path = copy / "items.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     spoiled = [
@@ -129,7 +129,7 @@ def test_compare_pairs_two_benchmarks_question_by_question(finished: Path, copy:
 def test_every_figure_of_three_arms_fits_eighty_columns(
     copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is cut off, and no line is broken."""
+    """Nothing is truncated, and no line is broken."""
     monkeypatch.setenv("COLUMNS", "80")
     reported = bench("report", str(copy)).stdout
     compared = bench("compare", str(copy), str(copy)).stdout
@@ -143,7 +143,7 @@ def test_every_figure_of_three_arms_fits_eighty_columns(
 def test_progress_mentions_money_only_if_something_has_a_price(
     capsys: pytest.CaptureFixture[str], finished: Path
 ) -> None:
-    """And no more of the time that is left once it is told to stop."""
+    """It also stops mentioning the remaining time once it is told to stop."""
     results = list(OutputDirectory(finished).stored().results.values())
     for spent in (0, 20_000):
         progress = RunProgress(("llm", "router", "slm"))
@@ -159,7 +159,7 @@ def test_progress_mentions_money_only_if_something_has_a_price(
 def test_a_resubmitted_run_is_in_flight_once(
     capsys: pytest.CaptureFixture[str], finished: Path
 ) -> None:
-    """As after an outage of Redis."""
+    """For example after an outage of Redis."""
     directory = OutputDirectory(finished)
     results, manifest = list(directory.stored().results.values()), directory.manifest()
     progress = RunProgress(manifest.arms)
@@ -191,7 +191,7 @@ def test_compare_refuses_directories_that_cannot_be_paired(finished: Path, tmp_p
 async def test_conduct_runs_reports_and_can_be_repeated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A second time there is nothing left to do; without a terminal it prints plain lines."""
+    """The second time nothing is left to do; without a terminal it prints plain lines."""
     directory = created(tmp_path, manifest(items(3)))
     client = LocalClient()
     ended = await conduct(directory, lambda: connected(client))
@@ -212,7 +212,7 @@ async def test_conduct_runs_reports_and_can_be_repeated(
 async def test_sigint_stops_admissions_and_says_how_to_resume(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first Ctrl-C; the second is a matter of a real process."""
+    """The first Ctrl-C; the second needs a real process."""
     directory = created(tmp_path, manifest(items(6), arms=("llm",)))
     client = LocalClient(gate=asyncio.Event())
 
@@ -230,7 +230,7 @@ async def test_sigint_stops_admissions_and_says_how_to_resume(
     assert ended.exit_code == 130
     assert len(client.runs) == 4
     written = capsys.readouterr().err
-    assert "nothing more is admitted" in written
+    assert "no more runs are admitted" in written
     assert f"bench resume {tmp_path}" in written
 
 
@@ -243,7 +243,7 @@ async def test_sigint_stops_admissions_and_says_how_to_resume(
     ],
 )
 def test_impossible_arms_are_refused(arms: str, message: str) -> None:
-    """With the list of those that can."""
+    """With the list of possible arms."""
     with pytest.raises(UsageError, match=message):
         QUESTION_ARMS.parse(arms)
 
@@ -262,7 +262,7 @@ def test_impossible_arms_are_refused(arms: str, message: str) -> None:
     ],
 )
 def test_wrong_options_are_usage_errors(arguments: tuple[str, ...]) -> None:
-    """Exit code 2 and one line, before any deployment is looked for."""
+    """Exit code 2 and one line, before a deployment is needed."""
     process = bench(*arguments)
     assert process.returncode == 2, process.stderr
     assert "Traceback" not in process.stderr
@@ -271,7 +271,7 @@ def test_wrong_options_are_usage_errors(arguments: tuple[str, ...]) -> None:
 def test_without_a_deployment_the_error_says_how_to_start_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`runtime up`."""
+    """The error mentions `runtime up`."""
     monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path))
     process = bench("wordproblems", "--samples", "2")
     assert process.returncode == 3

@@ -1,4 +1,5 @@
-"""`bench effects`: real workers die at the lines of a call, and the world is counted."""
+"""`bench effects`: real workers die at the lines of a call, and the effects in the world are
+counted."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ SLM = Path(workers.__path__[0]) / "micro_models" / "slm"
 def test_the_torch_engine_is_measured_against_transformers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A process for all: each would import torch again, and nothing is compared here.
+    # One process for all: each would import torch again, and this test compares nothing.
     monkeypatch.setattr(proof, "isolated_worker", lambda: isolated_worker(None))
     page = tmp_path / "deep" / "engine.html"
     arguments = (
@@ -55,12 +55,12 @@ def test_the_torch_engine_is_measured_against_transformers(
     assert result["2 in flight / ours (torch) / first token p50"]["value"] <= 1000 * (
         latencies[-1] or 0
     )
-    # A batch comes whole, and is sent when the one before it has come.
+    # A batch arrives as a whole, and is sent after the previous one has returned.
     assert of("generate", "first token p99") == pytest.approx(
         1000 * (of("generate", "request p99") or 0)
     )
     assert of("generate", "per token p50") is of("generate", "per token p99") is None
-    # Its scheduler sends when it likes.
+    # Its scheduler chooses the time of sending.
     assert [of("continuous batching", name) for name in LATENCIES] == [None] * len(LATENCIES)
     text = page.read_text()
     assert "continuous batching" in text

@@ -1,4 +1,4 @@
-"""`bench export`: what other tools read of a benchmark."""
+"""`bench export`: a benchmark in the formats of other tools."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Nothing is lost and nothing doubled while workers, Redis, connections and clocks are attacked, in
-a smaller version of `bench faults --runs 2000`."""
+"""Nothing is lost or doubled while workers, Redis, connections and clocks are attacked, in a
+smaller version of `bench faults --runs 2000`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.bench.command_line import bench
 pytestmark = pytest.mark.slow
 
 SEED = 20_260_816
-"""Seven kinds are among its first eight attacks."""
+"""Its first eight attacks are of seven kinds."""
 
 
 def test_a_folder_with_an_earlier_attack_is_refused(
@@ -25,7 +25,7 @@ def test_a_folder_with_an_earlier_attack_is_refused(
     (tmp_path / "evidence.json").write_text("{}")
     process = bench("faults", "--runs", "1", "--evidence", str(tmp_path))
     assert process.returncode == 2
-    assert f"{tmp_path} holds something else; name another folder" in process.stderr
+    assert f"{tmp_path} is not an empty folder; choose another one" in process.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["evidence.json"]
 
 

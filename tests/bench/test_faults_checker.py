@@ -1,4 +1,4 @@
-"""The checker finds what it is there to find: violations planted in the evidence of a good day."""
+"""The checker finds its targets: violations planted in faultless evidence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.bench.attacks import attack
 
 @pytest.fixture(scope="module")
 def good_day() -> Evidence:
-    """Evidence of real workers that nobody disturbed, with leases that a busy machine keeps."""
+    """Evidence of undisturbed real workers, with leases that a busy machine can keep."""
     return attack(runs=6, seed=3, rate=50, weights={}, times=DEFAULT).evidence
 
 
@@ -129,7 +129,7 @@ def test_a_commit_by_an_owner_that_lost_its_delivery_is_found(evidence: Evidence
     evidence.history.insert(evidence.history.index(commit), claim)
     [violation] = [v for v in check(evidence) if v.rule == "owned"]
     assert "its owner was another at delivery 2" in violation.message
-    # The history that is printed with it shows the claim and the commit.
+    # The printed history shows the claim and the commit.
     excerpt = surrounding_events(evidence, violation)
     assert claim in excerpt
     assert commit in excerpt
@@ -142,7 +142,7 @@ def test_a_commit_by_a_later_unclaimed_delivery_is_found(evidence: Evidence) -> 
     assert "owned" in rules(evidence)
 
 
-def test_a_takeover_followed_by_the_new_owners_commit_is_no_violation(evidence: Evidence) -> None:
+def test_a_takeover_and_the_new_owner_s_commit_are_not_a_violation(evidence: Evidence) -> None:
     commit = of_kind(evidence, "commit")[0]
     _, _, entry = commit.fields["token"].rsplit("/", 2)
     token = f"another/2/{entry}"
@@ -175,7 +175,7 @@ def test_a_claim_of_a_delivery_that_was_settled_by_its_commit_is_found(evidence:
 
 
 def test_steps_out_of_order_are_found(evidence: Evidence) -> None:
-    """History and journal agree with each other; only the workflow knows better."""
+    """History and journal agree with each other; only the workflow would decide otherwise."""
     run_id = longest(evidence)
     record = evidence.runs[run_id]
     record.journal[0], record.journal[1] = record.journal[1], record.journal[0]
@@ -224,7 +224,7 @@ def test_a_call_billed_twice_is_found(evidence: Evidence) -> None:
 
 
 def test_a_discarded_call_is_not_a_violation(evidence: Evidence) -> None:
-    """It was paid for and came too late: it is in the ledger, alongside the one that was used."""
+    """It was paid for and came too late: it is in the ledger, next to the one that was used."""
     run_id = longest(evidence)
     record = evidence.runs[run_id]
     record.usage.append(change(record.usage[0], lambda entry: entry.update(discarded=True)))
@@ -254,7 +254,7 @@ def test_a_call_that_the_endpoint_billed_but_the_ledger_lacks_is_found(
     call_id = next(call for call in evidence.billed if times[call] == 1)
     evidence.billed[call_id] += 1
     assert rules(evidence) == {"endpoint agrees"}
-    # An entry that says that nobody knows is one.
+    # An entry with unknown usage counts as an entry.
     run_id = call_id.partition("/")[0]
     record = evidence.runs[run_id]
     most = {"why": "its worker died", "prompt": 9, "completion": 9, "micro_dollars": 9}

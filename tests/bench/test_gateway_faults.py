@@ -1,5 +1,5 @@
 """Gateways are killed and frozen under a few clients, in a smaller version of `bench gateway-faults
---streams 1000`; and what its checks say of clients that were served wrongly."""
+--streams 1000`; and its checks detect incorrectly served clients."""
 
 from __future__ import annotations
 

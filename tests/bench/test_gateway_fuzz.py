@@ -1,5 +1,5 @@
-"""A smaller version of `bench gateway-fuzz --requests 1000000`, and what it says of applications
-that are not as they should be."""
+"""A smaller version of `bench gateway-fuzz --requests 1000000`, and its verdicts on faulty
+applications."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`bench glpft`: cells are trained and played, what a crash left is gone on from, the table holds
-them all."""
+"""`bench glpft`: it trains and plays cells, resumes after a crash, and reports them all in its
+table."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ pytestmark = pytest.mark.slow
 
 COMMON = Common(instructions=16, data_seed=1, samples=7, unseen_apis=2, question_seed=123)
 CONTEXT = 400
-"""Models that have learned next to nothing write until it is full."""
+"""Models with almost no training write until the context is full."""
 TINY = {"tiny": SIZE.model_copy(update={"context": CONTEXT})}
 OPTIONS = (
     "--sizes", "tiny", "--methods", "single,glpft", "--seeds", "1", "--tokens", "20000",
@@ -72,7 +72,7 @@ def a_grid(output: Path, **changes: Any) -> GlpftGrid:
 
 
 def oracle(method: Method, **scripted: Any) -> dict[str, EnginePool]:
-    """Models that know the way of every instruction."""
+    """Models that know the solution of every instruction."""
     worlds = [
         {"split": split, "seed": 123, "samples": 3}
         for split in ("unseen_worlds", "unseen_wordings", "unseen_combinations", "unseen_apis")
@@ -86,7 +86,7 @@ def oracle(method: Method, **scripted: Any) -> dict[str, EnginePool]:
 
 
 def comparable(results: dict[str, Result]) -> dict[str, Any]:
-    """Everything but what two runs never have in common."""
+    """Everything except fields that differ between any two runs."""
     return {
         item: result.model_dump(exclude={"run_id", "seconds"}) for item, result in results.items()
     }
@@ -108,7 +108,7 @@ async def test_oracle_models_solve_everything_in_the_workflow_of_each_method(
     assert results_path(tmp_path).read_bytes() == before
 
 
-async def test_a_stopped_evaluation_loses_the_runs_in_flight_and_goes_on(tmp_path: Path) -> None:
+async def test_a_stopped_evaluation_loses_the_runs_in_flight_and_resumes(tmp_path: Path) -> None:
     items = items_of(COMMON)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     whole.mkdir()
@@ -141,7 +141,7 @@ async def test_an_engine_failure_ends_the_evaluation_and_gives_no_result(tmp_pat
     models["caller"] = EnginePool(broken.settings, _impatient(broken.settings))
     with pytest.raises(RequestFailed, match="caller: "):
         await evaluate("one-stage", models, items_of(COMMON), tmp_path, lambda done: None)
-    # Runs that needed no caller may have ended before.
+    # Runs that needed no caller may have ended earlier.
     assert all(result.measures["calls"] == 0 for result in read_results(tmp_path).values())
 
 
@@ -224,17 +224,17 @@ def test_the_table_shows_means_over_seeds_with_paired_differences(tmp_path: Path
     interval = difference.solved[ALL]
     assert interval.estimate == pytest.approx(4 / 14)
     assert interval.low < interval.estimate < interval.high
-    # Instructions that both solve or miss in the same seeds do not widen the interval.
+    # Instructions that both solve or both miss in the same seeds do not widen the interval.
     assert difference.solved["unseen_apis"].estimate == 0.5
     write(document(grid, [size]), report_of(grid, [size]), grid.output)
     text = (grid.output / "report.md").read_text()
     assert "| single | 1 | 1,000 | 20,480 | 2 | 21.4 % |" in text
     assert "| glpft − single | +28.6 [" in text
-    # An instruction in seven named a tool that is not on offer, of single models alone.
+    # An instruction in seven used an unknown tool, only with single models.
     assert "| single | 14.3 % (0.0 – 42.9) | 50.0 % (0.0 – 100.0) |" in text
-    # None in 7, none in 2: what so few leave open is Wilson's.
+    # None in 7, none in 2: for so few, Wilson's interval applies.
     assert "| glpft | 0.0 % (0.0 – 35.4) | 0.0 % (0.0 – 65.8) |" in text
-    # Who never reads an instruction stands below the methods, and has no seeds.
+    # A blind player is listed below the methods, and has no seeds.
     assert "| by hand: the oracle's calls; " in text
     assert 0 < next(iter(size.baselines.values()))[ALL] < 1
     page = (grid.output / "report.html").read_text()
@@ -318,7 +318,7 @@ def test_the_shared_start_of_all_methods_is_made_once_and_charged_to_each(
     assert mine.stages[0].seconds == there.seconds
 
 
-def test_what_began_in_another_way_or_is_in_work_is_not_taken(single: Path, tmp_path: Path) -> None:
+def test_a_different_or_unfinished_start_is_not_reused(single: Path, tmp_path: Path) -> None:
     settings = changed(method="multitask", tokens=4_000)
     reseeded, begun = tmp_path / "reseeded", tmp_path / "begun"
     take_beginning(settings.model_copy(update={"seed": 2}), reseeded, [single])

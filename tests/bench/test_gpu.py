@@ -1,5 +1,5 @@
-"""`bench gpu`: Qwen3-1.7B's configuration is the published one, a cut of it goes through the loop,
-and what is not as it must be is named."""
+"""`bench gpu`: Qwen3-1.7B's configuration is the published one, a reduced model goes through the
+loop, and deviations are reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SMALL = GpuOptions(
 WHOLE = SMALL.model_copy(update={**PROOF.full, "rank": 16, "micro_batch_tokens": 4_096})
 PER_LAYER = 50_336_000
 EMBEDDING = 2_048
-"""Parameters of a layer, and of a row of the embedding, which is the output layer too."""
+"""Parameters of a layer, and of a row of the embedding, which is also the output layer."""
 
 
 def test_the_whole_model_has_the_published_number_of_parameters() -> None:
@@ -150,7 +150,7 @@ def test_training_times_exclude_the_first_step() -> None:
     assert trained.tokens_per_second == 1.0
 
 
-def test_what_is_missing_is_said_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     with pytest.raises(UsageError, match="in the checkout: pip install"):
         check(SMALL)

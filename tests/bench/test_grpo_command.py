@@ -1,4 +1,4 @@
-"""`bench grpo`: what is done is not done again, and what can't be done is said first."""
+"""`bench grpo`: finished work is not repeated, and impossible requests are refused first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopline.agents.environments import puzzle_splits
 from loopline.bench.errors import BenchError
 from loopline.bench.experiments.grpo.command import measure
 from loopline.bench.experiments.grpo.figures import GrpoReport
-from loopline.bench.experiments.grpo.grid import GrpoGrid, Way
+from loopline.bench.experiments.grpo.grid import GrpoGrid, ScopedTuning
 from loopline.bench.experiments.grpo.trials import choose_tunings
 from loopline.trainers.errors import UnreadableModel
 from loopline.trainers.grpo.arms.kinds import (
@@ -56,7 +56,7 @@ def test_a_folder_with_other_settings_is_not_touched(tmp_path: Path) -> None:
     mine = GrpoGrid(tmp_path / "out", ArmSettings.model_validate(tiny), (WARM_START,), 1)
     (tmp_path / "out").mkdir()
     (tmp_path / "out/settings.json").write_text(SETTINGS.model_dump_json())
-    with pytest.raises(BenchError, match="was begun with other settings"):
+    with pytest.raises(BenchError, match="was started with other settings"):
         measure(mine, as_json=False)
     (tmp_path / "out/settings.json").write_text("{")
     with pytest.raises(BenchError, match="damaged"):
@@ -78,7 +78,7 @@ def test_a_rerun_repeats_no_work_and_the_command_ends_with_its_json_line(
     assert set(line["arms"]) == set(kinds)
     assert (output / "report.html").exists()
     first = read_result(Arm(kind=WARM_START, seed=1).folder(output))
-    # Everything is there: nothing is done again, and the table is the same.
+    # Everything exists: nothing is repeated, and the table is the same.
     measure(GrpoGrid(output, settings, kinds, 1), as_json=True)
     again = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert again["arms"] == line["arms"]
@@ -90,7 +90,13 @@ def test_the_table_shows_the_tunings_that_the_trials_chose(
 ) -> None:
     settings = ArmSettings.model_validate(TINY.model_dump() | {"seeds": (1, 2)})
     output = tmp_path / "out"
-    grpo_plan = GrpoGrid(output, settings, (WARM_START, AT_GRPO), 2, ways=(Way(OWN), Way(SMALL)))
+    grpo_plan = GrpoGrid(
+        output,
+        settings,
+        (WARM_START, AT_GRPO),
+        2,
+        candidates=(ScopedTuning(OWN), ScopedTuning(SMALL)),
+    )
     measure(grpo_plan, as_json=True)
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     report = GrpoReport.model_validate_json((output / "report.json").read_bytes())
@@ -108,8 +114,8 @@ def test_the_table_shows_the_tunings_that_the_trials_chose(
     own_row, small = of[1, OWN], of[1, SMALL]
     assert own_row is not None
     assert small is not None
-    # As many samples as by the game's own settings, up to the end of a step, and so more steps.
+    # As many samples as with the game's own settings, up to the end of a step, and so more steps.
     assert own_row.samples <= small.samples
     assert own_row.steps < small.steps
-    # Trials are of the first seed.
+    # Trials use the first seed.
     assert (of[2, SMALL] is not None) == (selected_tuning == SMALL)

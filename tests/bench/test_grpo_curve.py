@@ -1,4 +1,5 @@
-"""`bench grpo-curve`: what it measures, what it says of curves, and what it does not do twice."""
+"""`bench grpo-curve`: its measurements, its verdicts on curves, and the work that it does not
+repeat."""
 
 from __future__ import annotations
 
@@ -69,11 +70,11 @@ TINY = CurveSettings(
 
 
 def silent(event: JobLine) -> None:
-    """Nobody watches."""
+    """A watch that ignores everything."""
 
 
 def solving(count: int, first: int = 0) -> str:
-    """Outcomes of `N` puzzles, that many of them solved, from number `first` on."""
+    """Outcomes of `N` puzzles, of which that many are solved, starting at number `first`."""
     return "".join("1" if first <= at < first + count else "0" for at in range(N))
 
 
@@ -86,8 +87,7 @@ def history(**changes: object) -> LoopHistory:
 
 
 def curve(kind: str, seed: int, *outcomes: str, **changes: object) -> LoopResult:
-    """A loop whose rounds, from 1 on, were measured as having these outcomes; before them it solved
-    20."""
+    """A loop with these measured outcomes in its rounds, from 1 on; before them it solved 20."""
     looks = tuple(
         Look(round=at, outcomes=outcome) for at, outcome in enumerate((solving(20), *outcomes))
     )
@@ -124,7 +124,7 @@ def test_a_curve_between_the_undisturbed_ones_is_within_their_spread() -> None:
 
 
 def test_a_round_is_outside_the_spread_only_if_chance_does_not_explain_it() -> None:
-    # Four solve what the nearest one does not: p = 1/8. Ten: p = 1/512.
+    # Four puzzles that the nearest loop misses: p = 1/8. Ten: p = 1/512.
     (few,) = looks_of(solving(36))
     assert few.p == pytest.approx(0.125)
     assert few.place == "within"
@@ -137,7 +137,7 @@ def test_a_round_is_outside_the_spread_only_if_chance_does_not_explain_it() -> N
 
 
 def test_puzzles_are_compared_one_by_one_with_the_nearest_loop() -> None:
-    # As many fewer, but of other puzzles: much of the difference is chance.
+    # The same difference on other puzzles: much of it is chance.
     (comparison,) = looks_of(solving(30, first=60))
     assert comparison.discordant == pytest.approx(0.7)
     assert comparison.p > 0.05
@@ -159,7 +159,7 @@ def test_a_loop_that_does_not_rise_over_the_warm_start_fails() -> None:
     assert report.within
     assert not report.rises
     assert not report.passed
-    assert any("undisturbed, seed 1 does not rise" in line for line in verdicts(report))
+    assert any("undisturbed, seed 1 does not improve" in line for line in verdicts(report))
     rising = reported(solving(45), solving(82))
     (own_loop,) = rising.attacked
     assert own_loop.gain.estimate == pytest.approx(0.62)
@@ -176,7 +176,7 @@ def test_a_violation_in_a_loop_s_history_fails() -> None:
 
 
 def test_the_report_applies_the_rule_to_the_undisturbed_loops_too() -> None:
-    # 50 and 40 of the same puzzles: ten pairs, all on one side.
+    # 50 and 40 of the same puzzles: ten pairs, all in one direction.
     report = reported(solving(45), solving(82))
     assert [[look.place for look in loop.against_undisturbed] for loop in report.undisturbed] == [
         ["above", "within"],
@@ -277,7 +277,7 @@ def test_the_warm_start_is_served_in_float32_and_not_trained_again(
 
 
 def unchanging_adapters(output: Path, adapters_folder: Path) -> None:
-    """Of every round, as if it had learned nothing."""
+    """Write adapters for every round, as if it had learned nothing."""
     base = output / "base"
     grpo = GrpoSettings(
         base=str(base), base_sha256=weights_sha256(base), data_sha256="", weights="lora", rank=2
@@ -300,7 +300,7 @@ def test_a_loop_stopped_after_its_last_round_is_measured_and_not_rerun(
     (loop.folder(output) / HISTORY).write_text(history().model_dump_json())
     events: list[JobLine] = []
     loop_result = run_loop(loop, TINY, output, events.append)
-    # Adapters that change nothing solve what the warm start solves.
+    # Adapters without an effect solve the puzzles that the warm start solves.
     assert [look.round for look in loop_result.looks] == [0, 1, 2]
     assert len({look.outcomes for look in loop_result.looks}) == 1
     assert [event.event for event in events] == ["playing"] * 3
@@ -310,7 +310,7 @@ def test_a_loop_stopped_after_its_last_round_is_measured_and_not_rerun(
 
 
 def finished_folder(output: Path, *attacked: int) -> None:
-    """As the defaults leave it, but for two undisturbed loops, `N` puzzles and two rounds."""
+    """The default settings, except for two undisturbed loops, `N` puzzles and two rounds."""
     settings = settings_of(
         undisturbed=2, attacked=1, rounds=2, puzzles=16, held_out=N, look_every=1, seed=1,
         only_kills=False,
@@ -352,7 +352,7 @@ def test_a_curve_that_leaves_the_spread_sets_the_exit_code(tmp_path: Path) -> No
     assert "below it at round 2" in process.stdout
 
 
-def test_a_folder_of_other_settings_is_refused_and_so_are_twins_of_nobody(tmp_path: Path) -> None:
+def test_a_folder_with_other_settings_and_too_few_loops_are_refused(tmp_path: Path) -> None:
     finished_folder(tmp_path, 45, 82)
     process = bench("grpo-curve", str(tmp_path), *OPTIONS, "--puzzles", "17")
     assert process.returncode == 1

@@ -1,6 +1,6 @@
-"""No sealed group is lost, doubled or of mixed versions while workers and the trainer are killed:
-a smaller version of `bench grpo-faults --groups 1000`. What each round published can be measured
-afterwards, and the checker finds what is planted."""
+"""No sealed group is lost, doubled or of mixed versions while workers and the trainer are killed: a
+smaller version of `bench grpo-faults --groups 1000`. Each round's published adapter can be measured
+afterwards, and the checker finds planted violations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _MEMORY = Path("/dev/shm")
 
 
 class Attacked(NamedTuple):
-    """A loop that has been attacked."""
+    """An attacked loop."""
 
     attack: LoopAttack
     work: LoopWork
@@ -57,7 +57,7 @@ class Attacked(NamedTuple):
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Attacked]:
-    """On a file system whose syncs cost nothing: processes are killed, not the machine."""
+    """On a file system with free syncs: the attack kills processes, not the machine."""
     pytest.importorskip("peft", reason="needs make install")
     where = _MEMORY if _MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="grpo-faults-", dir=where) as folder:
@@ -75,7 +75,7 @@ def attacked(whole: Attacked) -> LoopAttack:
 
 
 def with_groups(evidence: LoopEvidence, *groups: GroupRecord, number: int = 0) -> LoopEvidence:
-    """With these groups in a round (from 0) instead of its own."""
+    """The loop with these groups in a round (from 0) instead of its own."""
     sealed = list(evidence.sealed)
     sealed[number] = sealed[number].model_copy(update={"groups": groups})
     return replace(evidence, sealed=tuple(sealed))
@@ -87,7 +87,7 @@ def test_a_folder_with_an_earlier_attack_is_refused(
     (tmp_path / "evidence.json").write_text("{}")
     process = bench("grpo-faults", "--groups", "8", "--evidence", str(tmp_path))
     assert process.returncode == 2
-    assert f"{tmp_path} holds something else; name another folder" in process.stderr
+    assert f"{tmp_path} is not an empty folder; choose another one" in process.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["evidence.json"]
 
 
@@ -96,7 +96,7 @@ def test_an_attacked_loop_seals_every_group_once_from_one_version(
 ) -> None:
     assert [str(violation) for violation in check(attacked.evidence, tmp_path)] == []
     assert sum(len(violation.groups) for violation in attacked.evidence.sealed) >= 80
-    # It was an attack, and nobody died by himself.
+    # There was an attack, and no process died without one.
     assert attacked.injected["kill"]
     assert attacked.died == []
 
@@ -190,7 +190,7 @@ def test_weights_that_do_not_follow_from_the_records_are_found(
 
 
 def test_more_rounds_than_kept_versions_are_refused_with_a_working_setting(tmp_path: Path) -> None:
-    """Of older ones nobody could say what came of which round."""
+    """For older versions the bench could not tell which round produced them."""
     with pytest.raises(UsageError, match=r"243 rounds.*give --puzzles 25 or more"):
         work_of(tmp_path / "base", groups=17_000, seed=1, puzzles=20, staleness=0)
     assert not (tmp_path / "base").exists()

@@ -1,4 +1,4 @@
-"""`bench grpo`: which arms are trained, how each is tried, and which options are refused."""
+"""`bench grpo`: which arms it trains, which tunings it tries, and which options it refuses."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_compared_arms_use_all_seeds_and_the_others_the_first_three(
     seeds: dict[ArmName, list[int]] = {}
     for arm in grid(tmp_path, seeds="8,7,6,5,4").arms({}):
         seeds.setdefault(arm.kind, []).append(arm.seed)
-    # What is measured of an arm that has them all costs no training.
+    # Arms that only play another arm's policies cost no training and use all of its seeds.
     every = {
         WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO, PROPOSER,
         BEST_OF_K,
@@ -186,7 +186,7 @@ def test_a_changed_game_setting_applies_to_all_arms_and_appears_in_the_report(
     entropy = default_settings.reinforced.entropy
     line = f"settings: network.layers (2 → 1), reinforced.entropy ({entropy:g} → 0.0)."
     assert line in as_changed
-    assert "In place of" not in as_own
+    assert "Changes to" not in as_own
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_changed_game_setting_applies_to_all_arms_and_appears_in_the_report(
         ({"trials": "own,rate=0"}, "--trials rate=0: .* greater than 0"),
         ({"trials": "entropy=-1"}, "--trials entropy=-1: .* greater than or equal to 0"),
         ({"trials": "batch=nan"}, "--trials batch=nan: .* finite number"),
-        ({"trials": "whole-runs:own"}, "--trials whole-runs:own: none is for all arms; name"),
+        ({"trials": "whole-runs:own"}, "--trials whole-runs:own: no tuning is for all arms; add"),
         ({"trials": "own,few:rate=3"}, "--trials few:rate=3: own, or factors of rate"),
         ({"trials": "rate"}, "--trials rate: .* a valid number"),
         ({"seeds": "1,x"}, "--seeds 1,x: whole numbers"),

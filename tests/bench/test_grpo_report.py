@@ -1,4 +1,4 @@
-"""`bench grpo`: the table says what the results say, nulls included."""
+"""`bench grpo`: the table agrees with the results, nulls included."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.bench.grpo_results import FAST, NO_BONUS, SETTINGS, SLOW, SMALL, a_re
 
 @pytest.fixture
 def grpo_report() -> GrpoReport:
-    """AT-GRPO solves more than the warm start, and what continued SFT solves."""
+    """AT-GRPO solves more than the warm start, and as much as continued SFT."""
     slow = Trial(arm=AT_GRPO, tuning=SLOW, validation=0.075, held_out=0.06)
     own_trial = Trial(arm=AT_GRPO, tuning=OWN, validation=0.25, held_out=0.2)
     return report(
@@ -103,9 +103,9 @@ def test_an_arm_takes_the_tuning_with_the_best_final_evaluations() -> None:
     results = [
         a_result(AT_GRPO, 1, "00000000", tuning=SLOW, looks=(0.0, 0.4, 0.4, 0.4)),
         a_result(AT_GRPO, 1, "10000000", tuning=NO_BONUS, looks=(0.0, 0.5, 0.3, 0.5)),
-        # Ahead in between, and fallen back.
+        # Ahead in between, then behind.
         a_result(AT_GRPO, 1, "11111111", tuning=FAST, looks=(0.0, 0.9, 0.9, 0.3, 0.0)),
-        # As good as each other: the game's own, or the one that is named first.
+        # Equally good: the game's own tuning wins, or the one listed first.
         a_result(MAS_GRPO, 1, "00000000", tuning=SLOW, looks=(0.0, 0.2)),
         a_result(MAS_GRPO, 1, "00000000", looks=(0.0, 0.2)),
         a_result(PER_ROLE, 1, "00000000", tuning=SMALL, looks=(0.0, 0.2)),
@@ -132,9 +132,9 @@ def test_an_early_end_is_reported_with_the_option_for_its_learning_rate() -> Non
     by_set = "by --set reinforced.learning_rate=… in another folder"
     assert (
         lower_setting_hint(Arm(kind=AT_GRPO, seed=1))
-        == f"Lower its learning rate by --trials, or {by_set}"
+        == f"Lower its learning rate with --trials, or {by_set}"
     )
-    # Nobody tries rates of what others begin with.
+    # There are no trials for the rates of shared starts.
     assert "rate by --set supervised.learning_rate=" in lower_setting_hint(
         Arm(kind=WARM_START, seed=1)
     )
@@ -182,14 +182,15 @@ def test_an_arm_that_solves_less_is_reported_as_worse() -> None:
     (gap,) = worse.differences
     assert (gap.first, gap.second, gap.verdict) == (AT_GRPO, MAS_GRPO, "less")
     unlike = wilson(0, 8).high
-    # Anyone who is unlike these puzzles is at worst the other way round.
+    # At worst, puzzles unlike these have the opposite outcome.
     assert (gap.gap.estimate, gap.gap.low) == (-1.0, -1.0)
     assert gap.gap.high == pytest.approx(-1 + 2 * unlike)
     assert worse.arms[0].gain is None
 
 
 def test_a_gap_that_depends_on_the_seed_counts_as_no_difference_found() -> None:
-    """Over puzzles alone it would be one: three seeds of four agree, on nearly every puzzle."""
+    """Over puzzles only, it would be a difference: three of four seeds agree on nearly every
+    puzzle."""
     settings = SETTINGS.model_copy(update={"seeds": (1, 2, 3, 4), "held_out": 40})
     marks = {1: "1" * 40, 2: "1" * 38 + "00", 3: "1" * 36 + "0000", 4: "0" * 40}
     results = [
@@ -224,8 +225,8 @@ def test_a_single_seed_is_reported_as_held_fixed() -> None:
     results = [a_result(AT_GRPO, 1, "11111000"), a_result(CONTINUED, 1, "10000000")]
     grpo_report = report(*results)
     assert grpo_report.differences[0].verdict == "more"
-    assert all("1, held fixed" in row for row in tables(grpo_report)["Solved"][1])
-    assert "Of one seed." in markdown(document(grpo_report))
+    assert all("1, fixed" in row for row in tables(grpo_report)["Solved"][1])
+    assert "One seed." in markdown(document(grpo_report))
 
 
 def test_arms_with_equal_results_get_an_interval_from_wilson_s_bound() -> None:
@@ -292,7 +293,7 @@ def test_the_last_line_contains_the_table(grpo_report: GrpoReport) -> None:
 
 
 def test_seeds_appear_everywhere_in_the_requested_order() -> None:
-    """The first is the one by which rates are chosen."""
+    """The first seed is the one that chooses the rates."""
     settings = SETTINGS.model_copy(update={"seeds": (2, 1)})
     results = [
         a_result(CONTINUED, 1, "10000000"),
@@ -304,7 +305,7 @@ def test_seeds_appear_everywhere_in_the_requested_order() -> None:
     line = json.loads(json.dumps(last_line(grpo_report)))
     assert (line["seeds"], line["arms"][AT_GRPO]["seeds"]) == ([2, 1], [0.25, 0.875])
     [difference] = tables(grpo_report)[
-        "One arm less another, in points, paired by seed and puzzle"
+        "Differences between arms, in points, paired by seed and puzzle"
     ][1]
     assert difference[2:4] == ["2", "+25.0, +75.0"]
     assert "said by seed 2" in markdown(document(grpo_report))

@@ -1,4 +1,4 @@
-"""`bench grpo-speed`: what is counted, and that both ways play the same."""
+"""`bench grpo-speed`: what it counts, and that both kinds of rollouts play the same puzzles."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_an_interruption_does_not_wait_for_the_measurement() -> None:
 async def test_an_interruption_while_the_server_starts_ends_the_rollouts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The server is waited for without a pause, so that the interruption comes behind it."""
+    """The wait for the server has no pause, so the interruption takes effect after it."""
 
     @contextmanager
     def interrupted(folder: Path, **options: str) -> Generator[SimpleNamespace]:

@@ -1,4 +1,5 @@
-"""`bench import`, and `bench compare` of other tools' files: what is paired, what is refused."""
+"""`bench import`, and `bench compare` of other tools' files: which questions are paired, and which
+files are refused."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def test_an_inspect_log_is_read_as_inspect_wrote_it() -> None:
 def test_epochs_count_by_their_mean_and_unmatched_questions_are_reported() -> None:
     (comparison,) = compare_paths(TWO_EPOCHS, ONE_EPOCH, scorers=MATCH).arms
     assert (comparison.questions, comparison.attempts_a, comparison.attempts_b) == (4, 8, 4)
-    # Of q2 to q5, A is right in both epochs of two and in one epoch of two; B is right at odd ones.
+    # In q2 to q5, A is right in both of two epochs and in one of two; B is right at odd ones.
     assert (comparison.accuracy_a, comparison.accuracy_b) == (0.75, 0.5)
     assert comparison.accuracy.estimate == 0.25
     assert comparison.p is None
@@ -108,7 +109,7 @@ def test_samples_without_a_score_are_left_out_and_reported(tmp_path: Path) -> No
 def test_an_incomplete_evaluation_is_reported_as_such(tmp_path: Path) -> None:
     log = inspect_log(tmp_path / "a.eval", inspect_sample("p", 1), header={"status": "cancelled"})
     assert read_evaluation(log).notices == (
-        f"{log}: the evaluation did not end: its status is cancelled",
+        f"{log}: the evaluation did not finish: its status is cancelled",
     )
 
 
@@ -137,7 +138,7 @@ def test_a_lower_is_better_metric_is_refused(tmp_path: Path) -> None:
     (tmp_path / f"results_{date}.json").write_text(json.dumps(results))
     log = read_evaluation(tmp_path / f"samples_t_{date}.jsonl")
     assert log.model == "tiny"
-    with pytest.raises(UsageError, match="of acc a lower score is the better one"):
+    with pytest.raises(UsageError, match="a lower score of acc is better"):
         import_evaluation(log)
 
 
@@ -188,7 +189,7 @@ def test_an_import_without_its_manifest_is_not_a_benchmark(tmp_path: Path) -> No
 
 def test_a_nonempty_folder_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="holds something else"):
+    with pytest.raises(UsageError, match="is not an empty folder"):
         import_evaluation(read_evaluation(TWO_EPOCHS), "match").write(tmp_path)
 
 
@@ -196,7 +197,7 @@ def test_an_import_cannot_be_resumed(tmp_path: Path) -> None:
     import_evaluation(read_evaluation(ONE_EPOCH), "match").write(tmp_path / "a")
     done = bench("resume", str(tmp_path / "a"))
     assert done.returncode == 2
-    assert "was imported: there is nothing to go on with" in done.stderr
+    assert "was imported: there is nothing to resume" in done.stderr
 
 
 def _bomb(path: Path) -> Path:
@@ -208,7 +209,7 @@ def _bomb(path: Path) -> Path:
 
 
 def _lying(path: Path) -> Path:
-    """A member whose size in the index is a lie."""
+    """A member with a false size in the index."""
     inspect_log(path, inspect_sample("p", 1))
     content = bytearray(path.read_bytes())
     at = content.rindex(b"PK\x01\x02") + 24
@@ -273,18 +274,21 @@ def _no_epoch(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (_bomb, r"samples/p_epoch_1.json unfolds into more than 1,048,576 bytes"),
+        (_bomb, r"samples/p_epoch_1.json decompresses to more than 1,048,576 bytes"),
         (_lying, r"p_epoch_1.json is damaged"),
         (_garbage, r"not a zip archive"),
         (_cut, r"not a zip archive, or a damaged one"),
         (_flipped, r"(can't be decompressed|is damaged|is not where the index says)"),
         (_deep, r"header.json: not JSON: nested too deep"),
-        (_empty, r"the file holds no sample"),
-        (_twice, r"the question 'q' stands twice in epoch 1"),
-        (_other_zip, r"not a log of inspect: it holds neither header.json nor _journal/start.json"),
+        (_empty, r"the file contains no samples"),
+        (_twice, r"epoch 1 contains the question 'q' twice"),
+        (
+            _other_zip,
+            r"not an inspect log: it contains neither header.json nor _journal/start.json",
+        ),
         (_bzip, r"compressed by method 12"),
         (_old, r"a log of version 1; .*`inspect log convert --to eval`"),
-        (_no_epoch, r"`epoch` should be a whole number from 1"),
+        (_no_epoch, r"`epoch` should be an integer from 1"),
     ],
 )
 def test_a_damaged_or_hostile_log_is_refused(make: Any, message: str, tmp_path: Path) -> None:
@@ -295,7 +299,7 @@ def test_a_damaged_or_hostile_log_is_refused(make: Any, message: str, tmp_path: 
 def test_zstandard_decompression_is_bounded_too() -> None:
     with (
         Archive(TWO_EPOCHS, member_bytes=1000) as archive,
-        pytest.raises(DataError, match=r"q1_epoch_1\.json unfolds into more than 1,000 bytes"),
+        pytest.raises(DataError, match=r"q1_epoch_1\.json decompresses to more than 1,000 bytes"),
     ):
         archive.read("samples/q1_epoch_1.json")
 
@@ -308,8 +312,8 @@ def test_zstandard_decompression_is_bounded_too() -> None:
         ('{"id": "p", "question": "q", "answer": "a"}', r":1: `doc_id` should be .*samples"),
         ('{"doc_id": 1}', r":1: `doc` is missing"),
         (json.dumps(lm_eval_line(1, 1)) + "\n" + "\0" * 50, r":2: not JSON"),
-        ("\n".join(json.dumps(lm_eval_line(1, 1)) for _ in range(2)), r"two scores by acc"),
-        ("", "holds no sample"),
+        ("\n".join(json.dumps(lm_eval_line(1, 1)) for _ in range(2)), r"two acc scores"),
+        ("", "contains no samples"),
         (json.dumps(lm_eval_line(1, 1, doc="x" * 5000)), r":1: a line is too long"),
     ],
 )

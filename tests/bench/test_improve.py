@@ -1,4 +1,4 @@
-"""`bench improve`: its questions, its big model, its figures, and one stream for real."""
+"""`bench improve`: its questions, its big model, its figures, and one real stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loopline.agents.arithmetic import evaluate, format_number
 from loopline.agents.records import Message
 from loopline.agents.tools.calculator import calculate
 from loopline.bench.experiments.document import html
-from loopline.bench.improve.big_model import BigModel, turned
+from loopline.bench.improve.big_model import BigModel, with_wrong_operation
 from loopline.bench.improve.figures import ImproveReport, difference
 from loopline.bench.improve.problems import draw_questions, kind_of
 from loopline.bench.improve.report import document
@@ -30,7 +30,7 @@ QUESTIONS = draw_questions(1, 60, 40)
 
 
 def answer_of(big: BigModel, question: str) -> str | None:
-    """As a conversation comes to it, the calculator included."""
+    """The answer of a conversation, the calculator included."""
     messages = [Message(role="user", content=question)]
     for _ in range(12):
         reply = big.reply(messages, (calculate.spec,))
@@ -58,9 +58,9 @@ def test_the_big_model_is_right_in_the_stated_share_and_wrong_in_the_others() ->
     assert 0.72 < sum(right) / len(right) < 0.88
 
 
-def test_a_flipped_problem_has_another_answer() -> None:
+def test_a_problem_with_a_wrong_operation_has_another_answer() -> None:
     for problem in QUESTIONS.stream:
-        assert turned(problem).answer != problem.answer
+        assert with_wrong_operation(problem).answer != problem.answer
 
 
 def entry(at: int, *, small: bool, cheap: bool) -> Served:
@@ -129,7 +129,7 @@ def test_a_round_s_cost_counts_in_the_quarter_that_led_to_it() -> None:
 
 
 def test_the_interval_of_a_difference_follows_newcombe() -> None:
-    """His example: 56 of 70 against 48 of 80 (Statistics in Medicine 17, table II, a)."""
+    """Newcombe's example: 56 of 70 against 48 of 80 (Statistics in Medicine 17, table II, a)."""
     gap = difference(56, 70, 48, 80)
     assert (gap.low, gap.high) == pytest.approx((5.24, 33.39), abs=0.01)
 

@@ -1,4 +1,4 @@
-"""`bench improve --worlds`: its instructions, its big model, its figures, and a stream for real."""
+"""`bench improve --worlds`: its instructions, its big model, its figures, and a real stream."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_share_of_the_stream_is_old_tasks_and_only_new_ones_are_held_back() ->
 
 
 def first_plan(big: BigTeam, at: int) -> str | None:
-    """What the big model does first about an instruction."""
+    """The big model's first action for an instruction."""
     instance = INSTRUCTIONS.stream[at]
     turns = (Turn("user", instance.instruction),)
     text = planner_input(instance.tools, turns, "signatures")

@@ -1,4 +1,5 @@
-"""The append-only files: what a crash can do to them, and what nobody may overlook."""
+"""The append-only files: the possible effects of a crash, and the damage that must not go
+unnoticed."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def test_the_total_of_the_entries_includes_discarded_calls(tmp_path: Path) -> No
 
 
 def test_fetching_a_runs_usage_twice_books_it_once(tmp_path: Path) -> None:
-    """Also in another process: what is in the file is known."""
+    """Even in another process: the entries in the file are known."""
     path = tmp_path / "ledger.jsonl"
     first = Ledger(path)
     assert len(first.add([entry(1), entry(2)])) == 2
@@ -59,7 +60,7 @@ def test_fetching_a_runs_usage_twice_books_it_once(tmp_path: Path) -> None:
 
 
 def test_a_call_billed_twice_keeps_both_entries(tmp_path: Path) -> None:
-    """One was used, the other came too late."""
+    """One was used; the other came too late."""
     ledger = Ledger(tmp_path / "ledger.jsonl")
     assert len(ledger.add([entry(1), entry(1, discarded=True)])) == 2
     ledger.close()
@@ -75,8 +76,8 @@ def unknown(number: int) -> UsageEntry:
     )  # fmt: skip
 
 
-def test_a_call_of_which_nothing_is_known_is_neither_nothing_nor_a_guess(tmp_path: Path) -> None:
-    """It is counted apart, and a budget takes it for the most that it can have cost."""
+def test_a_call_with_unknown_usage_is_counted_apart_with_its_maximum(tmp_path: Path) -> None:
+    """It counts separately, and a budget assumes its maximum possible cost."""
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.add([entry(1), unknown(2)])
     ledger.close()
@@ -98,7 +99,7 @@ def test_an_entry_without_usage_states_what_is_unknown() -> None:
 
 @given(st.lists(st.integers(0, 1000), max_size=30))
 def test_sums_do_not_depend_on_the_order(tokens: list[int]) -> None:
-    """Addition of entries is what it should be."""
+    """Addition ignores the order and has a neutral element."""
     entries = [entry(at, tokens=value) for at, value in enumerate(tokens)]
     assert total(entries) == total(reversed(entries))
     assert total(entries).prompt == sum(tokens)
@@ -129,8 +130,8 @@ def test_a_torn_last_line_is_dropped_with_a_notice_wherever_it_was_torn(
 
 
 @pytest.mark.parametrize("damage", [b"{broken\n", b"[]\n", b'{"run_id": 1}\n', b"\xff\xfe\n"])
-def test_a_damaged_line_inside_is_an_error_that_names_it(tmp_path: Path, damage: bytes) -> None:
-    """A crash cannot do that; somebody should look."""
+def test_a_damaged_inner_line_is_an_error_with_its_number(tmp_path: Path, damage: bytes) -> None:
+    """A crash cannot cause that, so a person should check."""
     path = tmp_path / "ledger.jsonl"
     ledger = Ledger(path)
     ledger.add([entry(1), entry(2)])
@@ -142,10 +143,10 @@ def test_a_damaged_line_inside_is_an_error_that_names_it(tmp_path: Path, damage:
     assert str(caught.value).startswith(f"{path}:2:")
 
 
-def test_kill_9_in_the_middle_of_writing_leaves_whole_lines_and_at_most_one_torn(
+def test_sigkill_during_a_write_leaves_complete_lines_and_at_most_one_torn(
     tmp_path: Path,
 ) -> None:
-    """A real process, killed while it appends as fast as it can."""
+    """A real process, killed while it appends as fast as possible."""
     path = tmp_path / "log.jsonl"
     code = (
         "import sys\nfrom pathlib import Path\nfrom loopline.bench.append_log import AppendLog\n"

@@ -1,4 +1,4 @@
-"""Means of what is measured alongside right and wrong, where all questions came out alike."""
+"""Means of the measures other than right and wrong, if all questions had equal values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loopline.bench.statistics import wilson
 
 
 def results(**measures: float) -> list[Result]:
-    """Twelve right ones, each with these measures."""
+    """Twelve right results, each with these measures."""
     return [Result.model_construct(verdicts={"solved": True}, measures=measures) for _ in range(12)]
 
 

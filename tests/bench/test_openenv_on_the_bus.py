@@ -1,4 +1,4 @@
-"""`bench puzzles` plays an OpenEnv server: workers and judge ask it."""
+"""`bench puzzles` plays an OpenEnv server: workers and judge query it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.workers.processes import workers_running
 
 GAME = "loopline.workers.openenv:SERVER"
 HALVES = {5: (3, 7), 3: (2, 4), 7: (6, 8), 2: (1, None), 8: (None, 9)}
-"""Guess → the next one where the number is lower, or higher."""
+"""Guess → the next guess if the number is lower, or higher."""
 
 
 def script() -> list[dict[str, list[str]]]:
-    """What halves the numbers that are left, the longer way first."""
+    """Halves the remaining numbers, starting with the longer path."""
     answers: list[dict[str, list[str]]] = []
 
     def add(history: list[str], guess: int) -> None:

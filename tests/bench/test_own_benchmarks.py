@@ -1,4 +1,4 @@
-"""Benchmarks of a user's own: a file of questions with and without a scorer, an object in a module,
+"""A user's own benchmarks: a file of questions with and without a scorer, an object in a module,
 and an entry point of a package."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def questions(folder: Path, n: int = 4) -> Path:
-    """A file whose questions the scripted engine answers rightly."""
+    """A file of questions that the scripted engine answers correctly."""
     path = folder / "sums.jsonl"
     rows = [
         {"id": f"q{at}", "question": item.question, "answer": f" {item.gold}\n", "level": at}
@@ -50,7 +50,7 @@ def scorer(folder: Path, body: str, name: str = "my_scorer.py") -> Path:
 
 
 def begun(path: Path, data: Path, scorer: Path | None = None, arms: str = "llm") -> OutputDirectory:
-    """The directory that `bench run` begins with."""
+    """The directory that `bench run` creates first."""
     benchmark = find(str(data), scorer)
     request = Request(split=benchmark.default_split)
     bench_request = BenchRequest(benchmark, benchmark.arms.parse(arms), request)
@@ -84,7 +84,7 @@ def test_without_a_scorer_answers_are_compared_as_texts_and_the_report_says_so(
     assert list(facts.checkers) == ["exact"]
     text = (directory.path / "report.html").read_text()
     assert "sums.jsonl: llm against solo against delegate" in text
-    assert "the same text as the gold answer, upper and lower case and white space aside" in text
+    assert "the same text as the gold answer, ignoring case and white space" in text
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_partial_score_is_measured_but_only_1_counts_as_right(tmp_path: Path) 
 def test_a_failing_scorer_is_reported_with_file_line_and_item_and_judges_no_answer(
     tmp_path: Path,
 ) -> None:
-    """Once it is corrected, the same runs are collected: nothing is paid for again."""
+    """Once the scorer is corrected, the same runs are collected: nothing is paid for again."""
     broken = scorer(tmp_path, "return item.about['level'] / (item.about['level'] - 2) < 9")
     directory = begun(tmp_path / "out", questions(tmp_path), broken)
     client = LocalClient()
@@ -199,7 +199,7 @@ def test_a_directory_can_be_reported_and_compared_without_its_source_files(tmp_p
     [
         ("def score(item, answer)\n", "my_scorer.py:1: expected ':'"),
         ("x = 1\n\n1 / 0\n", "my_scorer.py:3: the scorer cannot be loaded: ZeroDivisionError"),
-        ("x = 1\n", "my_scorer.py: there is no function score(item, answer) in it"),
+        ("x = 1\n", "my_scorer.py has no function score(item, answer)"),
         ("def score(answer):\n    return True\n", "my_scorer.py:1: score must take (item, answer)"),
         ("async def score(item, answer):\n    return True\n", "must be a plain function"),
     ],
@@ -218,7 +218,7 @@ def test_an_unusable_scorer_is_refused_before_a_deployment_is_needed(
     ("line", "says"),
     [
         ('{"question": "?", "answer": "a"}', "`id` must be"),
-        ('{"id": "q0", "question": "?", "answer": "a"}', "the id 'q0' stands in line 1 already"),
+        ('{"id": "q0", "question": "?", "answer": "a"}', "the id 'q0' is already in line 1"),
         ('{"id": "x", "question": " ", "answer": "a"}', "`question` must be"),
         ('{"id": "x", "question": "?"}', "`answer` must be"),
         ('{"id": "x", "question": "?", "answer": ["a"]}', "item.about"),
@@ -237,7 +237,7 @@ def test_an_unusable_line_is_reported(tmp_path: Path, line: str, says: str) -> N
     ("arguments", "says"),
     [
         (("absent.jsonl",), "absent.jsonl: cannot be read"),
-        (("gsm8k", "--scorer", "x.py"), "--scorer goes with a file of questions"),
+        (("gsm8k", "--scorer", "x.py"), "--scorer is for a file of questions"),
         (("gsm8k", "--option", "game=sudoku"), "has no options of its own"),
         (("puzzles", "--option", "game=chess"), "--game"),
         (("no_such_module:X",), "there is no module 'no_such_module'"),

@@ -1,4 +1,4 @@
-"""A benchmark that brings its deployment with it."""
+"""A benchmark that starts its own deployment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SLOW = PROFILE + "models.llm.scripted.tokens_per_second = 0.2\nsupervisor.drain_
 
 
 def command(path: Path, profile: str, *arguments: str) -> subprocess.Popen[str]:
-    """A benchmark of two questions in a folder of its own."""
+    """A benchmark of two questions in a separate folder."""
     (path / "small.toml").write_text(profile)
     environ = {key: value for key, value in os.environ.items() if not key.startswith("LOOPLINE_")}
     return subprocess.Popen(
@@ -65,7 +65,7 @@ def test_one_command_starts_a_deployment_measures_and_stops_it(tmp_path: Path) -
     assert "starting one of the profile" in errors
     assert "stopping the deployment" in errors
     assert StateDirectory(tmp_path / "state").holder() is None
-    # The folder holds a benchmark now: an error, which stops the next deployment as well.
+    # The folder now contains a benchmark: an error, which stops the next deployment as well.
     process = command(tmp_path, PROFILE, *own(tmp_path))
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 2
@@ -83,7 +83,7 @@ def test_the_deployment_stops_with_its_benchmark_even_after_ctrl_c_or_a_kill(
     until(lambda: items_path.exists() and "admitted" in items_path.read_text(), "run in flight")
     process.send_signal(how)
     if how is signal.SIGINT:
-        process.send_signal(how)  # does not wait for what is in flight
+        process.send_signal(how)  # does not wait for runs in flight
     process.communicate(timeout=120)
     until(lambda: StateDirectory(tmp_path / "state").holder() is None, "end of the deployment")
 
@@ -120,7 +120,7 @@ def test_a_profile_without_an_arm_s_pool_is_refused_before_anything_starts(
 def test_a_budget_requires_prices_for_the_paid_pools(
     profile: str, overrides: tuple[str, ...], missing: str | None
 ) -> None:
-    """Local models may have none if others have one."""
+    """Local models may lack prices if others have them."""
     settings = load(profile, overrides=overrides)
     arms = find("gsm8k").arms.parse("llm,router,slm")
     require_prices(manifest(items(2)), arms, settings)

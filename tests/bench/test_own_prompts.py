@@ -1,5 +1,5 @@
-"""A benchmark knows the prompts and policies of the deployment that it began on, and goes on with
-no others."""
+"""A benchmark records the prompts and policies of the deployment that it started on, and does not
+resume with others."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ def test_a_benchmark_records_its_prompts_and_does_not_resume_with_others(
 
 
 def running(monkeypatch: pytest.MonkeyPatch, folder: Path, profile: str) -> None:
-    """What `resume` takes for the deployment that runs."""
+    """Make `resume` find this deployment."""
     monkeypatch.setenv("LOOPLINE_BUS__REDIS_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("LOOPLINE_STATE", str(folder / "state"))
     monkeypatch.setenv("LOOPLINE_PROFILE", profile)
 
 
 def begun_without_adapter() -> Manifest:
-    """Of a team whose tool agent was the bare model; in `petting` an adapter plays it."""
+    """A benchmark of a team whose tool agent was the bare model; in `petting` an adapter plays
+    it."""
     settings = config.load("petting", environ={})
     bare = settings.model_copy(update={"policies": {**settings.policies, "tool_agent": "pair"}})
     base_manifest = manifest(items(1)).model_copy(
@@ -69,7 +70,7 @@ def begun_without_adapter() -> Manifest:
 def test_a_benchmark_does_not_resume_with_another_policy_for_a_role(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where it is an adapter of the same model: one arm would be two systems."""
+    """Even if it is an adapter of the same model: one arm would be two systems."""
     OutputDirectory(tmp_path / "out").create(begun_without_adapter())
     running(monkeypatch, tmp_path, "petting")
     pattern = r"policy 'pair' as role 'tool_agent' of arm pair; .* has 'pair/tool'\. .*\[policies\]"
@@ -80,7 +81,7 @@ def test_a_benchmark_does_not_resume_with_another_policy_for_a_role(
 def test_a_manifest_without_policies_is_still_compared_by_its_prompts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The prompts are looked at after the policies."""
+    """The prompts are compared after the policies."""
     old = {"policies": {}, "prompts": {"solo.md": "0" * 64}}
     OutputDirectory(tmp_path / "out").create(begun_without_adapter().model_copy(update=old))
     running(monkeypatch, tmp_path, "petting")

@@ -1,4 +1,4 @@
-"""How a benchmark's pace is reckoned from its ledger."""
+"""How the ledger determines a benchmark's pace."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_without_a_call_there_is_no_pace() -> None:
 
 
 def test_the_longest_candidate_of_one_request_counts() -> None:
-    """Their ids say so; the request after them follows."""
+    """The call ids mark the candidates; the next request follows them."""
     drawn = [
         call("a", 0, 0, 11.5, 1.0).model_copy(update={"call_id": f"a/0.0/0{part}"})
         for part in ("", *(f"#{at}" for at in range(1, 8)))

@@ -1,4 +1,4 @@
-"""What a benchmark's report says of whether delegation pays."""
+"""The report's sentences on whether delegation pays off."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def facts(
     alone: float = 2000,
     unpriced: tuple[str, ...] = (),
 ) -> Any:
-    """A cascade compared with the big model alone: micro-dollars a question, the interval of their
+    """A cascade compared with the big model: micro-dollars per question, the interval of their
     difference, and the difference of accuracy with its p."""
     arms = {
         "llm": {"micro_dollars_per_question": alone, "unpriced": []},
@@ -42,14 +42,14 @@ def facts(
     [
         (
             facts(spent=500, low=-1600, high=-1400),
-            "cascade pays: $0.50 for 1,000 questions, $2.00 by llm alone (−75% [−80%, −70%]), at "
-            "0.0 points of accuracy.",
+            "cascade pays off: $0.50 for 1,000 questions, $2.00 with only llm (−75% [−80%, −70%]), "
+            "at 0.0 points of accuracy.",
         ),
-        (facts(spent=2500, low=400, high=600), "cascade does not pay (dearer): $2.50"),
-        (facts(spent=1900, low=-300, high=100), "does not pay (not surely cheaper)"),
+        (facts(spent=2500, low=400, high=600), "cascade does not pay off (more expensive): $2.50"),
+        (facts(spent=1900, low=-300, high=100), "does not pay off (savings not significant)"),
         (
             facts(spent=500, low=-1600, high=-1400, p=0.001, gap=-0.6),
-            "does not pay (less accurate): $0.50 for 1,000 questions, $2.00 by llm alone (−75%",
+            "does not pay off (less accurate): $0.50 for 1,000 questions, $2.00 with only llm (",
         ),
     ],
 )

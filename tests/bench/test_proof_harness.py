@@ -1,4 +1,4 @@
-"""Every proof says how long it takes, and ends with what it measured, whole or in part."""
+"""Every proof states its duration, and ends with its measurements, complete or partial."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_measurements_from_before_an_early_end_are_shown(
     assert ending in output.err
 
 
-def test_an_interruption_before_anything_was_measured_says_so(
+def test_an_interruption_before_any_measurement_is_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def run(options: ExampleOptions, progress: Progress) -> Outcome:
@@ -204,14 +204,14 @@ def test_an_interrupted_proof_is_not_recorded(
 
 @pytest.mark.parametrize("name", PROOFS)
 def test_the_help_of_a_proof_states_the_duration_with_its_defaults(name: str) -> None:
-    """And by default no proof takes more than ten minutes on two cores."""
+    """By default no proof takes more than ten minutes on two cores."""
     proof = import_module(f"loopline.bench.proofs.{name.replace('-', '_')}.proof").PROOF
     assert proof.name == name
     minutes = proof.minutes(proof.options())
     assert minutes <= 10
     assert PROOFS[name].minutes == max(1, round(minutes))
     assert bool(PROOFS[name].full) == bool(proof.full)
-    # What the long form sets are options.
+    # The full form sets existing options.
     proof.options.model_validate(proof.full)
 
 

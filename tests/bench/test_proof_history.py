@@ -1,5 +1,5 @@
-"""`bench history`: lines of the same machine and options are compared, and what became worse beyond
-its interval is named."""
+"""`bench history` compares lines of the same machine and options, and reports regressions beyond
+the interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proxy that breaks connections: what a client of Redis sees of each attack."""
+"""The proxy that breaks connections: the effect of each attack on a client of Redis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPLY = f"$1000\r\n{VALUE}\r\n".encode()
 
 
 class Plain:
-    """A client that hides nothing."""
+    """A client that passes on every error."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -48,7 +48,7 @@ async def proxy(any_server: RedisProcess) -> AsyncIterator[Proxy]:
 
 @pytest.fixture
 async def client(proxy: Proxy) -> AsyncIterator[Connect]:
-    """Connects again at each call."""
+    """Opens a new connection at each call."""
     connections: list[Plain] = []
 
     async def connect() -> Plain:
@@ -103,7 +103,7 @@ async def test_a_half_closed_connection_ends_for_its_reader(proxy: Proxy, client
     await plain.ask()
     assert proxy.half_close() == 1
     assert await plain.rest() == b""
-    plain.send()  # still taken: no reset follows at once
+    plain.send()  # the connection is still accepted: no reset follows at once
     await plain.writer.drain()
 
 

@@ -1,4 +1,4 @@
-"""CodeContests, APPS and LiveCodeBench in the files in which their authors publish them."""
+"""CodeContests, APPS and LiveCodeBench in their authors' published files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CONTESTS = pa.schema(
         ("output_file", pa.string()),
     ]
 )  # fmt: skip
-"""As its card has it."""
+"""A row as on the data set's card."""
 NONE: dict[str, list[str]] = {"input": [], "output": []}
 CONTEST: dict[str, Any] = {
     "name": "1_A. Double", "description": "Double it.\n",
@@ -90,7 +90,7 @@ def test_a_problem_of_code_contests_can_lack_limits_and_python(tmp_path: Path) -
 def test_a_split_of_several_files_is_read_in_order_and_a_missing_file_is_reported(
     tmp_path: Path,
 ) -> None:
-    """So that no score of a part passes for one of the whole."""
+    """A partial score must not pass for a complete one."""
     for at in (2, 0):
         write_contests(tmp_path / f"train-0000{at}-of-00003-{HASH}.parquet", CONTEST, CONTEST)
     read = code_contests.load(tmp_path, "train")
@@ -113,7 +113,7 @@ def test_unreadable_problems_of_code_contests_are_reported(tmp_path: Path) -> No
     assert len(read.records) == 1
     name = "test-00000-of-00001.parquet"
     assert reasons(read) == [
-        (f"{name}[1]", "a program has to read or write a file"),
+        (f"{name}[1]", "programs must read or write a file"),
         (f"{name}[2]", "not the expected fields"),
         (f"{name}[3]", "inputs and outputs differ in number"),
         (f"{name}[4]", "no tests"),
@@ -123,7 +123,7 @@ def test_unreadable_problems_of_code_contests_are_reported(tmp_path: Path) -> No
 
 
 def test_an_invalid_or_foreign_parquet_file_is_reported(tmp_path: Path) -> None:
-    """And the bench asks nothing of it."""
+    """The bench then asks no questions."""
     path = tmp_path / "test-00000-of-00001.parquet"
     other_schema = pa.schema([("premise", pa.string())])
     for reason, write_it in (
@@ -136,12 +136,12 @@ def test_an_invalid_or_foreign_parquet_file_is_reported(tmp_path: Path) -> None:
     ):
         write_it()
         assert reasons(code_contests.load(tmp_path)) == [(path.name, reason)]
-    with pytest.raises(DataError, match=r"no problem in it \(test-0.*columns premise: no name"):
+    with pytest.raises(DataError, match=r"contains no problems \(test-0.*columns premise: no name"):
         load("code", Request(data=tmp_path, choices={"dataset": "codecontests"}))
 
 
 def test_a_broken_parquet_file_yields_the_rows_before_the_break(tmp_path: Path) -> None:
-    """Files are long, and rows before the break are whole."""
+    """Files are long, and rows before the break are complete."""
     path = tmp_path / "test-00000-of-00001.parquet"
     table = pa.Table.from_pylist([CONTEST, CONTEST], schema=CONTESTS)
     pq.write_table(table, path, row_group_size=1)
@@ -201,7 +201,7 @@ def test_apps_is_read_from_the_folders_of_its_archive(tmp_path: Path, split: str
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_apps_is_read_from_the_lines_of_hugging_face(tmp_path: Path, split: str) -> None:
-    """A problem has the same id as in the archive, whichever name its number has."""
+    """A problem has the same id as in the archive, under either name of its number."""
     called = {key: value for key, value in LINE.items() if key != "id"}
     write(
         tmp_path / f"apps/{split}.jsonl",
@@ -244,7 +244,7 @@ def test_unreadable_lines_of_apps_are_reported(tmp_path: Path) -> None:
 
 
 def test_the_source_states_whether_the_whole_test_split_was_used(tmp_path: Path) -> None:
-    """The 150 selected problems stand for it only where it is not there."""
+    """The 150 selected problems replace it only if it is missing."""
     selected = {
         "name": "12", "description": "Twice.", "difficulty": "interview", "starter_code": "",
         "test_list": [{"input": "1\n", "output": ["2\n"]}],
@@ -261,7 +261,7 @@ def test_the_source_states_whether_the_whole_test_split_was_used(tmp_path: Path)
 
 
 def names_behind(preamble: str) -> set[str]:
-    """What a program may use; in a process of its own, as a preamble may set limits."""
+    """The names that a program may use; in a separate process, since a preamble may set limits."""
     process = subprocess.run(
         [sys.executable, "-c", f"{preamble}\nprint(*globals())"],
         capture_output=True, text=True, check=True,
@@ -270,7 +270,7 @@ def names_behind(preamble: str) -> set[str]:
 
 
 def test_a_program_of_apps_can_use_its_judge_s_imports(tmp_path: Path) -> None:
-    """Whether it is called or run as a whole; the streams only there."""
+    """For called functions and for whole programs; the streams only for the latter."""
     write(
         tmp_path / "train.jsonl",
         LINE, {**LINE, "id": 1, "input_output": json.dumps(CALLED)},
@@ -280,7 +280,7 @@ def test_a_program_of_apps_can_use_its_judge_s_imports(tmp_path: Path) -> None:
     )
     assert whole - called == {"stdin", "stdout"}
     assert called >= {"deque", "heappush", "lru_cache", "gcd", "List", "permutations", "fractions"}
-    # Its judge doesn't bring these: they may be a program's own mistake.
+    # Its judge does not import these: they may be a program's own mistake.
     assert not called & {"bisect", "reduce", "Optional", "np"}
 
 
@@ -295,7 +295,7 @@ def test_a_problem_of_livecodebench_can_have_megabytes_of_tests(tmp_path: Path) 
 
 
 def test_a_program_of_livecodebench_can_use_its_judge_s_imports(tmp_path: Path) -> None:
-    """Also one that is run as a whole; and what Python has under the same name stays Python's."""
+    """Even in whole programs; and Python's own names keep their meaning."""
     plain = [{"input": "1", "output": "2", "testtype": "stdin"}]
     write(tmp_path / "test.jsonl", lcb("a", plain, "[]"))
     (problem,) = livecodebench.load(tmp_path).records

@@ -1,5 +1,5 @@
-"""AIME and OlympiadBench in the files in which they are published, and grade-school mathematics as
-the team is asked it."""
+"""AIME and OlympiadBench in their published files, and grade-school mathematics as the team
+receives it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.bench.test_code_datasets import write
 
 
 def write_parquet(path: Path, *rows: dict[str, Any]) -> None:
-    """A Parquet file of rows, of the types that they have."""
+    """A Parquet file of rows with their own types."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(list(rows)), path)
 
@@ -34,7 +34,7 @@ def read(year: int, folder: Path) -> list[tuple[str, str, str]]:
 
 
 def skipped(reading: Any) -> list[tuple[str, str]]:
-    """Where and why."""
+    """The location and reason of the error."""
     return [(record.where, record.reason) for record in reading.skipped]
 
 
@@ -98,7 +98,7 @@ def test_a_file_can_have_any_name(tmp_path: Path) -> None:
 
 
 def test_the_problems_of_one_year_are_refused_as_another_year_s(tmp_path: Path) -> None:
-    """Where only the folder or the file says which year it is."""
+    """If only the folder or the file states the year."""
     write(tmp_path / "aime25/test.jsonl", {"problem": "1 + 1?", "answer": "2", "id": "0"})
     for data in (tmp_path / "aime25", tmp_path / "aime25/test.jsonl"):
         assert len(read(2025, data)) == 1
@@ -107,7 +107,7 @@ def test_the_problems_of_one_year_are_refused_as_another_year_s(tmp_path: Path) 
 
 
 def test_unreadable_problems_of_aime_are_reported(tmp_path: Path) -> None:
-    """Also where a file is of another year."""
+    """Even if a file is of another year."""
     good = {"problem": "1 + 1?", "answer": "2", "id": "0"}
     write(
         tmp_path / "test.jsonl",
@@ -145,7 +145,7 @@ OLYMPIAD: dict[str, Any] = {
 
 
 def test_olympiadbench_is_read_from_its_authors_parquet(tmp_path: Path) -> None:
-    """Wherever its repository or its file lies, and by its own name."""
+    """Wherever its repository or its file is, and under its own name."""
     config = "OE_TO_maths_en_COMP"
     for folder in (f"OlympiadBench/OlympiadBench/{config}", "math/olympiadbench", "."):
         path = tmp_path / f"{folder}/{config}.parquet"
@@ -176,7 +176,7 @@ def test_unreadable_rows_of_olympiadbench_are_reported(tmp_path: Path) -> None:
 
 
 def answers(dataset: Dataset) -> list[str]:
-    """Those that the judge is given."""
+    """The answers that the judge receives."""
     return [problem.answer for problem in dataset.problems if isinstance(problem, MathProblem)]
 
 
@@ -189,7 +189,7 @@ def write_gsm8k(folder: Path) -> None:
 
 
 def test_a_team_is_asked_gsm8k_and_only_the_judge_has_its_answers(tmp_path: Path) -> None:
-    """Nothing of an answer, and nothing of a worked solution, is in what goes on the bus."""
+    """Nothing of an answer or a worked solution goes onto the bus."""
     write_gsm8k(tmp_path)
     dataset = load("math", Request(data=tmp_path, choices={"dataset": "gsm8k", "attempts": 2}))
     assert [item.id for item in dataset.items[:2]] == ["math/gsm8k/test/0#1", "math/gsm8k/test/0#2"]
@@ -202,7 +202,7 @@ def test_a_team_is_asked_gsm8k_and_only_the_judge_has_its_answers(tmp_path: Path
 
 
 def test_gsm8k_is_read_from_the_parquet_of_hugging_face(tmp_path: Path) -> None:
-    """The same questions under the same ids, and broken ones are named."""
+    """The same questions under the same ids, and broken ones are reported."""
     path = tmp_path / "gsm8k/main/test-00000-of-00001.parquet"
     write_parquet(path, {"question": "3 + 3?", "answer": "#### 6"})
     for data in (tmp_path, tmp_path / "gsm8k", path):
@@ -217,7 +217,7 @@ def test_gsm8k_is_read_from_the_parquet_of_hugging_face(tmp_path: Path) -> None:
 
 
 def test_a_team_is_asked_generated_word_problems() -> None:
-    """`test` is what is kept away from training, in equal parts; the same for the same seed."""
+    """`test` is the data held out from training, in equal parts; it follows from the seed."""
     request = Request(samples=8, seed=7, choices={"dataset": "wordproblems"})
     dataset = load("math", request)
     assert load("math", request) == dataset
@@ -252,7 +252,7 @@ def test_generated_problems_are_not_read_from_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_problem_unsuitable_for_teams_is_reported(tmp_path: Path) -> None:
-    """Here a tolerance of nothing."""
+    """Here a tolerance of zero."""
     write(tmp_path / "test.jsonl", {**OLYMPIAD, "error": "0"})
     with pytest.raises(DataError, match=r"olympiadbench/1606: tolerance: .*greater than 0"):
         load("math", Request(data=tmp_path, choices={"dataset": "olympiadbench"}))
@@ -273,7 +273,7 @@ def test_a_problem_unsuitable_for_teams_is_reported(tmp_path: Path) -> None:
 def test_missing_mathematics_data_are_reported_with_their_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dataset: str, addresses: list[str]
 ) -> None:
-    """Without a folder, without the folder that is named, and without a file in it."""
+    """Without a folder, without the specified folder, and without a file in it."""
     monkeypatch.delenv(VARIABLE, raising=False)
     for data in (None, tmp_path / "away", tmp_path):
         with pytest.raises(DataError) as caught:

@@ -51,7 +51,7 @@ GAMES = ("plan_path", "sokoban", "sudoku", "word_problems")
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_search() -> Iterator[None]:
-    """Blind players are searched for once for each set of training puzzles: that takes seconds."""
+    """The search for blind players runs once for each set of training puzzles: it takes seconds."""
     search = cache(blind.best_blind_player)
 
     def best(training: Sequence[blind.Instance], agent: Agent) -> blind.BlindPlayer:
@@ -141,7 +141,7 @@ def test_success_is_reported_per_policy_version(tmp_path: Path) -> None:
 
 def test_an_aborted_run_counts_for_its_team_even_before_all_agents_answered(tmp_path: Path) -> None:
     class Leaving(PuzzleClient):
-        """The plan agent's answers of every second run never came."""
+        """The plan agent's answers of every second run never arrived."""
 
         async def wait(self, run_id: str) -> Trajectory:
             ended = await super().wait(run_id)
@@ -157,7 +157,7 @@ def test_an_aborted_run_counts_for_its_team_even_before_all_agents_answered(tmp_
 
 
 def test_attempts_give_pass_at_k_with_intervals_over_instances(tmp_path: Path) -> None:
-    """Each attempt has a random generator of its own: here about half of them solve."""
+    """Each attempt has its own random generator: here about half of them solve."""
     client = PuzzleClient(player=lambda run, handoff: oracle(run, handoff) if run.seed % 2 else "?")
     bench_manifest = manifest(
         wanted("sudoku", 8, attempts=4), "plan_agent_alone", greedy=False, candidates=1
@@ -175,7 +175,7 @@ def test_attempts_give_pass_at_k_with_intervals_over_instances(tmp_path: Path) -
 
 def test_a_benchmark_of_puzzles_cannot_be_rescored_from_its_directory(tmp_path: Path) -> None:
     measured(tmp_path / "out", manifest(wanted("sudoku", 2)), PuzzleClient())
-    with pytest.raises(UsageError, match="judged by what a run did"):
+    with pytest.raises(UsageError, match="judges the actions of a run"):
         rescore_all(tmp_path / "out")
 
 
@@ -206,7 +206,7 @@ def a_puzzle(game: str = "plan_path", **choices: JsonValue) -> Item:
 
 
 def solution(item: Item) -> str:
-    """The moves that stand first in what a reader of the report compares with."""
+    """The moves, which are the first part of the gold answer in the report."""
     return f"#### [{', '.join(item.gold.split(',')[0])}]"
 
 
@@ -222,7 +222,7 @@ async def test_the_run_s_own_verdict_is_ignored() -> None:
     assert PuzzlesJudge().judge(denied, item).verdicts["solved"]
 
 
-async def test_a_run_of_another_instance_or_with_more_turns_has_solved_nothing() -> None:
+async def test_a_run_of_another_instance_or_with_more_turns_counts_as_unsolved() -> None:
     item, other_item = load("puzzles", wanted("plan_path", 2)).items
     easier = await played(other_item, [solution(other_item)])
     longer = await played(a_puzzle(setting={"turns": 9}), [solution(item)])
@@ -230,7 +230,7 @@ async def test_a_run_of_another_instance_or_with_more_turns_has_solved_nothing()
         assert trajectory.outcome is Outcome.SOLVED
         judged = PuzzlesJudge().judge(trajectory, item)
         assert not judged.verdicts["solved"]
-        assert judged.detail == "the run played another instance than it was asked"
+        assert judged.detail == "the run played a different instance than requested"
 
 
 async def test_actions_after_the_end_do_not_solve() -> None:
@@ -400,7 +400,7 @@ def test_k_climbs_by_powers_of_two_to_the_number_of_attempts() -> None:
 
 
 def test_attempts_on_one_instance_are_not_independent_evidence() -> None:
-    """Four instances that all came out alike leave as much open as four runs, not as sixteen."""
+    """Four instances with equal outcomes are evidence from four runs, not from sixteen."""
     once = success({str(at): [True] for at in range(4)}, seed=1)
     often = success({str(at): [True] * 4 for at in range(4)}, seed=1)
     assert (often["low"], often["n"]) == (once["low"], 16)
@@ -441,7 +441,7 @@ def test_greedy_is_the_default_and_any_sampling_option_means_sampling() -> None:
         (["--samples", "10000", "--attempts", "256"], "more than 100,000 runs"),
         (["--attempts", "0"], "--attempts"),
         (["--arms", "umi"], "there is no arm 'umi'"),
-        (["--greedy", "--candidates", "4"], "--greedy draws nothing"),
+        (["--greedy", "--candidates", "4"], "--greedy samples nothing"),
         (["--candidates", "0"], "'candidates'"),
         (["--temperature", "0"], "'temperature'"),
         (["--run-seconds", "0"], "--run-seconds"),

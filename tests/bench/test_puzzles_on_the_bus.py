@@ -57,7 +57,7 @@ async def test_each_arm_plays_every_instance_once_even_if_the_bench_is_killed(
 
 
 def programmer(bus: BusSettings, problems: Path) -> list[WorkerBase]:
-    """A tool agent that knows one program by heart, and the judge that runs it."""
+    """A tool agent that always writes one program, and the judge that runs it."""
     model = ModelSettings.model_validate(
         {
             "engine": "scripted",
@@ -78,7 +78,7 @@ def programmer(bus: BusSettings, problems: Path) -> list[WorkerBase]:
 async def test_a_tool_agent_that_writes_python_solves_every_instance_with_one_program(
     tmp_path: Path,
 ) -> None:
-    # The profile leaves the shipped model 64.
+    # The profile sets 64 for the shipped model.
     longer = {"LOOPLINE_OPTIONS__PAIR__MAX_TOKENS": "1024"}
     with deployable(tmp_path, "petting", **longer) as (bus, environment):
         arguments = ("puzzles", "--game", "plan_path", "--size", "7", "--samples", "4")

@@ -1,4 +1,4 @@
-"""The three reports: what they say, and that nothing a model writes can act in them."""
+"""The three reports: their content, and that no model's text can act in them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> OutputDirectory:
 
 
 class Page(HTMLParser):
-    """What a browser would make of the file, as far as it matters here."""
+    """The elements that a browser would see in the file, as far as these tests need them."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -117,7 +117,7 @@ def test_the_page_loads_nothing_from_anywhere(page: Page) -> None:
 
 
 def test_a_model_s_output_is_escaped(finished: OutputDirectory, page: Page) -> None:
-    """It is found, whole, in the packed data; as markup nowhere."""
+    """The packed data contain it unchanged; it is nowhere markup."""
     text = (finished.path / "report.html").read_text(encoding="utf-8")
     assert "alert(1)" not in text.replace("&lt;script&gt;alert(1)", "")
     assert "onerror=alert(2)>" not in text
@@ -129,8 +129,8 @@ def test_a_model_s_output_is_escaped(finished: OutputDirectory, page: Page) -> N
     assert json.dumps(EVIL)[1:-1] in texts
 
 
-def test_only_the_pages_own_script_may_run(finished: OutputDirectory, page: Page) -> None:
-    """A content security policy with the hash of the script that is there."""
+def test_only_the_page_s_own_script_can_run(finished: OutputDirectory, page: Page) -> None:
+    """A content security policy with the hash of the only script."""
     text = (finished.path / "report.html").read_text(encoding="utf-8")
     (policy,) = [
         str(a["content"])
@@ -146,7 +146,7 @@ def test_only_the_pages_own_script_may_run(finished: OutputDirectory, page: Page
 
 
 def test_every_run_has_its_transcript_in_the_page(finished: OutputDirectory, page: Page) -> None:
-    """Every number leads to questions, every question to what was said."""
+    """Every number leads to questions, every question to its transcript."""
     index = page.unpacked("index")
     scripts: dict[str, Any] = {}
     for name in page.data:
@@ -159,7 +159,7 @@ def test_every_run_has_its_transcript_in_the_page(finished: OutputDirectory, pag
 
 
 def test_links_lead_to_existing_anchors(page: Page) -> None:
-    """`#items?…` and `#run?…` are understood by the script, anything else is an id."""
+    """The script understands `#items?…` and `#run?…`; anything else is an id."""
     for tag, attributes in page.tags:
         if tag != "a":
             continue
@@ -170,7 +170,7 @@ def test_links_lead_to_existing_anchors(page: Page) -> None:
 
 @given(st.text(st.characters(codec="utf-8")))
 def test_a_link_identifies_its_question_for_any_id(item: str) -> None:
-    """As `URLSearchParams` reads it, for which `+` is a space."""
+    """As `URLSearchParams` decodes it, for which `+` is a space."""
     href = links.run_of(item)
     assert href.count("?") == href.count("#") == 1
     assert parse_qsl(href.partition("?")[2], keep_blank_values=True) == [("item", item)]
@@ -201,7 +201,7 @@ def test_the_page_has_the_plots_and_both_themes(finished: OutputDirectory) -> No
 
 
 def test_json_has_results_apart_from_timings(finished: OutputDirectory) -> None:
-    """`results` is the same bytes whenever the same answers are reported."""
+    """`results` has the same bytes whenever the same answers are reported."""
     report = json.loads((finished.path / "report.json").read_text(encoding="utf-8"))
     assert set(report) == {"version", "results", "timings"}
     again = facts_of(finished).results
@@ -225,7 +225,7 @@ def test_figures_of_the_arms_agree_with_the_list_of_items(finished: OutputDirect
 
 
 def test_the_oracle_arm_is_at_least_as_good_as_either_model(finished: OutputDirectory) -> None:
-    """And costs no more than the big one everywhere."""
+    """And it costs no more than the big model everywhere."""
     results = facts_of(finished).results
     arms = results["arms"]
     best = max(arms[name]["accuracy"]["numeric"]["right"] for name in ("llm", "slm"))
@@ -266,7 +266,7 @@ def test_delegate_s_figures_differ_from_ours_for_the_stated_reasons(
 def test_accuracy_in_delegate_s_figures_follows_its_scripts(
     finished: OutputDirectory,
 ) -> None:
-    """A number after "answer is" goes before the last run of digits."""
+    """A number after "answer is" takes precedence over the last run of digits."""
     facts = facts_of(finished)
     (arm,) = [arm for arm in facts.arms if arm.name == "llm"]
     gold = facts.items[arm.results[0].item].gold
@@ -290,7 +290,7 @@ def test_delegations_in_delegate_s_figures_are_per_question(finished: OutputDire
 
 
 def test_an_unfinished_benchmark_gets_a_report_that_states_it(tmp_path: Path) -> None:
-    """Also one without a single answer."""
+    """Even without a single answer."""
     directory = created(tmp_path, manifest(items(3)))
     facts = write_reports(directory)
     assert not facts.results["complete"]
@@ -302,7 +302,7 @@ def test_an_unfinished_benchmark_gets_a_report_that_states_it(tmp_path: Path) ->
 def test_the_report_warns_of_a_ledger_that_does_not_add_up(
     finished: OutputDirectory, tmp_path: Path
 ) -> None:
-    """A line too few is a notice in every report."""
+    """A missing line is a notice in every report."""
     for name in ("manifest.json", "items.jsonl", "transcripts.jsonl"):
         (tmp_path / name).write_bytes((finished.path / name).read_bytes())
     lines = (finished.path / "ledger.jsonl").read_bytes().splitlines(keepends=True)
@@ -314,7 +314,7 @@ def test_the_report_warns_of_a_ledger_that_does_not_add_up(
 def test_the_report_warns_of_an_arm_with_answers_from_other_weights(
     finished: OutputDirectory, tmp_path: Path
 ) -> None:
-    """Somebody published them while it ran, or before it was resumed."""
+    """They were published during the benchmark, or before it was resumed."""
     for name in ("manifest.json", "items.jsonl", "transcripts.jsonl"):
         (tmp_path / name).write_bytes((finished.path / name).read_bytes())
     entries = read_ledger(finished.ledger_path)
@@ -347,7 +347,7 @@ def test_the_report_warns_of_an_arm_with_answers_from_other_weights(
     ],
 )
 def test_numbers_are_readable(text: str, display: str) -> None:
-    """Signs, units, digits that mean something."""
+    """Signs, units, significant digits."""
     assert text == display
 
 
@@ -367,7 +367,7 @@ def test_an_unfinished_benchmark_says_on_the_terminal_how_to_resume(
     facts = write_reports(created(tmp_path, manifest(items(3))))
     print_report(facts, tmp_path)
     hint = "Not answered yet: llm: 3, router: 3, slm: 3. Figures are over the questions that were"
-    assert f"Not complete. {hint} asked; `bench resume {tmp_path}` goes on." in (
+    assert f"Not complete. {hint} asked; continue with `bench resume {tmp_path}`." in (
         capsys.readouterr().out
     )
     for name in ("report.html", "report.md"):
@@ -381,9 +381,9 @@ def test_a_complete_benchmark_does_not_mention_resuming(
     assert "complete" not in capsys.readouterr().out
 
 
-def test_an_unfinished_benchmark_with_a_budget_says_that_it_may_need_more(tmp_path: Path) -> None:
+def test_an_unfinished_benchmark_with_a_budget_warns_that_it_may_need_more(tmp_path: Path) -> None:
     facts = write_reports(created(tmp_path, manifest(items(3), budget_micro_dollars=5)))
-    hint = "`bench resume DIR` goes on, with `--budget-usd MORE` where the budget is used up."
+    hint = "`bench resume DIR`, adding `--budget-usd MORE` if the budget is used up."
     assert remaining_work(facts).endswith(hint)
 
 

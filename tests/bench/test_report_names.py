@@ -1,4 +1,4 @@
-"""Names stand whole alongside what they name, and inside the drawing."""
+"""Full names are next to their marks, and inside the drawing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LONGEST = max((arm for name in TEAMS for arm in find(name).arms.listed), key=len
 
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    """Of a benchmark whose big model has the longest name of an arm that there is."""
+    """A benchmark whose big model has the longest possible arm name."""
     directory = created(tmp_path_factory.mktemp("named"), manifest(items(3), arms=("llm", "slm")))
 
     async def whole() -> None:
@@ -56,7 +56,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
 
 
 def reach(drawing: str, words: str) -> tuple[float, float]:
-    """From which pixel to which that text goes."""
+    """The pixels at which the text starts and ends."""
     for x, anchor, label in re.findall(
         r'<text x="(-?[\d.]+)"[^>]*text-anchor="(\w+)">([^<]*)<', drawing
     ):
@@ -166,7 +166,7 @@ def test_names_of_close_marks_do_not_overlap(marks: list[tuple[float, float]]) -
 
 @pytest.mark.parametrize("spread", [0.0, 0.5])
 def test_a_name_without_room_is_left_out_and_counted(facts: Facts, spread: float) -> None:
-    """Thirty arms, of equal scores or of scores that differ a little."""
+    """Thirty arms, with equal or slightly different scores."""
     (arm, *_) = facts.results["arms"].values()
     arms = {f"arm_number_{at}": deepcopy(arm) for at in range(30)}
     for at, values in enumerate(arms.values()):

@@ -1,4 +1,4 @@
-"""What a report of a team's bench says of how its runs were played."""
+"""A team benchmark's report on how its runs were played."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sudokus(samples: int) -> Request:
 def test_every_report_format_states_how_completions_were_sampled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The best of several, chosen by the rules, is another thing than one answer."""
+    """The best of several candidates, chosen by the rules, differs from a single answer."""
     bench_manifest = manifest(sudokus(2), candidates=8, temperature=0.7)
     facts = measured(tmp_path / "out", bench_manifest, PuzzleClient())
     ended = BenchOutcome(Ending.COMPLETE, OutputDirectory(tmp_path / "out"), facts)
@@ -44,5 +44,5 @@ def test_truncated_completions_are_counted_and_the_limit_is_shown(tmp_path: Path
     cut = measured(tmp_path / "cut", bench_manifest, PuzzleClient(finish="length"))
     assert whole.notices == []
     [notice] = cut.notices
-    assert "in 3 of 3 runs a completion was cut off after 64 tokens" in notice
+    assert "in 3 of 3 runs, a completion was truncated after 64 tokens" in notice
     assert "--set options.pair.max_tokens=NUMBER" in notice

@@ -1,4 +1,4 @@
-"""What the report's own script makes of its data: run by Node, where there is one."""
+"""The report's own script on its data: run by Node, if there is one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> OutputDirectory:
 
 
 def shown(directory: OutputDirectory, place: str) -> dict[str, Any]:
-    """What a reader sees at that link."""
+    """The page that a reader sees at that link."""
     reader = Path(__file__).with_name("page_reader.js")
     process = subprocess.run(
         [str(NODE), str(reader), str(directory.path / "report.html"), place],
@@ -75,7 +75,7 @@ def shown(directory: OutputDirectory, place: str) -> dict[str, Any]:
 
 
 def texts(tree: Any, *, folded: bool = True) -> Iterator[str]:
-    """Its texts in order; `folded`: also what is folded away."""
+    """Its texts in order; `folded`: including collapsed ones."""
     if isinstance(tree, str):
         yield tree
         return
@@ -99,7 +99,7 @@ def test_the_executed_candidate_is_shown_and_the_others_are_collapsed(
 def test_a_transcript_without_an_executed_candidate_is_shown_in_full(
     finished: OutputDirectory, tmp_path: Path
 ) -> None:
-    """An older bench has written it."""
+    """An older version of the bench wrote it."""
     older = OutputDirectory(Path(shutil.copytree(finished.path, tmp_path / "older")))
     lines = older.transcripts_path.read_text(encoding="utf-8")
     lines = re.sub(r'"selected":\d+,', "", lines)
@@ -111,7 +111,7 @@ def test_a_transcript_without_an_executed_candidate_is_shown_in_full(
     assert open_.index("one") < open_.index("three")
 
 
-def test_what_turns_or_hides_text_is_shown_as_code_points(finished: OutputDirectory) -> None:
+def test_characters_that_reorder_text_are_shown_as_code_points(finished: OutputDirectory) -> None:
     page = shown(finished, FIRST)
     every = "".join([*texts(page["sheet"]), *texts(page["list"])])
     assert "left\\u202eright\\u061c\\u2028\\ufeff\\u200b" in every

@@ -1,4 +1,4 @@
-"""The whole way on a real bus: worker processes, the console script, kill -9, resume."""
+"""The complete path on a real bus: worker processes, the console script, SIGKILL, resume."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def results_of(path: Path) -> dict[str, Any]:
 async def test_a_bench_that_is_killed_again_and_again_ends_with_the_same_report(
     tmp_path: Path,
 ) -> None:
-    """Killed after some number of results, resumed from its directory alone; every answer that
-    the bus has is collected and not asked for again, and the ledger is the bus's own."""
+    """Killed after some results, resumed only from its directory; every answer on the bus is
+    collected and not requested again, and the ledger equals the bus's own."""
     data = tmp_path / "test.jsonl"
     rows = [{"question": i.question, "answer": f"#### {i.gold}"} for i in items(QUESTIONS)]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -38,7 +38,7 @@ async def test_a_bench_that_is_killed_again_and_again_ends_with_the_same_report(
         async with workers_running(deployment(bus, tmp_path / "store"), tmp_path / "workers"):
 
             def bench(*arguments: str, kill_at: int | None = None) -> int:
-                """Run to the end, or until that many lines of results are on the disk."""
+                """Run to the end, or until that many lines of results are on disk."""
                 process = subprocess.Popen(
                     [*COMMAND, *arguments],
                     env=environment,

@@ -1,4 +1,4 @@
-"""Rewards are counted once, though those who post them and the recorder are killed."""
+"""Rewards count once, even if their senders and the recorder are killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bench route`: what a router is worth, and when the command says that it is worth nothing."""
+"""`bench route`: the worth of a router, and when the command reports that it has none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_router_keeps_its_bound_and_pays_if_the_text_reveals_wrong_answers(
     assert line["risk_held_share"] >= 0.95
     assert line["cost_vs_best_baseline_high"] < 1
     assert line["pays"]
-    assert line["verdict"].startswith("A router pays")
+    assert line["verdict"].startswith("A router pays off")
     assert line["signal"]["auc"] > 0.9
 
 
@@ -64,7 +64,7 @@ def test_the_command_promises_nothing_if_the_text_reveals_nothing(tmp_path: Path
     line = route(write_rows(tmp_path / "null.jsonl", labelled_rows(400, signal=False)))
     assert not line["pays"]
     assert not line["signal"]["significant"]
-    assert "nothing is promised" in line["verdict"]
+    assert "nothing is guaranteed" in line["verdict"]
     assert line["risk_held_share"] >= 0.95
 
 
@@ -123,7 +123,7 @@ def test_few_questions_promise_nothing_rather_than_too_much(tmp_path: Path) -> N
     line = route(path, "--alpha", "0.01")
     assert line["accepted_share"] == 0
     assert line["cost_vs_best_baseline"] == pytest.approx(1)
-    assert "cannot promise" in line["verdict"]
+    assert "cannot guarantee" in line["verdict"]
 
 
 @pytest.mark.parametrize("small", [0.0, 1.0])

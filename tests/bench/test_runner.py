@@ -32,7 +32,7 @@ def scorer() -> Iterator[Scorer]:
 
 
 async def test_every_question_gets_one_result_per_arm(tmp_path: Path, scorer: Scorer) -> None:
-    """And the ledger's sum is what the engines counted."""
+    """And the ledger's sum equals the engines' own count."""
     directory = created(tmp_path, manifest(items(10, wrong=[4])))
     client, watched = LocalClient(), Watched()
     assert await run(directory, client, scorer, watched) is Ending.COMPLETE
@@ -54,7 +54,7 @@ async def test_every_question_gets_one_result_per_arm(tmp_path: Path, scorer: Sc
 async def test_the_run_id_is_on_disk_before_the_run_reaches_the_bus(
     tmp_path: Path, scorer: Scorer
 ) -> None:
-    """Else a crash in between would leave a run that is paid for and forgotten."""
+    """Otherwise a crash in between would leave a paid but forgotten run."""
     directory = created(tmp_path, manifest(items(6)))
     checks: list[bool] = []
 
@@ -73,8 +73,8 @@ async def test_the_run_id_is_on_disk_before_the_run_reaches_the_bus(
 async def test_a_benchmark_cut_off_at_any_line_is_completed_to_the_same_report(
     tmp_path: Path, scorer: Scorer
 ) -> None:
-    """The files are cut at many places, as kill -9 leaves them; the resumed bench asks the same
-    deployment. Nothing that it answered is run again."""
+    """The files are cut at many places, as SIGKILL leaves them; the resumed bench uses the same
+    deployment. No answered run is repeated."""
     questions = items(5, wrong=[2])
     whole = created(tmp_path / "whole", manifest(questions))
     await run(whole, LocalClient(), scorer)
@@ -112,7 +112,7 @@ async def test_a_run_that_was_admitted_and_never_reached_the_bus_keeps_its_id(
 async def test_the_budget_stops_admissions_and_reports_the_rest(
     tmp_path: Path, scorer: Scorer
 ) -> None:
-    """By what runs of the same arm have cost so far; never past it but for those in flight."""
+    """According to the cost of the same arm's runs so far; exceeded only by runs in flight."""
     whole = created(tmp_path / "whole", manifest(items(20), arms=("llm",), concurrency=1))
     await run(whole, LocalClient(), scorer)
     cost = total(read_ledger(whole.ledger_path)).micro_dollars
@@ -129,7 +129,7 @@ async def test_the_budget_stops_admissions_and_reports_the_rest(
 
 
 async def test_a_budget_applies_from_the_first_run_on(tmp_path: Path, scorer: Scorer) -> None:
-    """What a run costs is not known before one has ended: so one goes alone."""
+    """The cost of a run is unknown before the first one ends, so the first one runs on its own."""
     bench_manifest = manifest(items(20), arms=("llm",), concurrency=8, budget_micro_dollars=1)
     directory = created(tmp_path, bench_manifest)
     watched = Watched()
@@ -167,7 +167,7 @@ async def test_an_interruption_after_the_budget_is_used_up_waits_no_longer_than_
 async def test_a_question_that_expired_while_no_bench_waited_is_repeated(
     ended: float, tmp_path: Path, scorer: Scorer
 ) -> None:
-    """Its calls stay in the books."""
+    """Its calls stay in the ledger."""
     directory, client = await asked_anew(tmp_path, scorer, ended=ended)
     facts = facts_of(directory)
     assert facts.notices == []
@@ -180,8 +180,8 @@ async def test_a_question_that_expired_while_no_bench_waited_is_repeated(
 async def asked_anew(
     path: Path, scorer: Scorer, *, ended: float = 1.0
 ) -> tuple[OutputDirectory, LocalClient]:
-    """A benchmark that was killed, and resumed after the deadline of what was in flight, which was
-    ended then."""
+    """A killed benchmark that is resumed after the deadline of its runs in flight, which ended
+    then."""
     directory = created(path, manifest(items(2), arms=("llm",)))
     client = LocalClient()
     lapsed = client.new_run("What is 3 * 5 + 0?", workflow="solo")
@@ -205,7 +205,8 @@ async def asked_anew(
 async def test_used_discarded_and_superseded_calls_add_up_to_the_total_paid(
     tmp_path: Path, scorer: Scorer
 ) -> None:
-    """One call each of three runs, of which the first counts for no arm; and one discarded."""
+    """One call for each of three runs, of which the first counts for no arm; and one discarded
+    call."""
     directory, client = await asked_anew(tmp_path, scorer)
     superseded, *used = directory.stored().runs
     late = client.ledger[used[0]][0].model_copy(update={"call_id": "late", "discarded": True})
@@ -226,7 +227,7 @@ async def test_a_report_states_the_cost_of_superseded_runs(
     directory, _ = await asked_anew(tmp_path, scorer)
     write_reports(directory)
     text = (directory.path / name).read_text(encoding="utf-8")
-    assert "of runs that were asked again or have no result" in text
+    assert "of runs that were repeated or have no result" in text
     assert "Every paid call was used." not in text
 
 
@@ -255,8 +256,8 @@ async def test_a_report_lists_the_calls_with_unknown_cost(
     facts = write_reports(directory)
     assert facts.timings["paid"]["unknown"] == 1
     text = (directory.path / name).read_text(encoding="utf-8")
-    assert "Of 1 call more it is unknown what was paid" in text
-    assert "$1.25 at most" in text
+    assert "The cost of 1 more call is unknown" in text
+    assert "at most $1.25" in text
     assert "Every paid call was used." not in text
 
 
@@ -282,7 +283,7 @@ async def test_when_one_run_fails_for_good_the_others_stop_too(
 async def test_an_interrupted_bench_admits_nothing_more_and_can_be_resumed(
     tmp_path: Path, scorer: Scorer
 ) -> None:
-    """Runs that do not end in time go on without it and are collected later."""
+    """Runs that do not end in time continue without the bench and are collected later."""
     directory = created(tmp_path, manifest(items(9), arms=("llm",)))
     client, watched = LocalClient(gate=asyncio.Event()), Watched()
     with Journal(directory) as journal:
@@ -301,7 +302,7 @@ async def test_an_interrupted_bench_admits_nothing_more_and_can_be_resumed(
     assert len(client.runs) == 9
 
 
-async def test_what_ends_within_the_grace_is_recorded(tmp_path: Path, scorer: Scorer) -> None:
+async def test_runs_that_end_within_the_grace_are_recorded(tmp_path: Path, scorer: Scorer) -> None:
     """The runs in flight when Ctrl-C came, and no others."""
     directory = created(tmp_path, manifest(items(9), arms=("llm",)))
     client, watched = LocalClient(gate=asyncio.Event()), Watched()
@@ -321,7 +322,7 @@ async def test_what_ends_within_the_grace_is_recorded(tmp_path: Path, scorer: Sc
 async def test_the_bench_waits_out_a_full_bus_and_an_outage(
     tmp_path: Path, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Admission is asked again under the same id."""
+    """The bench retries admission under the same id."""
     monkeypatch.setattr("loopline.runtime.run_driver.PAUSE_SECONDS", 0.001)
     directory = created(tmp_path, manifest(items(3), arms=("llm",), concurrency=1))
     client, watched = LocalClient(), Watched()
@@ -334,7 +335,7 @@ async def test_the_bench_waits_out_a_full_bus_and_an_outage(
 async def test_a_run_gets_its_full_time_once_admitted(
     tmp_path: Path, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bus that is full of other work is not a fault of the model."""
+    """A bus full of other work is not the model's fault."""
     monkeypatch.setattr("loopline.runtime.run_driver.PAUSE_SECONDS", 0.001)
     deadlines: dict[str, list[float]] = {}
 
@@ -369,7 +370,7 @@ async def test_a_permanent_outage_ends_the_bench_with_its_results_so_far(
 async def test_a_run_without_an_answer_is_wrong_and_stays_in_the_denominator(
     tmp_path: Path, scorer: Scorer
 ) -> None:
-    """Never left out."""
+    """It is never left out."""
     directory = created(tmp_path, manifest(items(4), arms=("llm",)))
 
     class Failing(LocalClient):
@@ -389,21 +390,21 @@ async def test_a_run_without_an_answer_is_wrong_and_stays_in_the_denominator(
 async def test_two_benches_on_one_directory_are_refused(tmp_path: Path) -> None:
     """Their lines would mix."""
     directory = created(tmp_path, manifest(items(1)))
-    with Journal(directory), pytest.raises(OutputError, match="another bench is at work"):
+    with Journal(directory), pytest.raises(OutputError, match="another bench is using"):
         Journal(OutputDirectory(tmp_path)).__enter__()
     with Journal(directory):
         pass
 
 
 def test_a_directory_with_a_benchmark_is_not_overwritten(tmp_path: Path) -> None:
-    """The message says how to go on."""
+    """The message explains how to resume."""
     created(tmp_path, manifest(items(1)))
     with pytest.raises(UsageError, match="bench resume"):
         created(tmp_path, manifest(items(1)))
 
 
 def test_every_arm_gets_the_same_seed_for_a_question() -> None:
-    """Paired, as far as sampling goes, and in a benchmark that is resumed by another version."""
+    """Paired as far as sampling allows, even in a benchmark that another version resumes."""
     assert seed_of(1, "a") == 1097006557
     assert seed_of(1, "a") != seed_of(2, "a")
     assert seed_of(1, "a") != seed_of(1, "b")

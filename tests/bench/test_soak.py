@@ -1,4 +1,4 @@
-"""`bench soak` on micro models, and its invariants held against observations that break them."""
+"""`bench soak` on micro models, and its invariants against observations that break them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from loopline.workers.engines.settings import ModelSettings
 from tests.bench.command_line import bench
 from tests.workers.engines.asking import ask
 
-# By llguidance's adapter, which still calls it by its old name.
+# llguidance's adapter still uses its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")
 
 ROOM = Room(max_context=1024, overhead=20, per_word=2)
@@ -52,7 +52,7 @@ def test_an_engine_under_attack_breaks_no_invariant(engine: str) -> None:
     assert result["violations"] == {}
     facts = result["facts"]
     assert facts["ended"] == 150
-    # It was an attack, and there was something to compare.
+    # There was an attack, and there was something to compare.
     for kind in ("done", "cancelled", "deadline", "dropped", "bad_request"):
         assert facts["endings"][kind] > 0
     assert facts["versions_loaded"] > 0
@@ -61,7 +61,7 @@ def test_an_engine_under_attack_breaks_no_invariant(engine: str) -> None:
 
 @pytest.mark.slow
 def test_prefixes_shared_across_adapters_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """llama.cpp#26207: what one adapter has computed serves another one."""
+    """llama.cpp#26207: the cache of one adapter serves another one."""
     pytest.importorskip("llama_cpp", reason="needs make gguf")
     from loopline.workers.engines.llama_cpp.sequences import Sequences
 
@@ -87,7 +87,7 @@ def test_prefixes_shared_across_adapters_are_found(monkeypatch: pytest.MonkeyPat
         (("--engine", "torch", "--model", "micro:xl"), "there is no micro model 'micro:xl'"),
     ],
 )
-def test_what_cannot_be_attacked_is_one_error(arguments: tuple[str, ...], words: str) -> None:
+def test_an_invalid_engine_or_model_is_one_error(arguments: tuple[str, ...], words: str) -> None:
     process = bench("soak", *arguments)
     assert process.returncode == 2
     assert words in process.stderr
@@ -103,7 +103,7 @@ def test_a_model_with_a_small_context_is_refused(tmp_path: Path) -> None:
 
 
 async def test_every_set_of_weights_changes_the_answer(tmp_path: Path) -> None:
-    """Or a wrong version could not be told from the right one."""
+    """Otherwise a wrong version would look like the right one."""
     prepared = prepare("torch", "micro:slm", tmp_path)
     engine = build_engine(ModelSettings(engine="torch", model=prepared.model))
     await engine.start()
@@ -147,7 +147,7 @@ def test_a_plan_has_requests_and_operations_of_every_kind() -> None:
 
 
 def asked(**fields: Any) -> Planned:
-    """A greedy request for one completion, which nobody ends early."""
+    """A greedy request for one completion that ends by itself."""
     sampling = SamplingParams(max_tokens=fields.pop("max_tokens", 3), n=fields.pop("n", 1))
     plain: dict[str, Any] = {"stream": False, "schema": None, "adapter": None}
     return Planned(0, "?", fields.pop("size", "usual"), sampling, **(plain | fields))
@@ -351,7 +351,7 @@ async def test_ids_can_diverge_at_a_near_tie() -> None:
     async def logprob(ids: Sequence[int]) -> float:
         return {8: -1.0, 5: -1.0 + SAME / 2}[ids[-1]]
 
-    # What comes behind is another text, and says nothing.
+    # The rest is another text, and proves nothing.
     other_answer = answer(ids=(7, 5, 9, 9), logprobs=(-0.5, -0.6, -3.0, -4.0))
     comparison = await invariants.compare(answer(), other_answer, logprob)
     assert comparison.tied

@@ -1,4 +1,4 @@
-"""`bench staleness`: samples are as old as they should be, and nothing else differs."""
+"""`bench staleness`: samples have the requested age, and nothing else differs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TINY_CELLS = StalenessSettings(updates=4, demo=TINY)
 
 
 def silent(event: JobLine) -> None:
-    """Nobody watches."""
+    """A watch that ignores everything."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_every_batch_is_learned_from_once_with_the_requested_delay(updates: int,
     assert all(played_by[v] == max(0, v - age) for v in learned)
 
 
-def test_a_model_without_rewards_learns_nothing_and_reports_it(output: Path) -> None:
+def test_a_model_with_equal_rewards_learns_nothing_and_reports_it(output: Path) -> None:
     """All rewards of every group are the same, so there is no effective sample size."""
     result = read_result(Cell(seed=1, age=2), output)
     assert result is not None
@@ -88,7 +88,7 @@ def test_the_trainer_learns_from_old_samples_with_the_requested_correction(
     assert set(old.ages) == set(clipped.ages) == {2.0}
     assert min(fresh.effective_samples) > 1 - 1e-6
     assert max(old.effective_samples) < 1 - 1e-6
-    # Begun alike, and then other weights: what is learned is corrected.
+    # The trainings start from equal weights that then diverge: the correction takes effect.
     assert old.effective_samples != clipped.effective_samples
 
 
@@ -134,7 +134,7 @@ def stored(output: Path, cell: Cell, outcomes: str) -> Cell:
 
 
 def of_seeds(output: Path, *outcomes: tuple[str, str]) -> StalenessReport:
-    """Of each seed, what its warm start and its one training solved."""
+    """For each seed, the outcomes of its warm start and of its one training."""
     warm = [stored(output, Cell(seed=at), begun) for at, (begun, _) in enumerate(outcomes)]
     own_cells = [
         stored(output, Cell(seed=at, age=1), outcome) for at, (_, outcome) in enumerate(outcomes)
@@ -143,7 +143,7 @@ def of_seeds(output: Path, *outcomes: tuple[str, str]) -> StalenessReport:
 
 
 def test_seeds_with_the_same_puzzles_do_not_count_as_more_puzzles(tmp_path: Path) -> None:
-    """Three seeds that solve the same puzzles leave as much open as the puzzles do."""
+    """Three seeds that solve the same puzzles are evidence from these puzzles only."""
     findings = of_seeds(tmp_path, *[("10000000", "11110000")] * 3)
     (cell,) = findings.cells
     by_puzzle = bootstrap_difference([1.0] * 4 + [0.0] * 4, [0.0] * 8)

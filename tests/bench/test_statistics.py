@@ -1,4 +1,4 @@
-"""Published values, laws, and scipy as an independent reference."""
+"""Published values, mathematical laws, and scipy as an independent reference."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ COUNTS = st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.
 
 
 def test_mcnemar_of_28_and_11_is_the_published_value() -> None:
-    """The follow-up of Delegate on MATH-500."""
+    """Delegate's follow-up on MATH-500."""
     assert mcnemar_exact(28, 11) == pytest.approx(0.00948, abs=5e-6)
 
 
 def test_wilson_of_432_in_500_is_the_published_interval() -> None:
-    """Delegate's big model alone on 500 questions."""
+    """Delegate's big model on 500 questions."""
     interval = wilson(432, 500)
     assert round(interval.low, 3) == 0.831
     assert round(interval.high, 3) == 0.891
@@ -60,7 +60,7 @@ def test_wilson_contains_the_estimate_and_is_symmetric_in_failures(counts: tuple
 
 
 def test_wilson_of_no_items_is_the_whole_range() -> None:
-    """No item, no knowledge."""
+    """Without items nothing is known."""
     interval = wilson(0, 0)
     assert (interval.low, interval.high) == (0.0, 1.0)
     assert math.isnan(interval.estimate)
@@ -96,7 +96,7 @@ def test_the_paired_table_counts_every_item_once(pairs: list[tuple[bool, bool]])
 
 
 def test_a_comparison_of_different_items_is_refused() -> None:
-    """Unpaired lists would give numbers that mean nothing."""
+    """Unpaired lists would give meaningless numbers."""
     with pytest.raises(ValueError, match="the same items"):
         paired_table([True], [True, False])
     with pytest.raises(ValueError, match="the same items"):
@@ -169,8 +169,8 @@ def test_shares_over_seeds_are_computed_per_item() -> None:
 def test_the_interval_over_seeds_and_items_has_its_stated_coverage(
     seeds: int, of_seed: float
 ) -> None:
-    """Where seeds differ, by much or by little, and items, and the two together. What is drawn over
-    items alone holds it far less often."""
+    """With large or small differences between seeds, between items, and both. An interval over
+    items only has far lower coverage."""
     import numpy as np
 
     rng, tables, items, hits, held_by_items = np.random.default_rng(11), 200, 60, 0, 0
@@ -210,7 +210,7 @@ def test_with_one_seed_only_items_are_resampled() -> None:
 
 
 def test_seeds_with_one_item_each_have_student_s_interval() -> None:
-    """Without a spread of items it is the one of a mean of few."""
+    """Without a spread over items it is the interval of a mean of few values."""
     values = [0.1, 0.4, 0.35, 0.8, 0.6, 0.55, 0.2, 0.7]
     interval = pigeonhole_bootstrap([[value] * 20 for value in values], resamples=50_000)
     low, high = stats.t.interval(0.95, 7, loc=sum(values) / 8, scale=stats.sem(values))
@@ -228,7 +228,7 @@ def test_tables_without_spread_or_values_have_an_interval_and_ragged_ones_are_re
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 60), st.floats(0.02, 0.4), st.floats(0.02, 0.4))
 def test_power_is_the_sum_over_every_outcome(n: int, only_a: float, only_b: float) -> None:
-    """Against the definition: each multinomial outcome that the test rejects."""
+    """Compared with the definition: each multinomial outcome that the test rejects."""
     expected = 0.0
     for a in range(n + 1):
         for b in range(n + 1 - a):
@@ -248,8 +248,8 @@ def test_without_a_difference_the_test_rejects_at_most_at_its_level() -> None:
 
 
 @pytest.mark.parametrize(("only_a", "only_b"), [(0.05, 0.03), (0.10, 0.05), (0.2, 0.1)])
-def test_the_sample_size_has_the_power_asked_for_and_no_more(only_a: float, only_b: float) -> None:
-    """The size that is given suffices; one pair less does not."""
+def test_the_sample_size_is_the_smallest_with_that_power(only_a: float, only_b: float) -> None:
+    """The returned size suffices; one pair fewer does not."""
     needed = pairs_needed(only_a, only_b)
     assert needed is not None
     assert mcnemar_power(needed, only_a, only_b) >= 0.8
@@ -257,7 +257,7 @@ def test_the_sample_size_has_the_power_asked_for_and_no_more(only_a: float, only
 
 
 def test_no_difference_needs_no_finite_sample() -> None:
-    """Nor does one too small to matter."""
+    """Nor does a difference too small to matter."""
     assert pairs_needed(0.05, 0.05) is None
     assert pairs_needed(0.0501, 0.05) is None
 

@@ -1,4 +1,4 @@
-"""`bench store` on few runs: every run is shown and read, before and after."""
+"""`bench store` on a few runs: every run is listed and read, before and after."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.bench.command_line import bench
 
 @pytest.fixture(autouse=True)
 def problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProblemFolder:
-    """The judge's."""
+    """The judge's folder of problems."""
     monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     return ProblemFolder(tmp_path / "state" / "problems")
 
@@ -68,7 +68,8 @@ def test_a_file_contains_the_problems_of_the_bench_and_the_judge_knows_them(
 def test_a_training_on_mbpp_is_rewarded_by_hidden_assertions(
     tmp_path: Path, problems: ProblemFolder
 ) -> None:
-    """A table of what is shown would else earn everything. To measure, all three are shown."""
+    """Otherwise a lookup table of the shown assertions would earn everything. For measurement, all
+    three are shown."""
     data, path = write_mbpp(tmp_path / "data", 601), tmp_path / "mbpp.jsonl"
     assert bench("tasks", "mbpp", str(path), "--data", str(data)).returncode == 0
     (task,) = read_tasks(path).tasks
@@ -93,7 +94,7 @@ def sources(tests: Sequence[CodeTest]) -> list[str]:
 def test_a_training_on_code_contests_is_rewarded_by_hidden_tests(
     tmp_path: Path, problems: ProblemFolder
 ) -> None:
-    """Of a problem without any nothing is learned, and it is named."""
+    """A problem without hidden tests teaches nothing, and is reported."""
     public, private = ({"input": [f"{n}\n"], "output": [f"{2 * n}\n"]} for n in (1, 2))
     nothing: JsonObject = {"input": [], "output": []}
     rows = [
@@ -119,7 +120,7 @@ def test_a_training_on_code_contests_is_rewarded_by_hidden_tests(
         for problem in code_problems
     }
     assert texts == {"Double: a.": ["2\n"]}
-    assert "(2 records left out: a problem that tells all of its tests" in process.stdout
+    assert "(2 records left out: a problem that shows all of its tests" in process.stdout
 
 
 def test_generated_word_problems_come_from_the_train_split_and_the_seed(
@@ -141,11 +142,17 @@ def test_generated_word_problems_come_from_the_train_split_and_the_seed(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("humaneval",), "humaneval is a test set, kept for measuring; to train on there are: gsm"),
-        (("livecodebench", "--split", "test2"), "livecodebench is a test set, kept for measuring"),
-        (("aime24",), "aime24 is a test set, kept for measuring"),
-        (("olympiadbench",), "olympiadbench is a test set, kept for measuring"),
-        (("mbpp", "--split", "test"), "--split test: of mbpp only train is there to train on"),
+        (
+            ("humaneval",),
+            "humaneval is a test set, reserved for measuring; data sets for training: gsm",
+        ),
+        (
+            ("livecodebench", "--split", "test2"),
+            "livecodebench is a test set, reserved for measuring",
+        ),
+        (("aime24",), "aime24 is a test set, reserved for measuring"),
+        (("olympiadbench",), "olympiadbench is a test set, reserved for measuring"),
+        (("mbpp", "--split", "test"), "--split test: only the split train of mbpp is for training"),
         (("wordproblems", "--split", "new_numbers"), "--split new_numbers: of wordproblems only"),
         (("chess",), "there is no data set 'chess' here; there are: humaneval, mbpp"),
         (("wordproblems", "--setting", "turns=0"), "--setting turns: Input should be greater"),
@@ -168,7 +175,7 @@ def test_measurement_data_and_invalid_options_are_refused_and_nothing_is_written
     ("name", "message"),
     [
         ("none/tasks.jsonl", "none/tasks.jsonl is in a folder that does not exist"),
-        (".", " is a folder: name the file to write"),
+        (".", " is a folder: give the file to write"),
     ],
 )
 def test_an_unwritable_file_is_reported(

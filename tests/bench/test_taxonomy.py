@@ -40,7 +40,7 @@ def klass(
     ],
 )
 def test_the_outcome_of_a_run_decides_first(outcome: Outcome, expected: Class) -> None:
-    """Whatever it wrote before."""
+    """Whatever text it wrote before."""
     assert klass(outcome, None, "none") is expected
     assert klass(outcome, "18", signals=("wrong_equation",)) is expected
 
@@ -51,7 +51,7 @@ def test_an_answer_that_the_primary_checker_accepts_is_right() -> None:
 
 
 def test_a_text_without_a_number_counts_as_no_answer() -> None:
-    """So is a text that was cut off before its answer."""
+    """The same holds for a text that was truncated before its answer."""
     assert klass(prediction="I cannot say.", where="none") is Class.NO_ANSWER
     assert klass(Outcome.GAVE_UP, None, "none", signals=("cut_off",)) is Class.NO_ANSWER
     assert klass(Outcome.GAVE_UP, None, "none", signals=("without_answer",)) is Class.NO_ANSWER
@@ -79,13 +79,13 @@ def test_an_answer_that_only_another_checker_accepts_has_its_own_class() -> None
         ((), Class.REASONING),
     ],
 )
-def test_facts_from_the_way_decide_the_rest(signals: tuple[str, ...], expected: Class) -> None:
+def test_facts_from_the_trajectory_decide_last(signals: tuple[str, ...], expected: Class) -> None:
     """The first rule that fits wins."""
     assert klass(signals=signals) is expected
 
 
 def test_every_class_has_a_meaning() -> None:
-    """A report explains what it counts."""
+    """A report explains its classes."""
     assert set(MEANINGS) == set(Class)
 
 

@@ -1,4 +1,4 @@
-"""`bench team-grpo`: what the report says of results, and which settings belong to a folder."""
+"""`bench team-grpo`: the report's view of results, and which settings belong to a folder."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_gains_are_paired_by_task_and_subtract_the_dollars(tmp_path: Path) -> No
     assert imitation.gain.estimate == 0
     assert imitation.reward_gain.estimate == pytest.approx(0.1)
     assert (report.lead.estimate, report.lead.verdict) == (pytest.approx(0.375), "more")
-    assert any("grpo less expert-iteration: +37.5" in line for line in document(report).verdicts)
+    assert any("grpo minus expert-iteration: +37.5" in line for line in document(report).verdicts)
     (section,) = document(report).sections
     ((head, rows),) = section.tables.values()
     assert len(head) == len(rows[0]) == len(rows[1])
@@ -94,7 +94,7 @@ def test_a_folder_accepts_more_seeds_but_no_other_change(tmp_path: Path) -> None
     claim(tmp_path / "out", SETTINGS, free=free)
     claim(tmp_path / "out", SETTINGS.model_copy(update={"seeds": (1, 2, 3)}), free=free)
     other = SETTINGS.model_copy(update={"learning_rate": 0.1})
-    with pytest.raises(OutputError, match="begun with other settings: learning_rate"):
+    with pytest.raises(OutputError, match="started with other settings: learning_rate"):
         claim(tmp_path / "out", other, free=free)
 
 

@@ -1,5 +1,5 @@
-"""`bench code` and `bench math` without a bus: what they ask, whom they believe, what they refuse;
-and arms of every team that play with swapped policies."""
+"""`bench code` and `bench math` without a bus: what they ask, whose verdicts they trust, what they
+refuse; and arms of every team that play with swapped policies."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def swapped(manifest: Manifest, **policies: str) -> Manifest:
 
 
 def test_swapped_policies_play_each_other_s_role_and_are_compared_in_pairs(tmp_path: Path) -> None:
-    """Here the policy of the plan agent alone can solve, whatever its role."""
+    """Here only the policy of the plan agent can solve, whatever its role."""
 
     def player(run: Run, handoff: Handoff) -> str:
         knows = run.policies[handoff.agent] == "pair/plan"
@@ -175,7 +175,7 @@ def test_attempts_are_single_samples_regardless_of_the_profile_s_sampling() -> N
 def judged(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Judge, Item, dict[str, list[str]]]]:
-    """A judge, an item of its benchmark, and by role what solves it."""
+    """A judge, an item of its benchmark, and the solving texts by role."""
     folder = ProblemFolder(tmp_path_factory.mktemp("problems"))
     if request.param == "code":
         key = folder.add(DOUBLE)
@@ -197,7 +197,7 @@ def judged(
 
 
 class Praising(ManyHost):
-    """A host whose judge finds everything right, and all in agreement."""
+    """A host whose judge reports everything as right and in agreement."""
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         assert name in JUDGE_TOOLS
@@ -265,20 +265,20 @@ async def test_a_program_of_an_earlier_turn_does_not_answer_for_a_later_one(
 
 
 @needs_bubblewrap
-async def test_a_run_of_another_instance_or_with_more_turns_has_solved_nothing(
+async def test_a_run_of_another_instance_or_with_more_turns_counts_as_unsolved(
     judged: tuple[Judge, Item, dict[str, list[str]]],
 ) -> None:
     judge, item, solution = judged
     longer = await praised(item, solution, turns=9)
-    assert "another instance" in judge.judge(longer, item).detail
+    assert "a different instance" in judge.judge(longer, item).detail
     won = await praised(item, solution)
     repeated = won.model_copy(update={"steps": won.steps * 3})
-    assert judge.judge(repeated, item).detail == "3 turns were played, and 2 are allowed"
+    assert judge.judge(repeated, item).detail == "3 turns were played, but only 2 are allowed"
     first = next(iter(solution))
     alone = await praised(item, {first: solution[first]})
     assert judge.judge(alone, item).verdicts["solved"]
     assert (
-        "who is not of the team"
+        "but is not on the team"
         in judge.judge(alone.model_copy(update={"steps": won.steps}), item).detail
     )
 
@@ -327,7 +327,7 @@ def test_a_failure_has_one_class(
         (["math", "--setting", 'team=["reasoner"]'], "choose the players with --arms"),
         (["code", "--split", "train"], "humaneval has no 'train'"),
         (["math", "--split", "train"], "aime24 has no 'train'"),
-        (["code", "--greedy", "--attempts", "4"], "--greedy draws nothing"),
+        (["code", "--greedy", "--attempts", "4"], "--greedy samples nothing"),
         (["code", "--attempts", "0"], "--attempts"),
     ],
 )
@@ -344,12 +344,12 @@ def test_missing_data_are_reported(tmp_path: Path) -> None:
     assert process.returncode != 0
     assert "HumanEval.jsonl" in process.stderr
     (tmp_path / "HumanEval.jsonl").write_text("{}\n")
-    with pytest.raises(DataError, match="there is no problem in it"):
+    with pytest.raises(DataError, match="contains no problems"):
         load("code", Request(data=tmp_path, choices={"dataset": "humaneval"}))
 
 
 def stopped_between() -> Iterator[CodeProblem]:
-    """Ctrl-C when the problems are written and the manifest is not."""
+    """Ctrl-C after the problems are written and before the manifest is."""
     yield DOUBLE
     raise KeyboardInterrupt
 

@@ -36,14 +36,15 @@ from tests.workers.processes import spawn, workers_running
 from tests.workers.sandbox.conftest import needs_bubblewrap
 from tests.workers.test_worker_failures import until
 
-# One deployment serves the tests that only ask it.
+# One deployment serves the tests that only query it.
 pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
 
 ROLES = ("coder", "tester", "reasoner", "tool_user")
 HIDDEN = ("27182818284590", "81548454853770", "golden-secret")
-"""What stands in tests and golden programs only: so long that no time or hash has it by chance."""
+"""Texts that only tests and golden programs contain: too long to occur in a time or hash by
+chance."""
 SECRET = "hush-4711"
-"""In the environment of the judge."""
+"""A secret in the environment of the judge."""
 PROGRAMS = {
     "f0": ("return 3 * n", "right"),
     "f1": ("return n + n + n", "right"),
@@ -59,7 +60,7 @@ PROGRAMS = {
     "f6": ("raise SystemExit(0)", "crashed"),
     "f7": ("", "no_code"),
 }
-"""Function → its body as the scripted coder writes it, and what is to become of it."""
+"""Function → its body as the scripted coder writes it, and the expected result."""
 TRIPLED = "**Test Input:**\n```\n2\n```\n**Test Output:**\n```\n6\n```"
 SUMS = {
     "the sum of 1 to 5": ("\\boxed{15}", "print(15)", "right"),
@@ -67,7 +68,7 @@ SUMS = {
     "the sum of 1 to 7": ("I can't.", "print(sum(range(8)))", "right"),
     "the sum of 1 to 8": ("I can't.", "import os; os.fork()", "refused"),
 }
-"""Question → solution, program, and what is to become of it."""
+"""Question → solution, program, and the expected result."""
 SLOW = CodeProblem(
     id="t/slow", statement="Slowly three times n.", tests=(ProgramTest(stdin="2", stdout="6"),)
 )
@@ -95,7 +96,7 @@ def problems(folder: Path) -> None:
 
 
 def scripted() -> ModelSettings:
-    """An engine that has its solutions by heart."""
+    """An engine that knows its solutions by heart."""
     slow = "```python\nimport time\ntime.sleep(2)\nprint(3 * int(input()))\n```"
     answers: list[dict[str, object]] = [
         {"where": ["Three times n", "one new test"], "says": [TRIPLED]},
@@ -124,7 +125,7 @@ def a_judge(bus: BusSettings, folder: Path, name: str = "judge") -> JudgeWorkerS
 
 @dataclass
 class Deployment:
-    """Workers on a server of their own, and what the command line needs to find them."""
+    """Workers on a separate server, and the settings of the command line to find them."""
 
     bus: BusSettings
     processes: dict[str, Forked]
@@ -133,26 +134,26 @@ class Deployment:
 
     @property
     def problems(self) -> Path:
-        """What the judge knows."""
+        """The data that the judge knows."""
         return self.folder / "state" / "problems"
 
     @property
     def data(self) -> Path:
-        """What the bench reads."""
+        """The data that the bench reads."""
         return self.folder / "data"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Deployment]:
     folder = tmp_path_factory.mktemp("teams")
-    # The profile leaves the shipped model 64.
+    # The profile sets 64 for the shipped model.
     longer = {"LOOPLINE_OPTIONS__PAIR__MAX_TOKENS": "512"}
     with (
         pytest.MonkeyPatch.context() as patch,
         deployable(folder, "petting", **longer) as (bus, environment),
     ):
         patch.setenv("SECRET_TOKEN", SECRET)
-        # A judge that is killed is soon replaced, and a busy machine takes none for dead.
+        # A killed judge is soon replaced, and a busy machine does not take a live one for dead.
         bus = bus.model_copy(update={"lease_seconds": 6.0, "sweep_seconds": 0.1})
         problems(folder / "data")
         workers: list[WorkerBase] = [
@@ -198,7 +199,7 @@ def overheard(url: str) -> Generator[Overheard]:
 
 
 def classes(line: dict[str, Any], arm: str) -> dict[str, str]:
-    """Item → class, as the report has it."""
+    """Item → class, from the report."""
     report = json.loads((Path(line["output"]) / "report.json").read_text())
     return {item["item"]: item["arms"][arm]["class"] for item in report["results"]["items"]}
 
@@ -206,7 +207,7 @@ def classes(line: dict[str, Any], arm: str) -> dict[str, str]:
 async def test_golden_programs_pass_wrong_ones_fail_and_hostile_ones_are_contained(
     here: Deployment, tmp_path: Path
 ) -> None:
-    """Though the bench is killed halfway; and nobody on the bus learns what is hidden."""
+    """Even if the bench is killed halfway; and no hidden text reaches the bus."""
     output = tmp_path / "out"
     arguments = (
         "code",
@@ -287,7 +288,7 @@ async def test_a_run_continues_after_its_judge_is_killed_and_leaves_nothing_behi
         judge = psutil.Process(here.processes["judge"].pid)
 
         async def busy() -> bool:
-            """It is asked, and has its interpreters."""
+            """The judge is in use, and has its interpreters."""
             stream = client.bus.keys.shard(0).work("judge")
             return bool(await client.bus.redis.xlen(stream)) and any(
                 "launcher.py" in " ".join(process.cmdline())

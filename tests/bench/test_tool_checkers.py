@@ -70,7 +70,7 @@ def test_there_are_at_least_60_handwritten_cases() -> None:
 def test_the_argument_f1_agrees_with_the_table(
     predicted: str | dict[str, Any] | None, reference: str | dict[str, Any] | None, f1: float | None
 ) -> None:
-    """Key and value 1, key alone ½; None where the reference has no readable arguments."""
+    """Key and value 1, only the key ½; None if the reference has no readable arguments."""
     expected = None if f1 is None else pytest.approx(f1)
     assert argument_f1(predicted, reference) == expected
 
@@ -81,21 +81,21 @@ def test_each_step_is_scored_as_in_the_table(
     reference: ToolStep,
     expected: tuple[bool, bool | None, bool, float | None, float | None],
 ) -> None:
-    """Five numbers a step, those that do not apply to the reference left out."""
+    """Five numbers per step, without those that do not apply to the reference."""
     score = score_step(predicted, reference, TOOLS)
     assert (score.plan, score.action, score.hallucinated, score.argument_f1) == expected[:4]
     assert score.rouge_l == (None if expected[4] is None else pytest.approx(expected[4]))
 
 
 def means(*scores: StepScore) -> dict[str, tuple[float, int]]:
-    """As a report has them: each with the number of steps that it is over."""
+    """As in a report: each with the number of its steps."""
     results = [Result.model_construct(measures=score.measures) for score in scores]
     measures = measured_results(results, seed=1)
     return {name: (mean["estimate"], mean["n"]) for name, mean in measures.items()}
 
 
 def test_the_means_are_over_the_steps_that_each_metric_applies_to() -> None:
-    """All steps, call steps, finish steps; over no step there is no mean, not 0."""
+    """All steps, call steps, finish steps; a metric without steps is left out, not 0."""
     scores = [score_step(predicted, reference, TOOLS) for predicted, reference, _ in STEPS]
     assert means(*scores) == {
         "plan_accuracy": (pytest.approx(12 / 20), 20),
@@ -108,7 +108,7 @@ def test_the_means_are_over_the_steps_that_each_metric_applies_to() -> None:
 
 
 def test_a_reference_without_a_decision_is_an_error() -> None:
-    """It could never be met; counting it would be a lie."""
+    """No call could match it; counting it would be a lie."""
     with pytest.raises(ValueError, match="must call, finish or give up"):
         score_step(ToolStep("call"), ToolStep(), TOOLS)
 
@@ -140,7 +140,7 @@ def test_rouge_l_agrees_with_the_rouge_score_package() -> None:
 def test_the_common_subsequence_agrees_with_the_textbook_table(
     first: list[str], second: list[str]
 ) -> None:
-    """Bits against the quadratic table."""
+    """Bit-parallel compared with the quadratic table."""
     table = [[0] * (len(second) + 1) for _ in range(len(first) + 1)]
     for i, left_token in enumerate(first):
         for j, right_token in enumerate(second):
@@ -155,7 +155,7 @@ def test_the_common_subsequence_agrees_with_the_textbook_table(
 def test_calls_are_read_from_an_output_as_in_the_table(
     text: str, expected: list[ReadCall] | None
 ) -> None:
-    """Python and JSON; nothing is evaluated but small arithmetic."""
+    """Python and JSON; only small arithmetic is evaluated."""
     read = tool_calls(text)
     call_parts = read and [(call.name, call.arguments, call.positional) for call in read]
     assert (None if read is None else list(call_parts or ())) == expected
@@ -175,14 +175,14 @@ def test_each_api_call_is_judged_as_in_the_table(
 
 
 def test_a_call_with_an_unknown_name_never_matches_by_its_arguments() -> None:
-    """The published scorer goes on with the call that it looked at last."""
+    """The published scorer continues with the call that it checked last."""
     verdict = database().check("f(AutoModel.load('org/model'))", "Features")
     assert verdict is ApiVerdict.UNKNOWN_FUNCTION
     assert verdict.hallucinated
 
 
 def test_on_torch_hub_only_repository_and_model_decide_and_not_the_tag() -> None:
-    """Positional or by keyword; also where a positional argument follows a keyword."""
+    """Positional or by keyword; even if a positional argument follows a keyword."""
     hub = database("torchhub", [
         ("torch.hub.load(repo_or_dir='pytorch/vision', model='resnet18', pretrained=True)", "C"),
         ("torch.hub.load(repo_or_dir='szq/MEAL', 'meal', model='meal_b0', pretrained=True)", "C"),
@@ -204,7 +204,7 @@ def test_an_api_without_arguments_matches_by_its_name() -> None:
 
 
 def test_unmatchable_entries_are_reported() -> None:
-    """A line for a shell is not Python call."""
+    """A shell command is not a Python call."""
     unusable = database(apis=[("./run.sh --train", "A"), *APIS]).unusable
     assert [(record.where, record.reason) for record in unusable] == [
         ("huggingface[0]", "an API that is not a call"),
@@ -229,7 +229,7 @@ def question(
 def test_each_call_is_judged_as_in_the_table(
     possible: dict[str, list[Any]], arguments: dict[str, Any], fault: bfcl.Fault | None
 ) -> None:
-    """BFCL's rules for types, values and what may be left out."""
+    """BFCL's rules for types, values and optional arguments."""
     bfcl_question = question("simple_python", ("f", possible))
     assert bfcl.check(bfcl_question, [ToolCall("f", arguments)]).fault == fault
 
@@ -240,7 +240,7 @@ def test_a_required_argument_must_be_present_regardless_of_the_possible_values()
 
 
 def test_functions_are_matched_by_name_and_dots_can_be_underscores() -> None:
-    """Some endpoints allow no dot in a name."""
+    """Some endpoints allow no dots in names."""
     bfcl_question = question("multiple", ("a.f", {"n": [1]}))
     call = ToolCall("a_f", {"n": 1})
     assert bfcl.check(bfcl_question, [ToolCall("a.f", {"n": 1})]).right
@@ -250,7 +250,7 @@ def test_functions_are_matched_by_name_and_dots_can_be_underscores() -> None:
 
 
 def test_an_unnamed_argument_is_a_fault() -> None:
-    """The published decoder drops it, and judges the call without it."""
+    """The published decoder drops it and judges the call without it."""
     bfcl_question = question("simple_python", ("f", {"n": [1, ""]}))
     assert bfcl.check(bfcl_question, tool_calls("f(1)")).fault == "positional argument"
 
@@ -265,7 +265,7 @@ def test_parallel_calls_can_come_in_any_order_but_each_only_once() -> None:
 
 
 def test_a_matching_is_found_even_if_the_first_fit_would_block_it() -> None:
-    """The call without `n` fits both; only one of them takes the other call."""
+    """The call without `n` fits both; only one of the two takes the other call."""
     bfcl_question = question("parallel_multiple", ("f", {"n": [1, ""]}), ("f", {"n": [2, ""]}))
     assert bfcl.check(bfcl_question, [ToolCall("f", {}), ToolCall("f", {"n": 1})]).right
     assert not bfcl.check(bfcl_question, [ToolCall("f", {"n": 3}), ToolCall("f", {"n": 1})]).right

@@ -1,4 +1,4 @@
-"""`bench tool-data`: every published file of tool use, and all that was not read of it."""
+"""`bench tool-data`: every published file of tool use, and every unread part of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ needs_data = pytest.mark.skipif(
 
 
 def told(folder: Path) -> tuple[str, dict[str, Any]]:
-    """What a reader sees, and the line of JSON."""
+    """The visible output, and the JSON line."""
     process = bench("tool-data", "--data", str(folder), "--json")
     assert process.returncode == 0, process.stderr
     *lines, line = process.stdout.splitlines()
@@ -94,7 +94,8 @@ def test_unreadable_records_are_reported_and_none_is_fatal(tmp_path: Path) -> No
 
 
 def test_files_unknown_to_every_reader_are_reported_too(tmp_path: Path) -> None:
-    """Also a second copy, of which the reader takes the first, and answers without questions."""
+    """Including a second copy, of which the reader takes the first, and answers without
+    questions."""
     write(tmp_path / "torchhub_eval.json", APIBENCH)
     (tmp_path / "torchhub_eval.json.xz").write_bytes(lzma.compress(b""))
     write(tmp_path / "possible_answer/BFCL_v4_parallel.json", ANSWER)

@@ -1,4 +1,4 @@
-"""Reading BFCL, APIBench and ToolAlpaca as published, and what is said of what cannot be read."""
+"""Reading BFCL, APIBench and ToolAlpaca as published, and the reports about unreadable records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ APIBENCH = {"code": "###Instruction: Do it.\n###Output: f", "api_call": "f('x')"
 
 
 def write(path: Path, *rows: Any) -> None:
-    """JSON lines; a text is written as it is."""
+    """JSON lines; a text is written unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     texts = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     path.write_text("\n".join(texts) + "\n", encoding="utf-8")
@@ -45,7 +45,7 @@ def write(path: Path, *rows: Any) -> None:
      ("parallel_multiple", 200, 607), ("irrelevance", 240, 0)],
 )  # fmt: skip
 def test_bfcl_is_read_completely(category: str, questions: int, calls: int) -> None:
-    """As many as were published, nothing skipped."""
+    """As many as published, nothing skipped."""
     read = bfcl.load(category)
     assert (len(read.records), read.skipped) == (questions, ())
     assert sum(len(question.wanted) for question in read.records) == calls
@@ -59,7 +59,7 @@ def test_bfcl_is_read_completely(category: str, questions: int, calls: int) -> N
      ("torchhub", "train", 837)],
 )  # fmt: skip
 def test_apibench_is_read_completely(hub: str, split: str, questions: int) -> None:
-    """Also where the instruction is marked in another way or the output is missing."""
+    """Even if the instruction has another marker or the output is missing."""
     read = apibench.load(hub, split=split)
     assert (len(read.records), read.skipped) == (questions, ())
     assert all(len(question.instruction) > 10 for question in read.records)
@@ -71,8 +71,8 @@ def test_apibench_is_read_completely(hub: str, split: str, questions: int) -> No
     ("hub", "apis", "unusable"),
     [("huggingface", 936, 8), ("tensorflow", 696, 0), ("torchhub", 94, 0)],
 )
-def test_the_hubs_databases_are_read_whole(hub: apibench.Hub, apis: int, unusable: int) -> None:
-    """A few entries are not calls (`./run.sh …`); they are named."""
+def test_the_hubs_databases_are_read_in_full(hub: apibench.Hub, apis: int, unusable: int) -> None:
+    """A few entries are not calls (`./run.sh …`); the reader reports them."""
     read = apibench.load_apis(hub)
     assert (len(read.records), read.skipped) == (apis, ())
     assert len(ApiDatabase(hub, read.records).unusable) == unusable
@@ -83,7 +83,7 @@ def test_the_hubs_databases_are_read_whole(hub: apibench.Hub, apis: int, unusabl
     ("hub", "wrong"), [("huggingface", 14), ("tensorflow", 0), ("torchhub", 0)]
 )
 def test_the_published_references_are_right(hub: apibench.Hub, wrong: int) -> None:
-    """The ceiling of every model: all but 14 that are not calls or in no database entry."""
+    """The ceiling of every model: all except 14 that are not calls or in no database entry."""
     database = ApiDatabase(hub, apibench.load_apis(hub).records)
     verdicts = [
         database.check(question.reference, question.domain)
@@ -94,7 +94,7 @@ def test_the_published_references_are_right(hub: apibench.Hub, wrong: int) -> No
 
 @needs_data
 def test_toolalpaca_is_read_completely() -> None:
-    """100 instructions to 10 APIs; 32 of 154 golden inputs hold a placeholder."""
+    """100 instructions for 10 APIs; 32 of 154 golden inputs contain a placeholder."""
     read = toolalpaca.load()
     assert (len(read.records), read.skipped) == (100, ())
     assert len({question.api for question in read.records}) == 10
@@ -174,7 +174,7 @@ def test_unreadable_toolalpaca_records_are_reported(tmp_path: Path) -> None:
 
 
 def test_a_truncated_file_yields_the_records_before_the_break(tmp_path: Path) -> None:
-    """A truncated archive costs its end, and says so."""
+    """A truncated archive loses its end, which is reported."""
     rows = "".join(json.dumps({**QUESTION, "id": f"q_{at}"}) + "\n" for at in range(5_000))
     path = tmp_path / "BFCL_v4_irrelevance.json.xz"
     path.write_bytes(lzma.compress(rows.encode(), preset=0)[:-400])

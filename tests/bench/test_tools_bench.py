@@ -92,7 +92,7 @@ def test_requests_beyond_the_simulator_are_refused(request_: Request, message: s
 
 
 def an_item(at: int = 0) -> tuple[Instance, ManifestItem]:
-    """An instance that changes its world, and has a way."""
+    """A solvable instance that changes its world."""
     changing = [
         candidate
         for candidate in instances(SPLIT, 7, 40)
@@ -171,7 +171,7 @@ async def test_a_change_other_than_the_requested_one_is_damage() -> None:
     assert kinds == {Class.DAMAGE, Class.NOT_DONE}, "changed otherwise, or refused by the API"
 
 
-async def test_a_failed_run_has_solved_nothing_regardless_of_its_world() -> None:
+async def test_a_failed_run_counts_as_unsolved_regardless_of_its_world() -> None:
     instance, item = an_item()
     calls = oracle_calls(instance)
     whole = await a_team_run(
@@ -182,7 +182,7 @@ async def test_a_failed_run_has_solved_nothing_regardless_of_its_world() -> None
 
 
 def a_result(right: bool, calls: int) -> Result:
-    """Only what a win is decided by."""
+    """Only the fields that decide a win."""
     return Result.model_construct(verdicts={"solved": right}, measures={"calls": float(calls)})
 
 
@@ -248,7 +248,7 @@ def test_toolbench_steps_have_their_published_tools_and_history() -> None:
 
 @needs_data
 def test_toolalpaca_s_first_calls_are_used_if_there_is_one_right_call(tmp_path: Path) -> None:
-    """85 of 100: 8 begin by asking the user, 7 with a value that only a user knew."""
+    """85 of 100: 8 start with a question to the user, 7 with a value that only a user knew."""
     dataset = load("tool_steps", Request("toolalpaca"))
     assert (len(dataset.items), dataset.available) == (85, 85)
     assert "15 records left out: the first action is not a function of the API: 8 (Abuse" in (
@@ -371,7 +371,7 @@ def test_bfcl_s_possible_answers_are_right_and_other_functions_are_not() -> None
         "parallel",
     }
     for item in items:
-        if "{" not in item.gold:  # possible objects hold lists of values in turn
+        if "{" not in item.gold:  # possible objects contain lists of values in turn
             assert judge.judge(answered(right_answer(item)), item).verdicts["ast"], item.id
         wrong = judge.judge(answered("[launch(rocket=1)]"), item)
         assert not wrong.verdicts["ast"]
@@ -410,7 +410,7 @@ def test_apibench_s_references_are_right_and_invented_ones_are_hallucinations() 
 
 
 def test_a_benchmark_reports_the_records_that_it_leaves_out(tmp_path: Path) -> None:
-    """Each reason with its number and its first places, in the source that every report gives."""
+    """Each reason with its count and first locations, in the source that every report shows."""
     write(
         tmp_path / "BFCL_v4_irrelevance.json", QUESTION, "{", "[", "]", "}", {**QUESTION, "id": 1}
     )
@@ -475,7 +475,7 @@ def test_the_prompt_format_defaults_to_the_profile_s() -> None:
 
 
 def test_the_win_rate_s_opponent_can_be_a_separate_model() -> None:
-    """By the options that the profile `umi` names."""
+    """With the options that the profile `umi` sets."""
     overrides = ["models.single.model=runs/single/single", "models.single.engine=torch",
               "policies.umi_single=single", 'workers.gpu.models=["umi", "single"]']  # fmt: skip
     settings = config.load("umi_micro", overrides=overrides, environ={})
@@ -496,5 +496,5 @@ def test_an_arm_that_a_suite_lacks_is_reported() -> None:
 def test_runs_are_not_rescored_from_their_last_text(tmp_path: Path) -> None:
     bench_manifest = manifest("worlds", "umi", Request(SPLIT, 2, seed=7))
     measured(tmp_path / "out", bench_manifest, oracle_client(SPLIT, 2))
-    with pytest.raises(UsageError, match="judged by what a run did"):
+    with pytest.raises(UsageError, match="judges the actions of a run"):
         rescore_all(tmp_path / "out")

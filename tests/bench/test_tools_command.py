@@ -1,4 +1,4 @@
-"""`bench tools` on the command line: what it refuses before any deployment is looked for."""
+"""`bench tools` on the command line: its refusals before a deployment is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bench training` on the smallest model: what is counted, and that trl is given the same."""
+"""`bench training` on the smallest model: what it counts, and that trl gets the same data."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ OPTIONS = TrainingOptions(
 
 @pytest.fixture(scope="module")
 def alone() -> Iterator[Executor]:
-    """A process for all measurements: each would import torch again, and here nothing hangs on the
-    memory or the time of one."""
+    """One process for all measurements: each would import torch again, and nothing here depends on
+    the memory or the time of one."""
     with isolated_worker(None) as executor:
         yield executor
 
@@ -86,7 +86,7 @@ def of(report: dict[str, Any], trainer: str, quantity: str) -> float:
 def test_our_training_is_measured_without_padding(capsys: pytest.CaptureFixture[str]) -> None:
     conduct(PROOF, OPTIONS.model_copy(update={"samples": 24, "steps": 8, "as_json": True}))
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
-    # Most of the rows, eight a step and alike in length, each with all its tokens and no more.
+    # Most of the rows, eight per step and of similar length, each with exactly its tokens.
     mean = report["facts"]["mean_tokens"]
     assert of(report, OURS, "tokens per step") == pytest.approx(8 * mean, rel=0.3)
     assert 0 <= of(report, OURS, "padding") < 50

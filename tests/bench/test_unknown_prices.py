@@ -1,4 +1,4 @@
-"""What reports say of pools without a price."""
+"""Reports on pools without a price."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ A_ZERO = re.compile(r"\$0(?![.\d])")
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> OutputDirectory:
-    """A benchmark in which the big model has a price, and the small one none."""
+    """A benchmark in which the big model has a price and the small one has none."""
     directory = created(tmp_path_factory.mktemp("unknown"), manifest(items(8, wrong=[5])))
     pools = {**POOLS, "slm": POOLS["slm"].model_copy(update={"price": Price()})}
 

@@ -1,4 +1,4 @@
-"""A deployment changes its version, and back, while runs are in flight."""
+"""A deployment changes to another version and back while runs are in flight."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_runs_in_flight_finish_and_stay_readable_for_both_versions(
 ) -> None:
     # One worker of each kind: the new one is there before the old one leaves.
     monkeypatch.setattr(proof, "ROLLING_PAIRS", 1)
-    # So few runs would all have ended before a busy machine has looked at them.
+    # With fewer, all runs would end before a busy machine has checked them.
     monkeypatch.setattr(deployment, "LATENCY_SECONDS", 2.0)
     old = copy_of_this(tmp_path, "old")
     new = copy_of_this(tmp_path, "new", CHANGES[change])

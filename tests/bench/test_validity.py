@@ -1,4 +1,4 @@
-"""`bench validity` on a micro model: what is counted, and that a constraint holds."""
+"""`bench validity` on a micro model: what it counts, and that a constraint holds."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Cases of the tool metrics with the value that each metric owes them, worked out by hand.
+"""Cases of the tool metrics with the correct value of each metric, computed by hand.
 
-One case a line; the rule behind it stands in the head of the checker that it is for.
+One case per line; the docstring of the corresponding checker states the rule.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ ROUGE: list[tuple[str, str, float]] = [
     ("b a b a", "a b a b", 0.75),
 ]
 
-# Output, the calls read from it as (name, arguments, positional), or None when it holds none.
+# Output, the calls read from it as (name, arguments, positional), or None if there are none.
 ReadCall = tuple[str, dict[str, Any], int]
 OUTPUTS: list[tuple[str, list[ReadCall] | None]] = [
     ("[f(a=1)]", [("f", {"a": 1}, 0)]),

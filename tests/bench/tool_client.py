@@ -36,7 +36,7 @@ def manifest(
     request: Request,
     options: JsonObject | None = None,
 ) -> Manifest:
-    """What `bench tools` would write."""
+    """The manifest that `bench tools` would write."""
     dataset = load(suite, request)
     return Manifest(
         benchmark=suite,

@@ -45,7 +45,7 @@ def test_no_name_is_defined_by_two_parts() -> None:
     assert len(names) == len(set(names))
 
 
-def test_a_part_is_inserted_once_before_what_uses_it() -> None:
+def test_a_part_is_inserted_once_before_its_first_use() -> None:
     text = scripts.source("fire_schedule")
     assert text.count("local function now_ms()") == 1
     assert text.index("local function open_wait(") < text.index("local function admit(KEYS, ARGV)")

@@ -47,7 +47,7 @@ def test_a_later_version_may_have_more_fields() -> None:
     assert context == TraceContext.parse(BROUGHT)
 
 
-def test_each_part_of_a_run_has_a_span_of_its_own_in_the_clients_trace() -> None:
+def test_each_part_of_a_run_has_its_own_span_in_the_client_s_trace() -> None:
     names = [RUN, step_name(RUN, 0, 1), step_name(RUN, 1, 0), f"{step_name(RUN, 1, 0)}/0"]
     contexts = [TraceContext.parse(traceparent_of(RUN, name, BROUGHT)) for name in names]
     assert [context and context.trace_id for context in contexts] == [BROUGHT.split("-")[1]] * 4

@@ -99,7 +99,7 @@ BEHAVIOURS = (
     Behaviour(
         "embeddings",
         "embeddings are a 404 that says there are none",
-        lambda out: out["status"] == 404 and "makes embeddings" in out["message"],
+        lambda out: out["status"] == 404 and "computes embeddings" in out["message"],
     ),
     Behaviour("wrong_key", "a wrong key is a 401", lambda out: out["status"] == 401),
     Behaviour(

@@ -8,7 +8,7 @@ from loopline.runtime.admitted_runs import AdmittedRuns
 
 
 def opened(path: Path) -> AdmittedRuns:
-    return AdmittedRuns(path, go_on="the same command", failure=ValueError)
+    return AdmittedRuns(path, resume="the same command", failure=ValueError)
 
 
 def test_a_process_that_was_killed_resumes_waiting_for_the_same_runs(tmp_path: Path) -> None:

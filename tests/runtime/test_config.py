@@ -208,7 +208,7 @@ def test_an_invalid_endpoint_address_is_refused_without_showing_its_password(
     url: str,
 ) -> None:
     message = error_of("delegate", f"models.llm.base_url={url}")
-    assert "models.llm: base_url is not an address of an endpoint" in message
+    assert "models.llm: base_url is not the address of an endpoint" in message
     assert "secret" not in message
 
 

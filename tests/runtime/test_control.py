@@ -52,6 +52,6 @@ def test_a_truncated_answer_of_a_dying_supervisor_is_an_error(path: Path) -> Non
 
         dying = threading.Thread(target=die)
         dying.start()
-        with pytest.raises(Unreachable, match="without a whole answer"):
+        with pytest.raises(Unreachable, match="before its answer was complete"):
             ask_supervisor(path, {"do": "status"})
         dying.join()

@@ -47,7 +47,7 @@ def test_after_down_a_run_can_be_shown_and_replayed_from_the_store_by_its_full_i
     for command in ("show", "replay"):
         unknown = deployment.run("runs", command, run_id[:-1])
         assert unknown.returncode == EXIT_UNREACHABLE
-        assert f"no run whose whole id is {run_id[:-1]}" in unknown.stderr
+        assert f"no run with the full id {run_id[:-1]}" in unknown.stderr
 
 
 def test_a_second_up_in_the_same_directory_fails_and_names_the_first(

@@ -91,5 +91,5 @@ def test_a_damaged_record_is_reported_by_name(tmp_path: Path) -> None:
     "changes", [{"weights": (1.0,)}, {"learned": (False, True)}, {"clipped": ()}]
 )
 def test_lists_of_different_lengths_are_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="not of one length"):
+    with pytest.raises(ValidationError, match="differ in length"):
         a_sequence(**changes)

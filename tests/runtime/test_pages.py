@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.runtime.terminal.pages.curves import (
-    GREATEST,
+    MAX_COORDINATE,
     MAX_POINTS,
     Curve,
     Point,
@@ -77,7 +77,7 @@ def test_a_long_line_is_drawn_as_means_with_their_range() -> None:
 )
 def test_every_line_stays_inside_its_drawing(values: list[tuple[float, float]]) -> None:
     drawn = curves_plot("any", [Curve("a", [Point.at(x, y) for x, y in values])])
-    if not any(abs(y) <= GREATEST for _, y in values):
+    if not any(abs(y) <= MAX_COORDINATE for _, y in values):
         assert drawn == ""
         return
     width, height = map(float, re.findall(r'viewBox="0 0 (\S+) (\S+)"', drawn)[0])

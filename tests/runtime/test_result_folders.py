@@ -81,7 +81,7 @@ def test_a_benchmark_without_a_report_and_a_damaged_one_are_listed(tmp_path: Pat
     assert (begun.questions, begun.arms, begun.complete) == (2, [], False)
     assert (older.checker, older.arms[0].accuracy) == ("solved", 0.5)
     assert older.arms[0].micro_dollars is None, "nothing had a price"
-    assert "does not hold an object" in damaged.problem
+    assert "does not contain a JSON object" in damaged.problem
     assert reader.read(["begun"])[0] is begun, "an unchanged one is not read again"
 
 

@@ -297,7 +297,7 @@ def test_huge_texts_are_truncated_and_the_page_says_so() -> None:
     assert len(page) < 4_000_000
     parsed = ParsedPage(page)
     assert f"… {100_000 - MAX_CHARS:,} characters more" in parsed.text
-    assert "300 long texts cut short" in parsed.text
+    assert "300 long texts truncated" in parsed.text
     # The executed candidate gets its space first.
     assert "x" * MAX_CHARS in parsed.text[parsed.text.index("candidate 299") :]
 
@@ -321,7 +321,7 @@ def test_executed_candidates_are_shown_whole_among_very_many() -> None:
     assert len(parsed.of("details", "candidate")) == 50 * len(steps), "each has a head"
     for section in page.split('<details class="candidate chosen"')[1:]:
         assert '<div class="worth">' in section.split("</details>")[0]
-    assert "100 candidates shown by the head alone" in parsed.text
+    assert "100 candidates shown without details" in parsed.text
 
 
 def test_the_page_of_very_many_steps_shows_the_first_ones_and_says_so() -> None:

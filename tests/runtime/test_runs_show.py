@@ -94,8 +94,8 @@ def test_a_tokenizer_from_a_folder_shows_single_tokens(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--store", "STORE", "--html", "PAGE"), "no run whose whole id is"),
-        (("--store", "NOWHERE", "--html", "PAGE"), "no run whose whole id is"),
+        (("--store", "STORE", "--html", "PAGE"), "no run with the full id"),
+        (("--store", "NOWHERE", "--html", "PAGE"), "no run with the full id"),
         (("--training", "NOWHERE", "--store", "STORE"), "need --html FILE"),
         (("--tokenizer", "NOWHERE", "--store", "STORE"), "need --html FILE"),
         (

@@ -56,7 +56,7 @@ def test_a_deployment_whose_workers_are_all_frozen_is_not_ready(running: Deploym
         process = running.run("status")
         assert process.returncode == EXIT_FAILED
         assert process.stdout.startswith("degraded")
-        assert "no worker is ready of: planner, slm, tool" in process.stdout
+        assert "no worker is ready for: planner, slm, tool" in process.stdout
     finally:
         send(frozen, signal.SIGCONT)
     until(lambda: well(running), "workers that woke up")

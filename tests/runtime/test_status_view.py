@@ -35,7 +35,7 @@ def test_a_machine_with_a_wrong_clock_is_reported_once() -> None:
         render_status(Status(phase="ready", workers=[*workers, fine]))
     )
     output = out.getvalue()
-    assert output.count("its clock is 2.0 h ahead of the bus's; set it by NTP") == 1
+    assert output.count("its clock is 2.0 h ahead of the bus's; synchronize it by NTP") == 1
     assert "near:" not in output
 
 
@@ -64,5 +64,5 @@ def test_an_open_breaker_and_a_breaker_that_is_not_shared_are_reported() -> None
     out = io.StringIO()
     status = Status(phase="ready", workers=[alone], breakers={"llm": 5})
     Console(file=out, width=200).print(render_status(status))
-    assert "llm: its endpoint is not asked after 5 failed requests in a row" in out.getvalue()
+    assert "llm: its endpoint is paused after 5 failed requests in a row" in out.getvalue()
     assert "gpu-1: the breaker of llm is not shared: no answer" in out.getvalue()

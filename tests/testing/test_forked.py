@@ -108,7 +108,7 @@ def test_a_signal_ends_it(number: signal.Signals) -> None:
     assert process.returncode == -number
 
 
-def test_a_program_that_starts_another_does_it_in_the_same_way() -> None:
+def test_a_copied_program_starts_others_as_copies() -> None:
     done = subprocess.run([*PROGRAM, "start"], capture_output=True, text=True)
     parent, child = (json.loads(line) for line in done.stdout.splitlines())
     assert child["parent"] == parent["pid"] != parent["parent"] == os.getpid()

@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a training's curves."""
+"""A training's curves as TensorBoard shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that is full in the middle of a file."""
+"""A disk that becomes full in the middle of a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_file_larger_than(size: int) -> Generator[None]:
-    """For this process: what writes beyond it is refused as by a full disk."""
+    """In this process, writes beyond that size fail as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -1,5 +1,5 @@
-"""Labelled answers to GSM8K by two made-up models: published solutions, into which slips were made
-as language models make them. The texts are all the evidence there is."""
+"""Labelled answers to GSM8K by two made-up models: published solutions with slips like those of
+language models. The texts are the only evidence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def problems(count: int, seed: int, split: str = "test") -> list[tuple[str, list
 def gsm8k_rows(
     count: int, *, seed: int = 1, small: float = 0.7, big: float = 0.93, style: Style = "marks"
 ) -> list[dict[str, Any]]:
-    """Hard questions are wrong more often. A slip shows in the text in two cases of three."""
+    """Hard questions are wrong more often. Two slips in three show in the text."""
     rng = random.Random(seed)
     drawn = problems(count, seed)
     rows: list[dict[str, Any]] = []
@@ -76,7 +76,8 @@ def _written(
 def _slipped(
     rng: random.Random, question: str, lines: list[str], answer: str
 ) -> tuple[list[str], str]:
-    """With a slip in one line. Half of them leave a text that agrees with itself."""
+    """The solution with a slip in one line. Half of the slips leave a text that agrees with
+    itself."""
     marked = [at for at, line in enumerate(lines) if _MARK.search(line)]
     wrong = str(_number(answer) + rng.choice((-10, -2, -1, 1, 2, 5, 10)))
     if not marked:
@@ -117,7 +118,7 @@ def _miscalculated(rng: random.Random, match: re.Match[str]) -> str:
 
 
 def _rewritten(line: str, pattern: str, replacement: str) -> str:
-    """The line's last calculation with one part of it replaced, and its own result."""
+    """The line's last calculation with one part of it replaced, and its result."""
     *_, match = _MARK.finditer(line)
     left = re.sub(pattern, replacement, match[1], count=1)
     try:

@@ -1,4 +1,4 @@
-"""Labelled answers of two made-up models, with as much signal as a test wants."""
+"""Labelled answers of two made-up models, with as much signal as a test needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def labelled_rows(
     logprobs: bool = False,
 ) -> list[dict[str, Any]]:
     """With `signal` a wrong answer often miscalculates, leaves a number out or ends in a fraction;
-    without it all answers are right ones, and the labels are drawn apart from them."""
+    without it all texts are right answers, and the labels are drawn independently of them."""
     rng = random.Random(seed)
     rows: list[dict[str, Any]] = []
     for at in range(count):
@@ -62,6 +62,6 @@ def labelled_rows(
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
-    """As JSON lines."""
+    """The answers as JSON lines."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path

@@ -1,4 +1,4 @@
-"""Trainings in several processes of this machine, joined as a launcher's are."""
+"""Trainings in several processes of this machine, joined as by a launcher."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def launched(
     held_at: int | None = None,
     changed: Mapping[str, str] | None = None,
 ) -> Generator[list[BaseProcess]]:
-    """Processes that train each of `trainings` into its folder, one after the other, together; what
-    each of them says is in `said/<its number>`. The first one stays at the checkpoint of step
-    `held_at` until there is a file `said/go`. `changed` are settings of the launcher. They are
-    killed at the end of the block."""
+    """Processes that together train each of `trainings` into its folder, one after the other; each
+    writes to `said/<its number>`. The first one waits at the checkpoint of step `held_at` until the
+    file `said/go` exists. `changed` are settings of the launcher. They are killed when the block
+    ends."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

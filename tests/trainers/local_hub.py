@@ -1,4 +1,4 @@
-"""A server of this machine that answers huggingface_hub as the Hub does, for one data set."""
+"""A server on this machine that answers huggingface_hub as the Hub does, for one data set."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ COMMIT = "0" * 39 + "1"
 
 
 class Hub:
-    """What huggingface_hub asks of the Hub: a file's head, a file, and the files of a data set."""
+    """The requests of huggingface_hub: a file's head, a file, and the files of a data set."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
         self.asked: list[str] = []
         self.size: int | None = None
-        """That heads say, in place of a file's own."""
+        """The size that heads state in place of a file's own."""
         self.refusal: tuple[int, str] | None = None
         """Status and error code of all answers."""
         hub = self

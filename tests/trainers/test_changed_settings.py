@@ -1,4 +1,4 @@
-"""What a folder that was begun with other settings is refused with."""
+"""The refusal of a folder that was started with other settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""At any moment a training has a checkpoint that is whole, and a folder that is known to be its."""
+"""At any moment a training has a complete checkpoint, and a folder that is recognised as its
+own."""
 
 from __future__ import annotations
 
@@ -35,14 +36,14 @@ def read(folder: Path) -> tuple[int, float]:
 
 
 class Killed(Exception):
-    """The process is gone."""
+    """Stands for the death of the process."""
 
 
 @pytest.mark.parametrize("step", [10, 11])
 def test_a_kill_during_the_rename_of_a_checkpoint_keeps_the_previous_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    """Also where both are of the same step."""
+    """Even if both are of the same step."""
     saved(tmp_path, 10, 1.0)
     plain = Path.rename
 
@@ -89,7 +90,7 @@ def test_a_kill_while_a_checkpoint_of_the_same_step_is_replaced_costs_nothing(
 def test_the_room_check_does_not_count_an_existing_checkpoint_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As files take it from a disk with room for two of a megabyte, and what is alongside them."""
+    """On a disk with room for two files of a megabyte and their companions."""
     size, extra, reserve = 10**6, 10**5, 16 * 2**20
 
     def usage(path: Path) -> SimpleNamespace:
@@ -102,7 +103,7 @@ def test_the_room_check_does_not_count_an_existing_checkpoint_twice(
     save_checkpoint(tmp_path, CheckpointState(step=10), {"weights": weights})
     require_room_for_two(tmp_path, size, extra)
     for name in ("policies", "checkpoint-00000010/more", "checkpoint-00000010.old"):
-        # Neither what others have taken nor a second one counts for more than one checkpoint.
+        # Neither files of others nor a second checkpoint count for more than one checkpoint.
         (tmp_path / name).write_bytes(bytes(10**5))
         with pytest.raises(NotEnoughDisk):
             require_room_for_two(tmp_path, size, extra)

@@ -1,5 +1,5 @@
-"""Copying comes first: rows that are nothing but copies, heads that look back, tokens that are the
-same in a sentence and in a call."""
+"""Copying comes first: rows that consist of copies, heads that look back, and equal tokens in a
+sentence and in a call."""
 
 from __future__ import annotations
 

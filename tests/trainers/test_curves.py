@@ -31,7 +31,7 @@ with Curves(Path(folder), int(step), tuple(trackers)) as drawn:
 
 
 def draw(folder: Path, step: int, *trackers: str) -> None:
-    """In a process of its own, as a training is resumed in another one."""
+    """In a separate process, as a resumed training would be."""
     environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
     environment.pop("MLFLOW_TRACKING_URI", None)
     words = [sys.executable, "-P", "-c", DRAW, str(folder), str(step), *trackers]
@@ -67,7 +67,7 @@ def test_a_resumed_training_continues_its_weights_and_biases_run(tmp_path: Path)
 
 
 def _steps(path: Path) -> list[int]:
-    """Of the history in a file that `wandb sync` sends: a LevelDB log of records."""
+    """The history in a file that `wandb sync` sends: a LevelDB log of records."""
     messages: Any = pytest.importorskip("wandb.proto.wandb_internal_pb2")
     content, at, steps = path.read_bytes(), 7, list[int]()
     whole = b""
@@ -78,7 +78,7 @@ def _steps(path: Path) -> list[int]:
         length, kind = int.from_bytes(content[at + 4 : at + 6], "little"), content[at + 6]
         whole += content[at + 7 : at + 7 + length]
         at += 7 + length
-        # 1 is a whole record, 4 the last part of one.
+        # 1 is a complete record, 4 the last part of one.
         if kind in (1, 4):
             record = messages.Record()
             record.ParseFromString(whole)

@@ -1,5 +1,5 @@
-"""From trajectories to training examples: what is learned, what is dropped, and that a model is
-trained on the texts that its role meets."""
+"""From trajectories to training examples: what is learned, what is dropped, and that a model trains
+on the texts that its role meets."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def made(
 
 
 def test_the_readme_s_global_row_is_one_text_from_the_first_rationale_to_the_answer() -> None:
-    """The README of RichardAragon/MultiAgentLLM ("Multi Agent LLM") shows a flight that is searched
-    and booked as one row. Without the inputs of the actions, which it leaves out and nobody could
-    call a tool without, ours is that row."""
+    """The README of RichardAragon/MultiAgentLLM ("Multi Agent LLM") shows the search and booking of
+    a flight as one row. Without the inputs of the actions, which it omits although no tool call
+    works without them, our row equals that row."""
     *calls, end = BOOKING
     (row,) = made(way(*calls, replace(end, rationale="")))[0]["global_trajectories"]
     lines = row.target_text.splitlines(keepends=True)
@@ -101,8 +101,8 @@ def test_the_readme_s_global_row_is_one_text_from_the_first_rationale_to_the_ans
 
 
 def test_a_whole_row_has_the_parts_that_the_readme_s_row_lacks() -> None:
-    """Each action's input stands behind its name; the last rationale, where there is one, before
-    the answer; and the instruction behind the tools, in α-UMi's turns, as everywhere."""
+    """Each action's input follows its name; the last rationale, if there is one, precedes the
+    answer; and the instruction follows the tools, in α-UMi's turns, as everywhere."""
     (row,) = made(way(*BOOKING))[0]["global_trajectories"]
     assert (
         "\nAction 1: search_flights\n"
@@ -119,10 +119,10 @@ def test_a_whole_row_has_the_parts_that_the_readme_s_row_lacks() -> None:
 
 
 def test_the_readme_s_planner_row_joins_the_rationales_with_the_next_role() -> None:
-    """The same README's planner row: of a booking only the rationales, behind each the next role,
-    twice the caller and then the summarizer. Here each is an example of its own, as in the paper
-    and in α-UMi's published data, with α-UMi's names of the roles; put together again, with the
-    README's names, they are that row."""
+    """The same README's planner row: only the rationales of a booking, each followed by the next
+    role, twice the caller and then the summarizer. Here each is a separate example, as in the paper
+    and in α-UMi's published data, with α-UMi's names of the roles; joined again, with the README's
+    names, they equal that row."""
     rows = made(way(*BOOKING))[0]["planner"]
     roles = {"call": "Caller", "conclude": "Summarizer", "give_up": "Give up"}
     plans = [read_plan(row.target_text) for row in rows]
@@ -246,7 +246,7 @@ END = st.builds(Step, SAID, st.sampled_from(["conclude", "give_up"]), answer=SAI
 
 @st.composite
 def ways(draw: st.DrawFn) -> Trajectory:
-    """Calls, and mostly an end."""
+    """Calls, and usually an end."""
     calls = draw(st.lists(CALLED, max_size=4))
     return way(*calls, *draw(st.lists(END, max_size=1)))
 
@@ -286,7 +286,7 @@ def test_the_roles_own_parsers_read_every_target_as_its_step(
 async def served(
     instance: Instance, options: UmiOptions, rows: dict[SetName, list[Example]], *before: str
 ) -> tuple[RecordedTrajectory, ScriptedHost]:
-    """A run of `umi` whose models write `before`, and then the targets of the rows."""
+    """A run of `umi` whose models write `before` and then the targets of the rows."""
     lines = list(before)
     callers = iter(rows["caller"])
     for row in rows["planner"]:
@@ -305,8 +305,8 @@ async def served(
 @pytest.mark.parametrize("style", ["documents", "signatures"])
 @pytest.mark.parametrize("constrained", [True, False])
 async def test_training_and_serving_use_the_same_texts(style: str, constrained: bool) -> None:
-    """Runs of the real roles in the simulator, letter by letter: anyone who writes the targets
-    reads the inputs, and solves the task."""
+    """Runs of the real roles in the simulator, compared character by character: a model that writes
+    the targets reads the inputs, and solves the task."""
     options = UmiOptions.model_validate(
         {"tool_style": style, "constrained": constrained, "observation_chars": 60}
     )
@@ -332,7 +332,7 @@ def without_origin(rows: dict[SetName, list[Example]]) -> list[Example]:
 
 
 async def recorded_in(store: Path, *runs: RecordedTrajectory) -> Source:
-    """What the recorder writes of these runs, read again."""
+    """The recorder's version of these runs, read back."""
     table = Table(store / "trajectories", 0, TRAJECTORY_SCHEMA, trajectory_row)
     entries = [(f"{number}-0", as_on_the_bus(run)) for number, run in enumerate(runs, start=1)]
     await table.write(entries)
@@ -356,8 +356,8 @@ async def test_a_solved_run_in_the_store_gives_the_examples_that_it_was_made_of(
 async def test_runs_that_were_not_judged_right_are_skipped_with_the_reason(
     tmp_path: Path,
 ) -> None:
-    """One that gave up where there is a way, and one that nobody can check; a run of another
-    workflow is passed over."""
+    """One that gave up although there is a solution, and one that cannot be checked; a run of
+    another workflow is skipped."""
     options = UmiOptions()
     (trajectory,) = from_worlds("train", 1, 81).trajectories
     (instance,) = instances("train", 81, 1)
@@ -375,8 +375,8 @@ async def test_runs_that_were_not_judged_right_are_skipped_with_the_reason(
 
 
 async def test_runs_of_held_out_instructions_are_not_trained_on(tmp_path: Path) -> None:
-    """A benchmark's runs lie in the same store; a model trained on them would be measured on what
-    it has seen."""
+    """A benchmark's runs are in the same store; a model trained on them would be measured on data
+    that it has seen."""
     (trajectory,) = from_worlds("unseen_worlds", 1, 4).trajectories
     (instance,) = instances("unseen_worlds", 4, 1)
     recorded, _ = await served(instance, UmiOptions(), made(trajectory, UmiOptions())[0])
@@ -390,7 +390,7 @@ async def test_runs_of_held_out_instructions_are_not_trained_on(tmp_path: Path) 
 async def test_a_refused_call_of_a_recorded_run_stays_in_the_history_and_is_not_learned(
     tmp_path: Path,
 ) -> None:
-    """The planner recovers from a tool that there is not; the recovery is what is learned."""
+    """The planner recovers from a nonexistent tool; the model learns the recovery."""
     (trajectory,) = from_worlds("train", 1, 81).trajectories
     (instance,) = instances("train", 81, 1)
     rows = made(trajectory, PUBLISHED)[0]

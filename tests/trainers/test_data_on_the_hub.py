@@ -1,4 +1,4 @@
-"""Trainings name their data by `hf://…`, as benchmarks do."""
+"""Trainings accept data from `hf://…`, as benchmarks do."""
 
 from __future__ import annotations
 

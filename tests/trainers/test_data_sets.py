@@ -36,8 +36,8 @@ def identities(data_set: DataSet, name: SetName) -> set[str]:
 
 @given(st.sets(st.integers(0, 19), min_size=8))
 def test_the_local_sets_reuse_the_instructions_of_the_global_set(numbers: set[int]) -> None:
-    """Every instruction is in the global and the planner's sets; in the caller's, unless nothing
-    is called; in the summarizer's, unless it gives up."""
+    """Every instruction is in the global and the planner's sets; in the caller's, if anything is
+    called; in the summarizer's, unless it gives up."""
     ways = tuple(WORLDS.trajectories[number] for number in sorted(numbers))
     data_set = build([replace(WORLDS, trajectories=ways)], OPTIONS)
     everything = {trajectory.instruction_id for trajectory in ways}
@@ -148,7 +148,7 @@ def test_a_damaged_data_set_is_refused(tmp_path: Path, change: str) -> None:
 def test_a_failed_write_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Ctrl-C does at its worst moment: before the folder gets its name."""
+    """As Ctrl-C does at the worst moment: before the folder gets its name."""
 
     def interrupted(self: Path, target: Path) -> None:
         raise KeyboardInterrupt
@@ -203,7 +203,7 @@ def test_an_observation_with_only_an_error_is_shown_as_an_error(tmp_path: Path) 
 def test_half_a_surrogate_pair_costs_only_its_own_answer(
     place: int, message: dict[str, Any], tmp_path: Path
 ) -> None:
-    """An escape of JSON can write it; nothing that is written as UTF-8 can hold it."""
+    """A JSON escape can write it, but UTF-8 cannot encode it."""
     write_answer(tmp_path, *CHAIN)
     write_answer(tmp_path, *CHAIN[:place], message, *CHAIN[place + 1 :], name="8_DFS.json")
     source = from_toolbench(tmp_path)
@@ -215,7 +215,7 @@ def test_half_a_surrogate_pair_costs_only_its_own_answer(
 
 
 def test_a_call_with_the_full_name_matches_the_truncated_name_offered(tmp_path: Path) -> None:
-    """Names are cut to 64 characters; a call of the whole one is not a hallucination."""
+    """Names are truncated to 64 characters; a call of the full name is not a hallucination."""
     write_answer(tmp_path, call("x" * 18 + NAME, '{"city": "Oslo"}', "I need it."), *CHAIN[1:])
     (trajectory,) = from_toolbench(tmp_path).trajectories
     called = trajectory.steps[0].call
@@ -287,7 +287,7 @@ def test_the_text_of_a_file_cannot_control_the_terminal(tmp_path: Path) -> None:
 
 
 def test_the_same_solution_from_two_sources_is_learned_once() -> None:
-    """A run of the store that goes as the oracle goes: the source that comes first has it."""
+    """A run of the store that takes the oracle's steps: the first source keeps it."""
     runs = [replace(item, source="store", id=f"run-{item.id}") for item in WORLDS.trajectories]
     data_set = build([Source("store", {}, tuple(runs)), WORLDS], OPTIONS)
     assert [(item.name, item.repeated) for item in data_set.card.sources] == [

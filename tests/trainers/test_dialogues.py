@@ -1,4 +1,5 @@
-"""Training dialogues: right markup, right arithmetic, and the text that the template renders."""
+"""Training dialogues: correct markup, correct arithmetic, and the text that the template
+renders."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`train distill`: what the ladder refused and the big model put right is learned, and nothing that
-measures."""
+"""`train distill`: the small model learns answers that the ladder refused and the big model
+corrected, without benchmark questions."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_on_request_only_answers_with_positive_feedback_are_learned(
     assert escalation.run.id == runs[1].run.id
 
 
-async def test_a_pair_prefers_the_accepted_answer_where_the_two_differ(tmp_path: Path) -> None:
+async def test_a_pair_prefers_the_accepted_answer_unless_both_are_equal(tmp_path: Path) -> None:
     await record(tmp_path, [await cascade(1), await cascade(2, small=r"2 + 2 = 5, \boxed{4}")])
     model = load_base("micro:slm")
     skipped: list[Skipped] = []
@@ -144,7 +144,7 @@ def test_a_worked_answer_has_exactly_the_ids_that_the_small_model_was_trained_on
 
 
 def _as_message(role: str, text: str) -> Message:
-    """A turn as an endpoint gives it: its calls and its text."""
+    """A turn as an endpoint returns it: its calls and its text."""
     calls = tuple(
         ToolCall(id=c.id, name=c.name, arguments=c.arguments, raw_arguments=c.raw_arguments)
         for c in parse_tool_calls(text, id_seed="")
@@ -281,7 +281,7 @@ async def test_a_step_of_the_big_model_is_an_example_that_starts_from_its_contex
     assert "3 * 4 = 14" in model.codec.decode(written)
 
 
-async def test_a_question_that_was_also_audited_is_not_learned(tmp_path: Path) -> None:
+async def test_an_audited_question_is_not_learned(tmp_path: Path) -> None:
     runs = [
         await cascade(1, question="What is 2 + 2?"),
         await cascade(2, question="what is  2 + 2?", audit=1.0),

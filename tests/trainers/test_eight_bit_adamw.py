@@ -1,4 +1,4 @@
-"""AdamW with moments of 8 bits, against PyTorch's; and its state in a checkpoint."""
+"""AdamW with 8-bit moments, compared with PyTorch's; and its state in a checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopline.trainers.core.optimizers import restore, tensors_of
 from loopline.trainers.errors import TrainingError
 
 SHAPES = ((96, 64), (8, 8))
-"""The second one is small, and keeps moments in float32."""
+"""The second one is small and keeps moments in float32."""
 RATE = 1e-2
 BETAS = (0.9, 0.999)
 
@@ -64,7 +64,7 @@ def test_a_training_restored_from_a_file_gives_the_same_weights(tmp_path: Path) 
     before, through = optimizer_of(trained), optimizer_of(alone)
     take_steps(before, trained, 0, 3)
     named = [(str(at), parameter) for at, parameter in enumerate(trained)]
-    # The file refuses tensors that share their memory.
+    # The file format refuses tensors that share memory.
     save_file(tensors_of(named, [before]), tmp_path / "checkpoint.safetensors")
     others = parameters(3)
     after = optimizer_of(others)

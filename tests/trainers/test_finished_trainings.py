@@ -1,5 +1,5 @@
-"""A training that was killed as it was about to remove its last checkpoint: it is finished, and who
-calls for it again finds no checkpoint left."""
+"""A training that was killed just before it removed its last checkpoint: it is finished, and the
+next call leaves no checkpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .tiny_glpft import DATA, changed
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """Stands for the death of the process."""
 
 
 def of_sft(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Further forms of a lesson: other names and tools, the same way."""
+"""Further forms of a lesson: other names and tools, the same steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tool(name: str) -> ToolSpec:
 
 
 def lesson(hotel: str, *, ends: bool = True) -> Trajectory:
-    """A hotel of which the observation names another one, too."""
+    """A lesson about a hotel whose observation also mentions another one."""
     steps = [
         Step(
             f"I look up {hotel}.",

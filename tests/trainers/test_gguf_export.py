@@ -1,4 +1,4 @@
-"""What `train export` writes is the same model: llama.cpp reads it and gives the same logits."""
+"""`train export` writes the same model: llama.cpp reads it and computes the same logits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SHAPE: dict[str, Any] = {
     "max_position_embeddings": 512,
     "eos_token_id": 2,
     "bos_token_id": None,
-    # Far from the flat logits and the zero biases of a fresh model: they agree with anything.
+    # Far from the flat logits and the zero biases of a fresh model, which agree with anything.
     "initializer_range": 0.5,
 }
 LLAMA: dict[str, Any] = {**SHAPE, "rope_theta": 5e5}
@@ -110,9 +110,7 @@ def test_a_llama_s_biases_are_permuted_like_its_weights(tmp_path: Path, tensor: 
 
 
 @pytest.mark.parametrize("precision", list(Precision))
-def test_the_command_line_offers_every_precision(
-    tmp_path: Path, precision: Precision
-) -> None:
+def test_the_command_line_offers_every_precision(tmp_path: Path, precision: Precision) -> None:
     if precision is Precision.Q4_K_M:
         pytest.importorskip("llama_cpp", reason="needs make gguf")
     file = tmp_path / "deep" / "slm.gguf"

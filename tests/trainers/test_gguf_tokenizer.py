@@ -1,4 +1,4 @@
-"""A tokenizer is carried over to llama.cpp only if it cuts every text as before."""
+"""A tokenizer is exported to llama.cpp only if it splits every text as before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PIECES = ["".join(letters) for length in range(2, 5) for letters in product("ab"
 
 
 def cut_by_scores(text: str, scores: dict[str, int]) -> list[str]:
-    """As llama.cpp does: of the neighbours that make a piece, those of the best piece, leftmost."""
+    """As llama.cpp does: merge the neighbours that form the best piece, the leftmost first."""
     parts = list(text)
     while True:
         joined = [left + right for left, right in pairwise(parts)]
@@ -102,14 +102,15 @@ def test_a_piece_that_only_llama_cpp_would_make_is_reported(
 def test_a_piece_with_an_early_and_a_late_merge_is_refused_if_a_rival_lies_between(
     merges: list[tuple[str, str]],
 ) -> None:
-    """llama.cpp would make `abc` early: `xabc` and `abcx` have a rival for it in between."""
+    """llama.cpp would form `abc` early: `xabc` and `abcx` have a rival for it in between."""
     pieces = {"a", "b", "c", "x", *(left + right for left, right in merges)}
     with pytest.raises(ValueError, match="would split some text with 'abc' differently"):
         scores_of_merges(merges, sorted(pieces))
 
 
 def test_a_rival_formed_through_the_larger_piece_is_refused_too() -> None:
-    """`bbb` is made late behind `bb`: until then `aa` is made, and llama.cpp would make `abbb`."""
+    """`bbb` is formed late, after `bb`: until then `aa` is formed, and llama.cpp would form
+    `abbb`."""
     merges = [("b", "b"), ("b", "bb"), ("a", "bbb"), ("a", "a"), ("bb", "b")]
     with pytest.raises(ValueError, match="would split some text with 'bbb' differently"):
         scores_of_merges(merges, ["a", "b", "bb", "bbb", "abbb", "aa"])

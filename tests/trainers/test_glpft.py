@@ -1,5 +1,5 @@
-"""GLPFT and its baselines: the text of the roles is learned, runs survive being killed, adapters
-fit the engine, and what cannot be trained on is refused."""
+"""GLPFT and its baselines: the roles' texts are learned, runs survive a kill, adapters fit the
+engine, and unusable data are refused."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_every_stage_learns_and_spends_its_share(trained: tuple[Path, Report]) -
         assert stage.validation_before is not None
         assert stage.validation_after is not None
         assert stage.validation_after < stage.validation_before
-        # Within a step; they differ a little in size.
+        # Within a step; steps differ slightly in size.
         assert abs(stage.tokens - stage.budget) <= 1.25 * stage.tokens / stage.steps
     assert [stage.budget for stage in report.stages] == [24_000, 48_000, 16_000, 16_000, 16_000]
     assert list(folder.glob("curves/planner/events.*"))
@@ -108,7 +108,7 @@ def test_prompts_are_learned_by_their_weight_and_the_reported_loss_covers_only_t
 
 
 def prompt_loss(model: Any, rows: Sequence[TokenRow]) -> float:
-    """Mean negative log-likelihood of the tokens that no target has, row by row."""
+    """Mean negative log-likelihood of the tokens outside targets, row by row."""
     losses: list[float] = []
     for row in rows:
         ids = torch.tensor([row.ids])
@@ -136,7 +136,7 @@ def test_a_finished_folder_is_left_unchanged(trained: tuple[Path, Report]) -> No
 
 
 def test_training_rows_contain_the_prompt_ids_of_an_engine(trained: tuple[Path, Report]) -> None:
-    """The ids that are learned from are those that an engine feeds, then what it is to write."""
+    """The training ids are those that an engine feeds, followed by its expected output."""
     model = load_base(str(trained[0] / "caller"))
     for name in SETS:
         row = DATA.sets[name][0]
@@ -160,7 +160,7 @@ def test_training_rows_contain_the_prompt_ids_of_an_engine(trained: tuple[Path, 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_spends_the_same_compute(method: Method, tmp_path: Path) -> None:
     report = train(changed(method=method, tokens=30_000), DATA, tmp_path / "out")
-    # The stages' budgets are the whole, and each ends within a step of its own.
+    # The stages' budgets add up to the whole, and each ends within a step of its own.
     assert sum(stage.budget for stage in report.stages) == report.budget == 30_000
     for stage in report.stages:
         assert abs(stage.tokens - stage.budget) <= stage.tokens / stage.steps
@@ -168,7 +168,7 @@ def test_every_method_spends_the_same_compute(method: Method, tmp_path: Path) ->
 
 
 def test_a_backbone_can_be_trained_on_whole_trajectories(tmp_path: Path) -> None:
-    """Each way is one row, and all of it but the observations is learned."""
+    """Each solution is one row, and all of it except the observations is learned."""
     folder = tmp_path / "out"
     settings = changed(method="single", global_set="global_trajectories", tokens=40_000)
     *_, single = train(settings, DATA, folder).stages
@@ -212,7 +212,7 @@ def test_without_reuse_no_instruction_is_learned_twice() -> None:
 def test_a_run_killed_with_sigkill_and_resumed_has_the_same_weights_and_curve(
     tmp_path: Path, trained: tuple[Path, Report]
 ) -> None:
-    """Killed by the system in the middle of a role's stage; goes on in another process."""
+    """Killed by the system in the middle of a role's stage; resumes in another process."""
     write(DATA, tmp_path / "data")
     killed = tmp_path / "killed"
     script = (
@@ -238,7 +238,7 @@ def test_a_run_killed_with_sigkill_and_resumed_has_the_same_weights_and_curve(
     assert process.returncode == -signal.SIGKILL
     assert (killed / "backbone/training.json").exists()
     assert not (killed / "planner").exists()
-    (killed / ".planner.99999999.part").mkdir()  # as one that is killed while it writes leaves it
+    (killed / ".planner.99999999.part").mkdir()  # as left by a process killed while it writes
     report = train(SETTINGS, DATA, killed)
     assert not list(killed.glob(".*.part"))
     folder, whole = trained

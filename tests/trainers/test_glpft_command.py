@@ -1,4 +1,4 @@
-"""`train glpft` as a user meets it."""
+"""`train glpft` from the user's point of view."""
 
 from __future__ import annotations
 

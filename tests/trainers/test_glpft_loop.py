@@ -1,5 +1,5 @@
-"""The loop closes: runs of a deployment are recorded, trained on, and answered by what was learned,
-while the deployment goes on."""
+"""The loop closes: runs of a deployment are recorded and trained on, and the trained adapters
+answer while the deployment keeps running."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def serving(deployment: Deployment, tmp_path: Path) -> Deployment:
-    """Random weights that no adapter was published for."""
+    """Random weights without a published adapter."""
     pytest.importorskip("peft", reason="needs make install")
     write_new_model(DATA, SIZE, 1, tmp_path / "base")
     up(
         deployment,
         tmp_path / "base",
         "models.umi.max_tokens=24",
-        # Runs take their time without the machine's.
+        # Runs take their time without using the machine.
         "models.oracle.scripted.latency_seconds=0.1",
     )
     return deployment
@@ -58,7 +58,7 @@ async def test_a_training_on_recorded_runs_publishes_adapters_that_the_next_runs
             output = await train(serving, tmp_path / "base", tmp_path / "out")
             after = [await ask(client, SHORTEST, policies) for policies in (None, LED)]
     assert output.count("serves version 1") == 3
-    # The model alone at first, and the roles' adapters from the first run after publication on.
+    # Only the model at first, and the roles' adapters from the first run after publication on.
     assert weights(before) == {(role, None, 0) for role in ROLES}
     assert weights(after) == {(role, role.replace("_", "/"), 1) for role in ROLES}
     assert await processes_of(serving) == processes
@@ -75,7 +75,7 @@ def weights(runs: list[Trajectory]) -> set[tuple[str, str | None, int]]:
 
 @contextlib.asynccontextmanager
 async def in_flight(client: Client) -> AsyncGenerator[list[Trajectory]]:
-    """Four runs at any time, until the end of the block; each of them comes to its own end."""
+    """Four runs at any time until the end of the block; each of them finishes."""
     ended: list[Trajectory] = []
     stop = asyncio.Event()
 
@@ -95,7 +95,7 @@ async def in_flight(client: Client) -> AsyncGenerator[list[Trajectory]]:
 
 
 async def train(serving: Deployment, base: Path, output: Path) -> str:
-    """`train glpft` on what the deployment recorded, as a process; what it said."""
+    """`train glpft` as a process, on the runs that the deployment recorded; returns its output."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "loopline.trainers.cli", "glpft", output),
         *("--from-store", serving.state.store, "--base", base, "--weights", "lora"),

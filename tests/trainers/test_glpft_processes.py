@@ -1,5 +1,5 @@
-"""GLPFT in two processes of a CPU: the steps are those of one, whole or sharded, and a process that
-is stopped or killed ends the others with a reason and loses nothing."""
+"""GLPFT in two CPU processes: the steps equal those of one, whole or sharded, and when one process
+is stopped or killed, the others exit with a reason and lose nothing."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_unsupported_launcher_settings_are_refused(
         [(SCRATCH, tmp_path / "out")], tmp_path / "said", sharded=True, changed=settings
     ) as started:
         assert ended(started) == [1, 1]
-    # Anyone who is refused first may take the other's connection with it.
+    # The process that is refused first may close the other's connection.
     assert any(message in (tmp_path / f"said/{number}").read_text() for number in range(2))
     assert not (tmp_path / "out").exists()
 
@@ -110,7 +110,7 @@ def ended(started: list[BaseProcess]) -> list[int | None]:
 
 
 def wait_for_checkpoint(log_folder: Path, step: int) -> None:
-    """Until the first process has said that it has saved that step."""
+    """Wait until the first process reports that it has saved that step."""
     deadline = time.monotonic() + 60
     while (
         not (log_folder / "0").exists()
@@ -137,7 +137,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def full(base: Path) -> GlpftSettings:
-    """At a hundred times the published rate, from which so small a model would not move."""
+    """At a hundred times the published rate, since at that rate so small a model would not move."""
     return changed(
         method="single", tokens=16_000, base=str(base), base_sha256="", size=None, rate=100
     )
@@ -165,7 +165,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, base: Path) -> Trained:
 def together(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, base: Path
 ) -> tuple[Trained, bool]:
-    """The same in two, and whether their weights are spread over them."""
+    """The same training in two processes, and whether their weights are sharded."""
     folder = tmp_path_factory.mktemp("together")
     wanted = jobs(folder, base)
     with launched(wanted, folder / "said", sharded=request.param) as started:
@@ -206,7 +206,7 @@ def test_two_processes_take_the_same_steps_as_one(
     assert not list(together[0].full.glob(".*"))
 
 
-def test_after_sigkill_of_one_process_the_other_reports_it_and_a_rerun_has_the_same_weights(
+def test_after_sigkill_of_one_process_the_other_exits_and_a_rerun_has_the_same_weights(
     tmp_path: Path, together: tuple[Trained, bool], base: Path
 ) -> None:
     whole, sharded = together

@@ -1,5 +1,5 @@
-"""The three roles on a running deployment, adapters or models: loaded by its gpu worker, or
-refused."""
+"""The three roles on a running deployment, as adapters or models: its gpu worker loads or refuses
+them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ IDLE = tuple(
     f"workers.{kind}.count=0"
     for kind in ("planner", "caller", "summarizer", "tool", "recorder", "jobs")
 )
-"""Only the gpu worker is asked for anything here."""
+"""Only the gpu worker receives requests here."""
 
 
 @pytest.fixture
 def serving(
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, Report]:
-    """A deployment that serves the trained backbone; its adapters are not published yet."""
+    """A deployment that serves the trained backbone; its adapters are not yet published."""
     pytest.importorskip("peft", reason="needs make install")
     folder = tmp_path / "out"
     report = train(changed(weights="lora-roles", tokens=6_000, rank=4), DATA, folder)
@@ -41,7 +41,7 @@ def serving(
     return folder, report
 
 
-def test_running_workers_serve_the_three_adapters_and_those_of_another_base_are_refused(
+def test_running_workers_serve_the_three_adapters_and_refuse_those_of_another_base(
     serving: tuple[Path, Report], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, report = serving
@@ -54,19 +54,19 @@ def test_running_workers_serve_the_three_adapters_and_those_of_another_base_are_
     publish((first, *others), folder, None, 60)
     output = capsys.readouterr().out
     for role in ROLES:
-        # The first version: of the refused set nothing was published.
+        # Version 1: nothing of the refused set was published.
         [version_folder] = (folder / "published").glob(f"*/{role}")
         assert f"umi/{role}: version 1 ({version_folder})" in output
         files = {path.name: path.read_bytes() for path in (folder / role).iterdir()}
         assert {path.name: path.read_bytes() for path in version_folder.iterdir()} == files
     assert output.count("serves version 1") == 3
-    # It is served from there, so a training again takes nothing from the deployment.
+    # It is served from there, so a repeated training takes nothing from the deployment.
     claim(changed(weights="lora-roles", tokens=6_000, rank=4), DATA, folder, restart=True)
     assert not (folder / "caller").exists()
     assert len(list((folder / "published").glob("*/*/adapter_model.safetensors"))) == 3
 
 
-def test_running_workers_serve_whole_models_that_were_trained_from_theirs(
+def test_running_workers_serve_whole_models_that_were_trained_from_their_own(
     serving: tuple[Path, Report], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, _ = serving

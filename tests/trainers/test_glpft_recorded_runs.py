@@ -1,4 +1,4 @@
-"""`train glpft --from-store`: the runs of a deployment, in the texts that they met."""
+"""`train glpft --from-store`: the runs of a deployment, with the texts that they met."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNT = 6
 
 
 async def record(store: Path, *forms: UmiOptions) -> None:
-    """Solved runs in the simulator, one after the other with the next of these options."""
+    """Solved runs in the simulator, cycling through these options."""
     trajectories = from_worlds("train", COUNT, 5).trajectories
     runs: list[Trajectory] = []
     for number, instance in enumerate(instances("train", 5, COUNT)):

@@ -93,7 +93,7 @@ def test_a_base_is_trained_at_the_published_rates_and_an_adapter_at_ten_times_th
 
 
 def test_every_stage_that_starts_from_random_weights_uses_the_backbone_s_schedule() -> None:
-    """Else a baseline would be trained at the rates that finish a backbone."""
+    """Otherwise a baseline would be trained at the rates that finish a backbone."""
     glpft_settings = GlpftSettings(data_sha256="")
     assert glpft_settings.schedule("planner", begins=True) == glpft_settings.schedule(
         "backbone", begins=True
@@ -140,7 +140,7 @@ LENGTHS = st.lists(st.integers(2, 60), min_size=1, max_size=40)
 
 
 def rows_of(lengths: list[int]) -> list[TokenRow]:
-    """Rows that can be told apart by their first id."""
+    """Rows that differ in their first id."""
     return [
         TokenRow((number + 1, *[999] * (length - 1)), (False, *[True] * (length - 1)))
         for number, length in enumerate(lengths)

@@ -1,4 +1,4 @@
-"""What recorded runs are kept away from training, by what their tasks and their tags say."""
+"""Recorded runs that are kept out of training because of their tasks or tags."""
 
 from __future__ import annotations
 
@@ -67,9 +67,7 @@ def test_a_training_on_another_split_allows_that_split_and_train_but_no_third() 
         assert why(a_run_of(instance.task), learned_in) == (None if allowed else HELD_OUT)
 
 
-def test_levels_of_a_published_test_set_are_held_out_regardless_of_their_content() -> (
-    None
-):
+def test_levels_of_a_published_test_set_are_held_out_regardless_of_their_content() -> None:
     (puzzle,) = drawn("sokoban", Split.TRAIN, 1)
     item = "puzzles/boxoban/unfiltered/test/000/7"
     assert why(a_run_of(puzzle.task, bench="puzzles", item=item)) == HELD_OUT
@@ -109,7 +107,8 @@ def test_for_other_tasks_the_benchmark_s_tags_decide(
 def test_trainings_learn_programs_from_loop_tasks_and_never_from_benchmark_problems(
     tags: dict[str, str], reason: str | None
 ) -> None:
-    """`bench code` shows the tests that it counts; tasks of `bench tasks` are paid for others."""
+    """`bench code` shows the tests that it counts; tasks of `bench tasks` are rewarded by
+    others."""
     assert why(a_run_of(Task(environment="code", prompt="Double it."), **tags)) == reason
 
 
@@ -130,7 +129,7 @@ def test_a_puzzle_unknown_to_its_environment_is_reported() -> None:
 def test_a_training_from_a_store_skips_its_test_puzzles(
     tmp_path: Path,
 ) -> None:
-    """`bench puzzles --candidates 4` records groups of them there."""
+    """`bench puzzles --candidates 4` records groups of test puzzles there."""
     runs: list[Trajectory] = []
     for number, split in enumerate((Split.TRAIN, Split.TEST)):
         (puzzle,) = drawn("plan_path", split, 1)

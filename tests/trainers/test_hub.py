@@ -1,4 +1,5 @@
-"""Data sets of the Hub by name, fetched by huggingface_hub itself from a server of this machine."""
+"""Data sets of the Hub by name, which huggingface_hub itself fetches from a server on this
+machine."""
 
 from __future__ import annotations
 

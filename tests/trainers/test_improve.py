@@ -1,5 +1,5 @@
-"""The closed loop's parts: what is kept back, whether a candidate may serve, and when a round is
-due."""
+"""The closed loop's parts: which questions are held back, whether a candidate may serve, and when a
+round is due."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_better_candidate_passes_and_an_equal_one_changes_nothing() -> None:
     assert not compare(serving, serving, margin=0.02, least=60).passed
 
 
-def test_a_candidate_that_may_be_worse_by_more_than_the_margin_is_held_back() -> None:
+def test_a_candidate_that_could_be_worse_by_more_than_the_margin_does_not_serve() -> None:
     serving = [True, False] * 50
     rng = random.Random(1)
     shuffled = [right if rng.random() < 0.5 else not right for right in serving]
@@ -65,7 +65,7 @@ async def test_held_back_questions_are_audited_and_judged_by_feedback_or_the_big
     await record_rewards(tmp_path, wrong)
     first, last = read_held_back(tmp_path, 400)
     assert (first.run.id, last.run.id) == (runs[0].run.id, runs[3].run.id)
-    # The big model's 4 is wrong, as somebody said: another answer may be right.
+    # The big model's 4 is wrong according to feedback: another answer may be right.
     assert first.is_right(r"\boxed{4}", None) is False
     assert first.is_right(r"\boxed{3}", None) is None
     assert last.is_right(r"\boxed{4}", None) is True

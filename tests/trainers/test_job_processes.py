@@ -1,5 +1,5 @@
-"""Jobs in processes: stopped, killed and failing ones. A shell script stands in for the program
-that does them, which has tests of its own."""
+"""Jobs in processes: stopped, killed and failing ones. A shell script replaces the program that
+does them, which has its own tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright
 
 
 class Named(BaseModel, frozen=True):
-    """A job that says what is to become of it."""
+    """A job whose name says how it ends."""
 
     kind: str
     number: int
@@ -56,7 +56,8 @@ def jobs(*kinds: str) -> list[Named]:
 
 
 class Watched:
-    """Counts what is told, and interrupts this process so often: at each word of a training."""
+    """Counts messages, and interrupts this process that many times, once per message of a
+    training."""
 
     def __init__(self, interrupts: int = 0) -> None:
         self.events: Counter[str] = Counter()
@@ -124,7 +125,7 @@ async def test_ctrl_c_stops_the_running_jobs_and_starts_no_other(tmp_path: Path)
 
 
 async def test_a_second_ctrl_c_ends_a_process_that_does_not_stop(tmp_path: Path) -> None:
-    # Interrupts that come at once count as one.
+    # Simultaneous interrupts count as one.
     assert not await do(jobs("stubborn"), tmp_path, 1, Watched(interrupts=1_000))
 
 
@@ -132,9 +133,7 @@ async def test_a_second_ctrl_c_ends_a_process_that_does_not_stop(tmp_path: Path)
     ("kind", "message"),
     [("failing", "failing 2: no room"), ("dying", "dying 2: .* killed by signal 9")],
 )
-async def test_a_failing_job_stops_the_others(
-    kind: str, message: str, tmp_path: Path
-) -> None:
+async def test_a_failing_job_stops_the_others(kind: str, message: str, tmp_path: Path) -> None:
     watched = Watched()
     with pytest.raises(TrainingError, match=message):
         await do(jobs("slow", kind, "quick"), tmp_path, 2, watched)

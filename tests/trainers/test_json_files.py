@@ -1,4 +1,4 @@
-"""Lines of JSON from outside: limits, breaks, and what is said of them."""
+"""JSON Lines from outside: limits, truncation, and the reports about them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from loopline.trainers.data.json_files import (
 
 
 def values(path: Path, limits: Limits) -> Reading[Any]:
-    """The lines as they are."""
+    """The lines unchanged."""
     return read_lines(path, lambda _, value: value, limits)
 
 
 def test_only_the_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
-    """However long it is, at the end of the file, too."""
+    """However long it is, and at the end of the file, too."""
     path = tmp_path / "a.jsonl"
     long = json.dumps("x" * 300_000)
     path.write_text(f'"12345678"\n{long}\n\n2\n{long}')
@@ -40,7 +40,7 @@ def test_only_the_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["", ".xz", ".gz"])
 def test_a_file_is_read_up_to_its_size_limit(tmp_path: Path, suffix: str) -> None:
-    """Of what it unfolds to, not of the archive; an endless line ends there, too."""
+    """The limit applies to the decompressed size; an endless line ends there, too."""
     content = b"1\n2\n" + b" " * 1_000_000
     packed = {"": content, ".xz": lzma.compress(content), ".gz": gzip.compress(content)}
     path = tmp_path / f"a.jsonl{suffix}"
@@ -54,7 +54,7 @@ def test_a_file_is_read_up_to_its_size_limit(tmp_path: Path, suffix: str) -> Non
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "-1e999", "[1.5, 2e400]"])
 def test_a_non_finite_number_is_refused(number: str) -> None:
-    """Anyone who writes an infinity as JSON makes null of it."""
+    """Some JSON writers turn infinity into null."""
     with pytest.raises(Unreadable, match="not JSON"):
         parse(number)
 
@@ -70,7 +70,7 @@ def test_a_truncated_archive_yields_its_complete_lines(tmp_path: Path) -> None:
 
 
 def test_a_damaged_archive_is_reported_when_read_as_lines_or_as_a_document(tmp_path: Path) -> None:
-    """Damaged within, where the decompressor itself stumbles."""
+    """Damaged in the middle, where the decompressor itself fails."""
     packed = bytearray(gzip.compress(bytes(range(256)) * 100))
     packed[14:30] = b"\xff" * 16
     path = tmp_path / "a.json.gz"

@@ -30,7 +30,7 @@ class Killed(Exception):
 
 
 class Loop(ImprovementLoop):
-    """A loop whose models and judge are told here: version 1 of the policy has learned everything,
+    """A loop whose models and judge are scripted: version 1 of the policy has learned everything,
     the pool's own model nothing."""
 
     dies = True

@@ -1,4 +1,4 @@
-"""The last layer is left out where nobody reads it, and nothing else changes."""
+"""The last layer is skipped at positions that nothing reads, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def with_adapter(model: Any) -> Any:
 
     config = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
     with warnings.catch_warnings():
-        # peft 0.21 asks by the name that transformers 5 is going to drop.
+        # peft 0.21 uses the name that transformers 5 is going to drop.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         get_peft_model(model, config)
     return model
@@ -40,7 +40,7 @@ def read_where(share: float) -> torch.Tensor:
 
 
 def computed(model: Any, read: torch.Tensor | None, places: torch.Tensor, **inputs: Any) -> Any:
-    """Hidden states at `places`, and gradients of all that is trained."""
+    """Hidden states at `places`, and gradients of all trained parameters."""
     ids = torch.randint(50, (ROWS, LENGTH), generator=torch.Generator().manual_seed(3))
     model.zero_grad(set_to_none=True)
     if read is None:
@@ -106,7 +106,7 @@ def test_a_mask_has_the_same_effect_on_the_partial_and_the_whole_layer(shared: b
 def test_the_last_layer_computes_only_the_positions_that_are_read() -> None:
     model, read = a_model("qwen2"), read_where(0.3)
     assert rows_of_last_layer(model, lambda: computed(model, read, read)) == int(read.sum())
-    # Afterwards everything is computed again.
+    # Afterwards the layer computes everything again.
     assert rows_of_last_layer(model, lambda: computed(model, None, read)) == ROWS * LENGTH
 
 

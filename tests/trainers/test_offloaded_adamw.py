@@ -1,4 +1,4 @@
-"""AdamW with its moments in the machine's memory, against PyTorch's and against its formula."""
+"""AdamW with its moments in main memory, compared with PyTorch's and with its formula."""
 
 from __future__ import annotations
 

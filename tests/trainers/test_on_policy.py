@@ -1,5 +1,5 @@
 """`train distill --objective on-policy`: its loss compared with references of a few lines, its
-teachers, and a small model that comes closer to its own."""
+teachers, and a small model that approaches its own."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def settings_of(base: Path, teacher: str, **changes: object) -> GlpftSettings:
 
 
 def perturbed(folder: Path, model: str, spread: float) -> Path:
-    """The model with noise on its weights, this many times as far as they are spread."""
+    """The model with noise on its weights, scaled to this multiple of their spread."""
     loaded = load_base(model, device="cpu")
     torch.manual_seed(3)
     with torch.no_grad():
@@ -109,7 +109,7 @@ def test_the_loss_and_its_gradient_follow_the_formula(tmp_path: Path) -> None:
         curves=tmp_path / "curves",
     )
     batch = batch_of(sorted(ROWS, key=lambda entry: len(entry.ids)), 4096)
-    with torch.no_grad():  # what is measured is drawn alike each time
+    with torch.no_grad():  # The measurement draws the same samples each time.
         written = training._answers(batch)  # pyright: ignore[reportPrivateUsage]
     assert sorted(entry.ids[: entry.learned.index(True)] for entry in written) == sorted(
         tuple(prompt) for entry in ROWS for prompt in prompts_of(entry.ids, entry.learned)
@@ -139,14 +139,14 @@ def test_the_loss_and_its_gradient_follow_the_formula(tmp_path: Path) -> None:
 
 
 def dialogues(count: int, seed: int, split: Split) -> list[TokenRow]:
-    """Worked sub-tasks, as the micro model is served them."""
+    """Worked subtasks as the micro model receives them."""
     tokenizer, rng = load_tokenizer(MICRO_MODELS / "slm"), random.Random(seed)
     worked = [dialogue("sub_task", problem, rng) for problem in islice(stream(split, seed), count)]
     return [TokenRow(tuple(ids), tuple(learned)) for ids, learned in encode_all(tokenizer, worked)]
 
 
 def divergence(student: str, teacher: str, rows: list[TokenRow]) -> float:
-    """KL(student || teacher) of whole distributions in nats, the mean over all places of the
+    """KL(student || teacher) of whole distributions in nats, the mean over all positions of the
     dialogues at which an assistant writes."""
     models = [load_base(name, device="cpu").model for name in (student, teacher)]
     values: list[torch.Tensor] = []

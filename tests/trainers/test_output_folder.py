@@ -1,4 +1,4 @@
-"""Two commands never work on one folder."""
+"""Two commands never use one folder at the same time."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_released_folder_has_no_lock_file_and_the_next_command_can_use_it(tmp_
 
 
 def test_only_one_of_many_processes_holds_the_folder_at_a_time(tmp_path: Path) -> None:
-    """Also where one removes the file that another has opened already."""
+    """Even if one removes the file that another has already opened."""
     workers = [
         subprocess.Popen([sys.executable, "-c", TAKER, str(tmp_path / "out"), str(tmp_path / "in")])
         for _ in range(4)

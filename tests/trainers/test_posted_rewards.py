@@ -1,4 +1,4 @@
-"""Rewards in the store: each counted once, the last version of each in force."""
+"""Rewards in the store: each counts once, and the last version of each is in force."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def reward(value: float, reward_id: str = "", **changes: object) -> Reward:
 
 
 async def record_rewards(store: Path, *rewards: Reward, batch: int = 1, shard: int = 0) -> None:
-    """Write rewards by the recorder's own table, behind those that are there."""
+    """Write rewards with the recorder's own table, after the existing ones."""
     table = Table(store / "rewards", shard, REWARD_SCHEMA, reward_row)
     await table.write(
         [
@@ -56,7 +56,7 @@ async def test_versions_stay_in_order_after_the_number_of_shards_changes(
 
 
 async def test_a_reward_accepted_twice_counts_at_its_first_position(tmp_path: Path) -> None:
-    """The bus had forgotten its id: a server without its last second, or a week later."""
+    """The bus had forgotten its id: after a server lost its last second, or a week later."""
     await record_rewards(tmp_path, reward(1.0, "a"), reward(0.5, "b"))
     await record_rewards(tmp_path, reward(1.0, "a"), batch=2)
     rewards = read_rewards(tmp_path)

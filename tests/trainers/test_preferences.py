@@ -1,4 +1,4 @@
-"""`train distill --objective dpo`: its loss against a short reference, and its training."""
+"""`train distill --objective dpo`: its loss compared with a short reference, and its training."""
 
 from __future__ import annotations
 

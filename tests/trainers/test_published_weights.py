@@ -1,5 +1,5 @@
-"""What a trainer publishes is what it has: an engine gives the trainer's own log-probabilities,
-whatever the base is stored in."""
+"""A trainer publishes exactly its weights: an engine computes the trainer's own log-probabilities,
+whatever the base's format."""
 
 from __future__ import annotations
 

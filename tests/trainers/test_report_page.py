@@ -48,7 +48,7 @@ def a_report(*steps: PolicyStep, stale: int = 0, **changes: object) -> Report:
 
 
 def headings(page: str) -> list[str]:
-    """Of the plots."""
+    """The headings of the plots."""
     return [attributes["aria-label"] for attributes in ParsedPage(page).of("svg", "plot")]
 
 
@@ -82,7 +82,7 @@ def test_each_policy_has_a_line_and_each_step_a_point() -> None:
 
 
 def test_groups_of_equal_rewards_count_for_a_policy_that_skips_a_step() -> None:
-    """Of facts that were recorded before they were counted so, what the policies' own steps say."""
+    """For facts from before this count existed, the policies' own steps supply it."""
     summary = a_step(groups=2, zero_variance=0)
     step_facts = StepFacts(
         version=0, stale=0, zero_variance={"tester": 6}, policies={"coder": summary}

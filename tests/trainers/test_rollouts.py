@@ -34,7 +34,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 
 def one_by_one(model: Model, prompt: list[int], limit: int) -> list[int]:
-    """The same without batches, padding or a cache."""
+    """The same completion without batches, padding or a cache."""
     ids = list(prompt)
     with torch.inference_mode():
         for _ in range(limit):
@@ -107,7 +107,7 @@ def test_the_table_for_a_terminal_fits_eighty_columns() -> None:
 
 
 def test_an_answer_is_accepted_exactly_when_its_equations_hold() -> None:
-    """By the role workers' rule: `1.5 * 4 = 6` holds, and is not read as `5 * 4 = 6`."""
+    """The role workers' rule: `1.5 * 4 = 6` holds, and is not read as `5 * 4 = 6`."""
     right = Conversation((), [], text=r"So \boxed{6}", texts=["1.5 * 4 = 6", r"So \boxed{6}"])
     wrong = Conversation((), [], text=r"So \boxed{7}", texts=["1.5 * 4 = 7", r"So \boxed{7}"])
     assert accepted_answer(right) == "6"

@@ -1,4 +1,4 @@
-"""`train router`: the file that it writes, and what that decides."""
+"""`train router`: the file that it writes, and the decisions of that file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bound of a router: its exact tests, and that thresholds chosen by them keep it."""
+"""The bound of a router: its exact tests, and that the chosen thresholds keep it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_bound_allows_fewer_errors_than_its_share_and_a_weaker_bound_allows_mo
     k = allowed_errors(n, alpha, delta, m)
     if m is None:
         assert k < alpha * n
-        # Clopper and Pearson's upper bound of the share.
+        # Clopper and Pearson's upper bound on the share.
         assert k < 0 or stats.beta.ppf(1 - delta, k + 1, n - k) <= alpha + 1e-6
     assert k <= allowed_errors(n, min(0.99, alpha * 1.5), delta, m)
     assert k <= allowed_errors(n, alpha, min(0.99, delta * 2), m)
@@ -69,8 +69,8 @@ def test_a_bound_allows_fewer_errors_than_its_share_and_a_weaker_bound_allows_mo
 def test_the_bound_fails_with_probability_at_most_delta_for_any_quality_of_the_score(
     seed: int, signal: float, wrong: float
 ) -> None:
-    """Thresholds of 400 calibrations, each held against the errors of a sample to come. One test in
-    a million is allowed to fail by chance."""
+    """Thresholds of 400 calibrations, each compared with the errors of a future sample. One test in
+    a million may fail by chance."""
     generator = np.random.Generator(np.random.PCG64(seed))
     n, m, alpha, delta, repeats = 150, 100, 0.1, 0.1, 400
     allowed = allowed_errors(n, alpha, delta, m)

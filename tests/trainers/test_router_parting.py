@@ -1,4 +1,4 @@
-"""Rows of one question are in one part."""
+"""All rows of one question are in one part."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ def test_run_ids_sort_by_admission_time() -> None:
 
 
 async def audited_cascades(store: Path, name: str | None = None, *, count: int = 60) -> None:
-    """The texts are those of right answers, and the big model mostly answers otherwise. `name`: the
-    router that the runs name."""
+    """The texts are those of right answers, and the big model usually answers differently. `name`:
+    the router that the runs record."""
     runs: list[Trajectory] = []
     for number, row in enumerate(labelled_rows(count, signal=False, small=0.3)):
         run = a_run("cascade", row["question"], prompts="general", audit=1.0)
@@ -114,7 +114,7 @@ async def audited_cascades(store: Path, name: str | None = None, *, count: int =
 
 
 async def looked(recorder: RouterWatch) -> None:
-    """Let it run until it has something to say."""
+    """Let it run until it prints a message."""
     running = asyncio.create_task(recorder.run())
     async with asyncio.timeout(60):
         while True:
@@ -169,7 +169,7 @@ def test_a_bound_from_feedback_is_tested_only_by_runs_with_feedback(router: Rout
     promise = router.guarantee.model_copy(update={"by_feedback": True})
     by_feedback = router.model_copy(update={"guarantee": promise})
     fitting = audits(router, 600, small=0.6, signal=True, seed=7)
-    # The big model is wrong here, so the small one's right answer differs from its.
+    # The big model is wrong here, so the small one's right answer differs from it.
     differ = [
         replace(run, run_id=f"{run.run_id}-late", accepted=True, wrong=True) for run in fitting[:90]
     ]

@@ -1,4 +1,5 @@
-"""The reader of samples gives what the reader of whole records gives, as far as trainings look."""
+"""The reader of samples agrees with the reader of whole records on everything that trainings
+use."""
 
 from __future__ import annotations
 
@@ -171,7 +172,7 @@ def proposed(candidate: AnyCandidate) -> object:
 
 
 def seen(trajectory: AnyRun) -> object:
-    """All that trainings look at."""
+    """Everything that trainings use."""
     run = {name: getattr(trajectory.run, name) for name in RUN_FIELDS}
     steps = [
         (step.turn, step.branch, step.agent, step.selected, [*map(proposed, step.candidates)])
@@ -184,7 +185,7 @@ def seen(trajectory: AnyRun) -> object:
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(trajectories(), min_size=1, max_size=6, unique_by=lambda item: item.run.id))
 @pytest.mark.slow
-def test_the_sample_reader_agrees_with_the_whole_reader(recorded: list[Trajectory]) -> None:
+def test_the_sample_reader_agrees_with_the_full_reader(recorded: list[Trajectory]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = [(item.run.id, item.run.workflow, item.model_dump_json()) for item in recorded]
         store = store_of(rows, Path(folder))
@@ -218,10 +219,10 @@ lists = st.lists(numbers | json_values, max_size=3)
     lists | json_values | st.lists(st.integers()) | st.lists(floats),
 )
 @pytest.mark.slow
-def test_the_sample_reader_accepts_and_refuses_the_same_token_values_as_the_whole_reader(
+def test_the_sample_reader_accepts_the_same_token_values_as_the_full_reader(
     recorded: Trajectory, name: str, value: Any
 ) -> None:
-    """Though when somebody looks: nothing is learned from it by either."""
+    """Only the time of the error may differ: neither reader lets a training learn from it."""
     body = recorded.model_copy(update={"team_reward": 1.0}).model_dump(mode="json")
     call = next(
         call
@@ -248,7 +249,7 @@ def test_the_sample_reader_accepts_and_refuses_the_same_token_values_as_the_whol
             assert samples.skipped == whole.skipped
 
 
-def test_a_log_probability_beyond_the_float_range_is_infinite_as_in_the_whole_record(
+def test_a_log_probability_beyond_the_float_range_is_infinite_as_in_the_full_record(
     tmp_path: Path,
 ) -> None:
     played = a_run(1, a_step([a_candidate(1.0)])).model_copy(update={"team_reward": 1.0})
@@ -266,7 +267,7 @@ def test_a_run_without_a_reward_is_read_in_full_for_the_judge(tmp_path: Path) ->
     assert read_samples(store_of(rows, tmp_path), None).records == (unjudged,)
 
 
-def test_the_sample_reader_reports_invalid_records_like_the_whole_reader(tmp_path: Path) -> None:
+def test_the_sample_reader_reports_invalid_records_like_the_full_reader(tmp_path: Path) -> None:
     rows = [
         ("r1", "solo", '{"version": 7, "run": {}}'),
         ("r2", "solo", '{"run": {"id": 5}}'),

@@ -1,4 +1,5 @@
-"""Conversations out of single calls: each call in exactly one, whatever order they are read in."""
+"""Conversations built from single calls: each call is in exactly one, in whatever order they are
+read."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def chat(
     session: str | None = "s",
     **tags: str,
 ) -> Trajectory:
-    """Run `number`: one call of a client. Later numbers began later."""
+    """Run `number`: one call of a client. Later numbers started later."""
     call = a_call(prompt, output, version=version)
     run = a_run(number, a_step([a_candidate(0.0, call)], agent="chat"), workflow="chat")
     step = run.steps[0].model_copy(
@@ -63,7 +64,7 @@ def test_a_call_that_extends_nothing_starts_a_conversation() -> None:
     assert of(chat(1, [1, 2], [3]), chat(2, [1, 2, 8], [4])) == [[1], [2]]
 
 
-def test_of_two_calls_that_extend_the_same_one_the_second_is_a_sibling() -> None:
+def test_the_second_of_two_calls_that_extend_the_same_call_is_a_sibling() -> None:
     runs = chat(1, [1], [2]), chat(2, [1, 2, 3], [4]), chat(3, [1, 2, 5], [6])
     first, second = conversations(calls_of(runs))
     assert (numbers(first), numbers(second)) == ([1, 2], [3])
@@ -106,8 +107,8 @@ def test_calls_without_token_ids_extend_nothing() -> None:
 STEP = st.tuples(
     st.integers(0, 5),  # which earlier call is extended, if any
     st.booleans(),  # whether one is
-    st.lists(st.integers(0, 2), max_size=2),  # what is observed in between
-    st.lists(st.integers(0, 2), max_size=2),  # what is written
+    st.lists(st.integers(0, 2), max_size=2),  # the observation in between
+    st.lists(st.integers(0, 2), max_size=2),  # the output
     st.sampled_from(["s", "t"]),
 )
 
@@ -127,7 +128,7 @@ def test_each_call_is_in_exactly_one_conversation_in_which_each_extends_the_one_
         for earlier, later in pairwise(conversation.calls):
             assert later.ids[: len(earlier.ids)] == earlier.ids
             assert later.session == earlier.session
-        # Cut by the mask, the ids are the outputs of the calls, one after the other.
+        # Selected by the mask, the ids are the outputs of the calls, one after the other.
         written = [
             token for token, is_ in zip(conversation.ids, conversation.learned, strict=True) if is_
         ]
@@ -142,8 +143,8 @@ def test_each_call_is_in_exactly_one_conversation_in_which_each_extends_the_one_
                 if prompt[: len(other.ids)] == other.ids and len(prompt) > len(
                     other.call.prompt_ids
                 ):
-                    # It begins a conversation only because that call has been gone on from, or
-                    # a longer one with the same ids has.
+                    # It starts a conversation only because that call, or a longer one with the
+                    # same ids, has already been continued.
                     longer = [
                         call.trajectory.run.id
                         for call in calls_of(runs)

@@ -1,4 +1,4 @@
-"""Training runs: they learn, they survive being killed, they refuse what they cannot use."""
+"""Training runs: they learn, survive a kill, and refuse unusable data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ STOPPED = "stopped; resume with the same command, without --restart\n"
 
 @pytest.fixture(autouse=True)
 def few_dialogues(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each training still learns a tokenizer of its own: that is part of `bit for bit`."""
+    """Each training still learns its own tokenizer: that is part of `bit for bit`."""
     monkeypatch.setattr("loopline.trainers.sft.training.TOKENIZER_DIALOGUES", DIALOGUES)
 
 
@@ -54,9 +54,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def stop_after_first_checkpoint(
     arguments: Sequence[str], number: signal.Signals, folder: Path
 ) -> tuple[int, str]:
-    """Start the command, send the signal once it says that a checkpoint is written; how it ended
-    and what it said on stderr."""
-    # Unbuffered, so that the line is here when the checkpoint is.
+    """Start the command and send the signal once it reports a written checkpoint; returns its exit
+    code and its stderr."""
+    # Unbuffered, so that the line arrives with the checkpoint.
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     output, errors = folder / "stdout", folder / "stderr"
     process = Forked(
@@ -134,7 +134,7 @@ def test_a_finished_run_is_not_repeated(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("checkpoint-*"))
 
 
-def test_a_repeated_finished_command_says_so_and_only_takes_missing_measurements(
+def test_rerunning_a_finished_command_says_so_and_takes_only_missing_measurements(
     tmp_path: Path, uninterrupted: Path
 ) -> None:
     shutil.copytree(uninterrupted, tmp_path, dirs_exist_ok=True)
@@ -286,7 +286,7 @@ def test_an_output_that_is_a_file_is_a_one_line_error_too(tmp_path: Path) -> Non
 def test_a_nan_loss_ends_a_training_at_its_last_good_checkpoint(
     rates: dict[str, float], message: str, tmp_path: Path
 ) -> None:
-    """At a rate so high; a gradient may be none though the loss is one."""
+    """At a very high rate; a gradient may be NaN although the loss is finite."""
     endless = TINY.model_copy(update={**rates, "warmup": 1})
     with pytest.raises(TrainingError, match=rf"{message} at step 2, .*recipe tiny .*1\.0e\+30"):
         train(endless, tmp_path, checkpoint_every=1)

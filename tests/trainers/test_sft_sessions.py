@@ -99,7 +99,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said_by(base: Path, run: Trajectory) -> Trajectory:
-    """The run with texts that its ids say in the tokenizer of the base."""
+    """The run with texts that its ids decode to with the tokenizer of the base."""
     codec = load(base).codec
     steps = [
         step.model_copy(

@@ -1,4 +1,4 @@
-"""The weights in the repository load, fit, and do what their cards say."""
+"""The weights in the repository load, fit, and perform as their cards state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOLDER = Path(workers.__path__[0]) / "micro_models"
 NAMES = ("llm", "slm")
 MEGABYTES = 8
 SAMPLE = 60
-"""Problems per split that are tried again here; the cards have several hundred."""
+"""Problems per split that are repeated here; the cards have several hundred."""
 POINTS = 0.03
 
 

@@ -1,4 +1,5 @@
-"""The three shipped roles load as the profile serves them, and solve what their card says."""
+"""The three shipped roles load as the profile serves them, and solve the share that their card
+states."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def test_each_role_is_an_adapter_of_the_shipped_base(role: str) -> None:
 
 
 async def played(sample: list[Instance]) -> AsyncGenerator[tuple[Instance, Trajectory, bool]]:
-    """Each instruction by the three roles: what they did, and whether it was solved."""
+    """Each instruction with the three roles: their run, and whether it was solved."""
     settings = SETTINGS.models["umi"]
     engine = build_engine(settings)
     await engine.start()

@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, *, is_visible: bool = True) -> str:
-    """What is written where a training tells all that there is to tell."""
+    """The output of a training that sends every kind of message."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", stderr)
     with ShownProgress(

@@ -1,4 +1,5 @@
-"""The recorder's store as trainers read it: what cannot be read is named and costs only itself."""
+"""The recorder's store as trainers read it: unreadable runs are reported and cost only
+themselves."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ async def test_runs_of_a_newer_writer_and_broken_runs_have_distinct_reasons(tmp_
 async def test_a_run_changed_after_recording_is_reported_and_not_learned_from(
     tmp_path: Path,
 ) -> None:
-    """It can be read, and a digit of a token or of a log-probability is another one."""
+    """It is readable, but a digit of a token or of a log-probability has changed."""
     runs = [a_run(number) for number in range(2)]
     await record(tmp_path, runs)
     (file,) = (tmp_path / "trajectories").glob("*.parquet")

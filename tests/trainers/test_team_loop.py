@@ -1,4 +1,5 @@
-"""The loop of a team: what serves is what the next candidate begins with, and is not forgotten."""
+"""The loop of a team: the next candidate starts from the serving version, whose skills are not
+forgotten."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def lessons() -> DataSet:
 
 
 class Judge:
-    """What each version solves: the number of 20 new instructions, and of 20 old ones."""
+    """The score of each version: the number of 20 new instructions, and of 20 old ones, that it
+    solves."""
 
     def __init__(self, solved: dict[str, tuple[int, int]]) -> None:
         self._solved = solved
@@ -69,7 +71,7 @@ async def test_forgetting_does_not_add_up_over_rounds(
         loop = TeamLoop(loop_settings, tmp_path, client=client, trials=judge)
         assert (await loop.run_round(12, lessons)).promoted
         second = await loop.run_round(24, lessons)
-    # Each lost 5 points to the one before it; the second has lost 10 since the first training.
+    # Each lost 5 points to its predecessor; the second has lost 10 since the first training.
     assert second.gate.passed
     assert not second.promoted
     assert (second.guard.candidate, second.guard.serving) == (0.8, 0.9)

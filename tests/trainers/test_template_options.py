@@ -1,4 +1,4 @@
-"""Prompts that a trainer makes have the template options of the pool that will serve."""
+"""Prompts of a trainer use the template options of the pool that will serve."""
 
 from __future__ import annotations
 

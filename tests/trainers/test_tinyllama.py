@@ -1,8 +1,8 @@
-"""TinyLlama-1.1B's own architecture with random weights: trained by `train glpft`, published, and
-its three roles served by a gpu worker.
+"""TinyLlama-1.1B's own architecture with random weights: `train glpft` trains it, the adapters are
+published, and a gpu worker serves its three roles.
 
-In the suite it is cut to 2 of its 22 layers. The whole model is trained and served where there is
-a CUDA GPU, or where WHOLE_TINYLLAMA is set.
+In the suite it is reduced to 2 of its 22 layers. The whole model is trained and served if there is
+a CUDA GPU, or if WHOLE_TINYLLAMA is set.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def trained(layers: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     folder = tmp_path_factory.mktemp("tinyllama")
     write_base(layers, folder / "base")
     write(DATA, folder / "data")
-    # A process of its own, which gives its memory back.
+    # A separate process, which returns its memory.
     ended = subprocess.run(
         [sys.executable, "-m", "loopline.trainers.cli", "glpft", *arguments(folder)],
         capture_output=True,
@@ -126,18 +126,18 @@ def trained(layers: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     yield folder
-    # Larger than what pytest is to keep of its last runs.
+    # Larger than pytest should keep from its last runs.
     shutil.rmtree(folder)
 
 
 def write_base(layers: int, folder: Path) -> None:
-    """As it is published: config.json, weights in bf16, a tokenizer of SentencePiece's kind."""
+    """As published: config.json, weights in bf16, a tokenizer of SentencePiece's kind."""
     config = transformers.LlamaConfig.from_dict({**PUBLISHED, "num_hidden_layers": layers})
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     model.save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps({**PUBLISHED, "num_hidden_layers": layers}))
-    # Of the rows' own words, so that they are short.
+    # A tokenizer of the rows' own words, so that they are short.
     words = [
         text for rows in DATA.sets.values() for row in rows for text in (row.system, row.input)
     ]
@@ -145,7 +145,7 @@ def write_base(layers: int, folder: Path) -> None:
 
 
 def arguments(folder: Path) -> list[str]:
-    """One step for each stage, at a rate by which one step can be told from none."""
+    """One step for each stage, at a rate at which one step is measurable."""
     return [
         *(str(folder / "out"), "--data", str(folder / "data"), "--base", str(folder / "base")),
         *("--weights", "lora", "--rank", "2", "--rate", "100", "--batch", "1", "--tokens", "4"),
@@ -168,7 +168,8 @@ def test_the_model_has_tinyllama_s_size_and_each_stage_steps(trained: Path, laye
 def test_the_engine_applies_to_each_row_of_a_batch_its_own_trained_adapter(
     trained: Path,
 ) -> None:
-    """Rows with no adapter and with each of the three in one pass, alongside PEFT on each alone."""
+    """One pass over rows without an adapter and with each of the three, compared with PEFT row by
+    row."""
     loaded = load_base(str(trained / "base"))
     ids = torch.arange(5, 25, device=loaded.device).repeat(1 + len(ROLES), 1)
     lora = LoraLayers(loaded.model, loaded.device)
@@ -191,7 +192,7 @@ def test_the_engine_applies_to_each_row_of_a_batch_its_own_trained_adapter(
 
 @pytest.fixture
 def serving(trained: Path, deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
-    """A deployment that was told of the adapters by the command that trained them."""
+    """A deployment to which the training command announced the adapters."""
     gc.collect()
     up(
         deployment,

@@ -1,4 +1,4 @@
-"""The tokenizer: digits singly, markup whole, nothing lost."""
+"""The tokenizer: single digits, whole markup, no loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ToolBench's files as published: what is read, and what is said of what is not."""
+"""ToolBench's files as published: what the reader reads, and what it reports about the rest."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def write(folder: Path, *messages: Any, name: str = "7_DFS.json", **more: Any) -
 
 @needs_data
 def test_all_published_answers_are_read_except_two_without_a_chain() -> None:
-    """15 files: 13 trajectories and two searches that found nothing, named."""
+    """15 files: 13 trajectories and two searches that found nothing, which are reported."""
     read = read_answers(TOOLBENCH)
     reasons = Counter(item.reason for item in read.skipped)
     assert len(read.records) + reasons["no chain"] == 15
@@ -115,7 +115,7 @@ def test_the_published_queries_and_responses_are_read_completely() -> None:
 
 
 def test_long_names_keep_their_end_and_long_descriptions_their_start(tmp_path: Path) -> None:
-    """64 and 256 characters; of a parameter's description the end is told, as published."""
+    """64 and 256 characters; a parameter's description shows its end, as published."""
     write(tmp_path, call("Finish", '{"return_type": "give_answer", "final_answer": "x"}'))
     (trajectory,) = read_answers(tmp_path).records
     (tool,) = trajectory.tools
@@ -130,7 +130,7 @@ def test_long_names_keep_their_end_and_long_descriptions_their_start(tmp_path: P
 
 
 def test_a_chain_becomes_steps_with_thought_call_and_observation(tmp_path: Path) -> None:
-    """What the planner thinks, what the caller calls, what comes back, and the answer."""
+    """The planner's thought, the caller's call, the observation, and the answer."""
     write(
         tmp_path,
         call("weather", '{"city": "Oslo"}', "I need the weather."),
@@ -176,7 +176,7 @@ def test_a_chain_becomes_steps_with_thought_call_and_observation(tmp_path: Path)
 def test_the_final_call_is_understood_even_with_broken_json(
     tmp_path: Path, arguments: str, decision: str, answer: str | None
 ) -> None:
-    """As the published data have it."""
+    """The published data contain such texts."""
     write(tmp_path, call("Finish", arguments, "a thought"))
     (trajectory,) = read_answers(tmp_path).records
     end = trajectory.steps[-1]
@@ -184,7 +184,7 @@ def test_the_final_call_is_understood_even_with_broken_json(
 
 
 def test_messages_that_are_not_a_step_are_reported(tmp_path: Path) -> None:
-    """A thought alone, an observation of nothing, anything after the end."""
+    """A thought on its own, an empty observation, anything after the end."""
     write(
         tmp_path,
         says("function", "{}"),
@@ -202,7 +202,7 @@ def test_messages_that_are_not_a_step_are_reported(tmp_path: Path) -> None:
 
 
 def test_unreadable_answers_are_reported_and_cost_nothing_else(tmp_path: Path) -> None:
-    """Truncated, too deep, not UTF-8, of other fields, without a chain, of an odd beginning."""
+    """Truncated, too deep, not UTF-8, with other fields, without a chain, with an odd start."""
     write(tmp_path, call("Finish", "{}"), name="0_good.json")
     folder = tmp_path / "answer/G1_answer"
     good = (folder / "0_good.json").read_bytes()

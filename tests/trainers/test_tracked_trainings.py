@@ -1,4 +1,4 @@
-"""`--track` of trainings that fit or search: a router, a prompt, an arm of the demonstration."""
+"""`--track` for trainings that fit or search: a router, a prompt, an arm of the demonstration."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ def train(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output + message
 
 
-def test_a_router_s_risk_is_plotted_over_the_accepted_answers(
-    labels: Path, tmp_path: Path
-) -> None:
+def test_a_router_s_risk_is_plotted_over_the_accepted_answers(labels: Path, tmp_path: Path) -> None:
     output = tmp_path / "cascade.router.json"
     code, text = train("router", str(output), "--data", str(labels), "--track", "tensorboard")
     assert code == 0, text

@@ -1,4 +1,4 @@
-"""Worlds as ToolBench's files: what is written is read back as it was solved."""
+"""Worlds as ToolBench's files: the solutions are read back as they were written."""
 
 from __future__ import annotations
 

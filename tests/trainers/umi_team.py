@@ -1,8 +1,8 @@
-"""A deployment of the profile `umi` with a teacher alongside the models, and runs on it.
+"""A deployment of the profile `umi` with a teacher in addition to the models, and runs on it.
 
-Models of random weights do not get far: their planner gives up at once. So there is a second pool,
-the simulator's oracle; where it plans, caller and summarizer are asked as well, and where it plays
-all three, the runs are solved.
+Models with random weights do not get far: their planner gives up at once. The second pool is
+therefore the simulator's oracle: if it plans, caller and summarizer are asked as well, and if it
+plays all three roles, the runs are solved.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ SHORTEST = min(
     (instance for instance in INSTANCES if instance.oracle.steps and instance.oracle.answer),
     key=lambda instance: len(instance.oracle.steps),
 )
-"""Asks caller and summarizer, and few times."""
+"""An instruction that asks caller and summarizer, but only a few times."""
 OPTIONS = UmiOptions(calculator=False, tool_style="signatures")
 TEACHER = {"umi_planner": "oracle", "umi_caller": "oracle", "umi_summarizer": "oracle"}
-"""It plays every role: the run is solved."""
+"""The oracle plays every role: the run is solved."""
 LED = {"umi_planner": "oracle"}
-"""It plans, the others are asked by its plans."""
+"""The oracle plans, and its plans ask the others."""
 ROLES = tuple(TEACHER)
 
 
 def up(deployment: Deployment, model: Path, *overrides: str) -> None:
-    """Serve `model` and the oracle. One process has the three roles: fewer to start."""
+    """Serve `model` and the oracle. One process runs the three roles, so fewer have to start."""
     deployment.up(
         f"models.umi.model={model}",
         "models.oracle.engine=scripted",
@@ -72,7 +72,7 @@ async def ask(
 
 
 def weights_of(trajectory: Trajectory) -> Iterator[tuple[str, PolicyRef]]:
-    """Of each call to the models in the making: the role, and which weights answered it."""
+    """For each call of the models in training: the role, and the weights that answered it."""
     for step in trajectory.steps:
         for call in step.calls:
             if call.policy.name == "umi":

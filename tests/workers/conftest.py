@@ -15,8 +15,8 @@ from tests.workers.engines.tiny_sentencepiece import make_tiny_sentencepiece_mod
 
 @pytest.fixture
 def shared_server(any_server: RedisProcess) -> RedisProcess:
-    """One server for all: what a flavour of Redis could change is in scripts, and the tests of the
-    bus run these on all flavours."""
+    """One server for all tests: only scripts could depend on the flavour of Redis, and the bus
+    tests run them on all flavours."""
     return any_server
 
 
@@ -28,7 +28,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tiny_model_copy(tiny_model: Path, tmp_path: Path) -> Path:
-    """A copy to be damaged."""
+    """A copy that a test may damage."""
     return Path(shutil.copytree(tiny_model, tmp_path / "tiny-qwen2"))
 
 
@@ -59,7 +59,7 @@ def tiny_loras(tiny_model: Path) -> list[Path]:
 
 @pytest.fixture(scope="session")
 def tiny_gguf_loras(tiny_model: Path, tiny_loras: list[Path]) -> list[Path]:
-    """The same for llama.cpp."""
+    """The same adapters for llama.cpp."""
     from loopline.trainers.export.gguf import export_gguf_adapter
 
     for folder in tiny_loras:
@@ -69,5 +69,5 @@ def tiny_gguf_loras(tiny_model: Path, tiny_loras: list[Path]) -> list[Path]:
 
 @pytest.fixture(scope="session")
 def tiny_sentencepiece_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a trained tiny Llama whose tokenizer is of SentencePiece's style."""
+    """Folder of a trained tiny Llama with a SentencePiece-style tokenizer."""
     return make_tiny_sentencepiece_model(tmp_path_factory.mktemp("models") / "tiny-llama")

@@ -1,9 +1,9 @@
-"""`python -m tests.workers.faulty_worker FAULT SETTINGS.json`: a real worker with a bad day.
+"""`python -m tests.workers.faulty_worker FAULT SETTINGS.json`: a real worker with a fault.
 
-`slows`: each step of a model takes longer than the one before, so that a text of a few dozen tokens
-begins at once and is not at its end before the test has done what it wants to.
-`breaks`: the thread that owns the model dies in the middle of its work.
-`misjudges`: the rewards of Plan-Path raise, on every second grid; where there is one turn, on all.
+`slows`: each step of a model takes longer than the previous one, so that a text of a few dozen
+tokens starts at once but does not finish before the test has acted. `breaks`: the thread that owns
+the model dies in the middle of its work. `misjudges`: the rewards of Plan-Path raise on every
+second grid, or on all if there is one turn.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def scripted_models(**changes: object) -> dict[str, ModelSettings]:
 
 
 BOXED: JsonObject = {"prompts": "mathematics"}
-"""Options of `delegate` and `solo` with which an answer stands alone."""
+"""Options of `delegate` and `solo` that accept an answer without further checks."""
 
 
 def deployment(
@@ -58,7 +58,7 @@ def spawn(settings: WorkerBase, folder: Path) -> Forked:
 
 
 def spawn_faulty(settings: WorkerBase, folder: Path, fault: str) -> subprocess.Popen[bytes]:
-    """Start a worker with a fault of `tests.workers.faulty_worker`."""
+    """Start a worker with a fault from `tests.workers.faulty_worker`."""
     command = (sys.executable, "-m", "tests.workers.faulty_worker", fault)
     return start_worker(settings, folder, command)
 
@@ -67,7 +67,7 @@ def spawn_faulty(settings: WorkerBase, folder: Path, fault: str) -> subprocess.P
 async def workers_running(
     all_settings: Sequence[WorkerBase], folder: Path
 ) -> AsyncGenerator[dict[str, Forked]]:
-    """Worker processes by name; ended with SIGKILL if they do not drain in ten seconds."""
+    """Worker processes by name; SIGKILL ends those that do not drain in ten seconds."""
     processes = {settings.name: spawn(settings, folder) for settings in all_settings}
     try:
         yield processes

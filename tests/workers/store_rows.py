@@ -1,4 +1,4 @@
-"""Rows of a table made by hand, with as little in them as tests of the files need."""
+"""Handmade rows of a table, with only the content that tests of the files need."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run_id(number: int) -> str:
 
 
 def a_table(store: Path, shard: int = 0) -> Table:
-    """A recorder's table whose entries say what is in their rows."""
+    """A recorder's table whose entries determine their rows."""
     return Table(store / "trajectories", shard, SCHEMA, _row)
 
 
@@ -45,17 +45,17 @@ def _row(fields: dict[bytes, bytes]) -> dict[str, Any]:
 
 
 def entry(place: int, number: int, generation: int = 0) -> tuple[str, dict[bytes, bytes]]:
-    """The entry `place` of the stream: a generation of a run."""
+    """Return the entry `place` of the stream: a generation of a run."""
     return f"{place}-0", {b"run": b"%d" % number, b"generation": b"%d" % generation}
 
 
 def write(store: Path, *entries: tuple[str, dict[bytes, bytes]]) -> None:
-    """As one batch of a recorder that has just started."""
+    """Write it as one batch of a newly started recorder."""
     asyncio.run(a_table(store).write(entries))
 
 
 def rows(store: Path) -> list[tuple[str, int, str]]:
-    """What a plain query sees: run, generation and entry."""
+    """Return the rows that a plain query sees: run, generation and entry."""
     names = ["run_id", "generation", "entry"]
     tables = [
         pq.read_table(str(path), columns=names) for path in parquet_files(store / "trajectories")
@@ -70,7 +70,7 @@ def rows(store: Path) -> list[tuple[str, int, str]]:
 def last_recorded(
     entries: Sequence[tuple[str, dict[bytes, bytes]]],
 ) -> list[tuple[str, int, str]]:
-    """What a store has to hold of these: of each run and generation the last entry."""
+    """Return the rows that a store must contain: the last entry of each run and generation."""
     newest: dict[tuple[str, int], str] = {}
     for place, fields in sorted(entries, key=lambda item: int(item[0].partition("-")[0])):
         newest[run_id(int(fields[b"run"])), int(fields[b"generation"])] = place

@@ -1,4 +1,4 @@
-"""Streamed completions, asked for as a role worker asks, and read as a bad connection lets one."""
+"""Streamed completions, requested like a role worker and read over a bad connection."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.workers.engines.asking import QUESTION, user
 
 @dataclass(eq=False)
 class Reader:
-    """A follower of a run's log that is cut off after every entry, and resumes by its id."""
+    """A follower of a run's log that is cut off after every entry and resumes by its id."""
 
     text: str = ""
     ids: list[int] = field(default_factory=list[int])
     restarts: int = 0
 
     async def read(self, bus: Bus, run_id: str) -> None:
-        """Until the run has ended."""
+        """Follow until the run has ended."""
         after = "0-0"
         while True:
             pair = await anext(bus.follow(run_id, after), None)
@@ -40,7 +40,7 @@ class Reader:
 
 @dataclass(eq=False)
 class Streamed:
-    """One request of a run of its own, on its way."""
+    """Send one request of a new run."""
 
     run_id: str
     reply: asyncio.Task[Call]
@@ -48,7 +48,7 @@ class Streamed:
     reading: asyncio.Task[None]
 
     async def call(self, bus: Bus) -> Call:
-        """The answer, after its run has been ended and its log read to the end."""
+        """Return the answer after the run has ended and its log was read to the end."""
         call = await self.reply
         await bus.end_run(self.run_id, "answered", "")
         await self.reading

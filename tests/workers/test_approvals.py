@@ -1,4 +1,4 @@
-"""A call, or an answer, that needs approval waits for a person, and is made once."""
+"""A call or an answer that needs approval waits for a person and is made once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ANSWERS = [
 
 @dataclass
 class Office:
-    """A deployment in this process, and what it has done to the world."""
+    """A deployment in this process, and its effects on the world."""
 
     client: Client
     paid: list[int] = field(default_factory=list[int])
@@ -80,7 +80,7 @@ def too_much(amount: int) -> bool:
 
 @asynccontextmanager
 async def serving(bus: Bus, office: Office) -> AsyncGenerator[None]:
-    """Workers for all that an agent needs."""
+    """Workers for everything that an agent needs."""
     settings = ModelSettings.model_validate(
         {"engine": "scripted", "model": "scripted", "scripted": {"answers": ANSWERS}}
     )
@@ -202,7 +202,7 @@ async def test_the_first_of_two_decisions_counts(office: Office) -> None:
 
 
 async def test_an_approval_of_other_arguments_does_not_count(office: Office) -> None:
-    """Somebody writes an approval of 5 where 500 are to be paid."""
+    """An attacker forges an approval of 5 where 500 are to be paid."""
     run = await office.begin("Pay 500 euros.")
     approval = await office.pending()
     bus, request = office.client.bus, approval.request
@@ -212,7 +212,7 @@ async def test_an_approval_of_other_arguments_does_not_count(office: Office) -> 
     with pytest.raises(ApprovalConflict):
         await office.client.decide(approval, "approved", by="kate")
     state = await bus.run_state(run.id)
-    # The step is taken again, finds no approval of what it wants, and waits again.
+    # The step runs again, finds no approval of its call, and waits again.
     await _wake(bus, run.id)
 
     async def waits_anew() -> bool:
@@ -226,7 +226,7 @@ async def test_an_approval_of_other_arguments_does_not_count(office: Office) -> 
 
 
 async def _wake(bus: Bus, run_id: str) -> None:
-    """As if its time were over, but without a decision by the clock."""
+    """Let the wait's time run out without an automatic decision."""
     shard = bus.keys.shard_of(run_id)
     line: bytes = await bus.redis.hget(shard.run(run_id), "wait:0.0")  # pyright: ignore
     timer = line.replace(b"approval\n", b"timer\n", 1)

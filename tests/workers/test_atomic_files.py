@@ -1,4 +1,4 @@
-"""Files and folders are there whole, or not at all."""
+"""Files and folders exist completely or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from loopline.workers.atomic_files import atomic_file, atomic_folder, write_atomic
 
 DEAD = 99_999_999
-"""A process id above all that Linux gives."""
+"""A process id above the largest one of Linux."""
 
 
 def test_a_file_is_replaced_without_leftovers(tmp_path: Path) -> None:

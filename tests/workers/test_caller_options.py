@@ -1,5 +1,4 @@
-"""What the caller of a run sets for its completions reaches each engine, over the pool's
-defaults."""
+"""A caller's options for a run's completions reach each engine and override the pool's defaults."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ async def called(
     options: GenerationOptions | None = None,
     sampling: SamplingParams | None = None,
 ) -> tuple[Call, ...]:
-    """The pool's answer to the request of a new run."""
+    """Return the pool's answer to the request of a new run."""
     run_id = await admit(bus, "other", seconds=600)
     delivery = await request_of(bus, run_id, 0)
     payload = delivery.payload
@@ -141,7 +140,7 @@ async def test_an_endpoint_receives_the_caller_s_options(bus: Bus) -> None:
 
 
 async def test_a_lost_call_s_maximum_cost_follows_the_caller_s_limit_and_count(bus: Bus) -> None:
-    """Not by the pool's: 100 tokens."""
+    """The pool's limit of 100 tokens does not count."""
     body = b'{"choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop"}]}'
     run_id = await admit(bus, "other", seconds=600)
     async with replying(body) as url:

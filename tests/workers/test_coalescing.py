@@ -1,4 +1,4 @@
-"""Equal requests under way at the same time are one call, which one run pays for."""
+"""Equal concurrent requests become one call, which one run pays for."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.bus.serving import until
 from tests.workers.test_gpu import request_of
 
 SLOW = 2.0
-"""Seconds in which all others ask."""
+"""Seconds in which all other callers ask."""
 
 
 @asynccontextmanager
 async def worker(bus: Bus, url: str, **fields: object) -> AsyncGenerator[Pool]:
-    """A worker's pool; each has its own flights, as another process would."""
+    """A worker's pool with its own flights, as in another process."""
     settings = ModelSettings.model_validate(
         {
             "engine": "openai", "model": "m", "base_url": url, "max_attempts": 1,
@@ -62,7 +62,7 @@ async def request(
 
 
 def key_of(run_id: str) -> str:
-    """Of its request."""
+    """Return the key of its request."""
     return f"{run_id}/0.0/0"
 
 

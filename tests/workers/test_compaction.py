@@ -1,4 +1,4 @@
-"""A compaction leaves each row of a table once, whatever goes on meanwhile."""
+"""A compaction keeps each row of a table once, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_stopped_compaction_keeps_its_finished_files(
 
 
 class Killed(BaseException):
-    """Stands for kill -9: nothing that follows it runs."""
+    """A stand-in for kill -9: no following code runs."""
 
 
 STEP = st.one_of(
@@ -224,7 +224,7 @@ STEP = st.one_of(
 
 
 def compact_killed(store: Path, line: int) -> None:
-    """A compaction whose process ends at its `line`-th call to the system."""
+    """Run a compaction whose process ends at its `line`-th system call."""
     calls = 0
 
     def before(call: object) -> object:
@@ -256,8 +256,8 @@ def compact_killed(store: Path, line: int) -> None:
 def test_any_order_of_writes_compactions_and_crashes_leaves_the_same_rows(
     steps: list[tuple[str, object]],
 ) -> None:
-    """The rows are those of a store that was never compacted, of which each run and generation
-    counts once: by its last entry."""
+    """The rows equal those of a store that was never compacted, in which only the last entry of
+    each run and generation counts."""
     with TemporaryDirectory() as folder:
         store = Path(folder)
         entries: list[tuple[str, dict[bytes, bytes]]] = []
@@ -296,7 +296,7 @@ async def test_a_recorder_forgets_the_files_that_a_compaction_replaced(tmp_path:
         await table.write([entry(place, place)])
     compact(trajectories(tmp_path))
     await table.write([entry(9, 9)])
-    # What was written meanwhile is learned with the batch behind it.
+    # A file written meanwhile is noticed with the next batch.
     assert len(vars(table)["_known"]) == len(parquet_files(trajectories(tmp_path))) - 1
     await table.write([entry(3, 3), entry(9, 9)])
     assert len(rows(tmp_path)) == 9

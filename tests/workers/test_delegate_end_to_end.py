@@ -1,4 +1,4 @@
-"""A question's way through real worker processes, on the scripted engine."""
+"""A question passes through real worker processes on the scripted engine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_a_question_is_delegated_then_answered_and_recorded(
         call.text for step in trajectory.steps if step.agent == "slm" for call in step.calls
     ]
     assert "".join(texts) == "".join(slm_text)
-    # The workers have drained: the recorder has written what was on the bus.
+    # The workers have drained: the recorder has written everything on the bus.
     table = pq.read_table(store / "trajectories")
     assert table["run_id"].to_pylist() == [run.id]
     stored = json.loads(table["trajectory"][0].as_py())

@@ -1,4 +1,4 @@
-"""A model of the hub is fetched before it is loaded, and the bus is told so meanwhile."""
+"""A hub model is downloaded before it is loaded, and the bus is told so meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a tool's call whose worker died in the middle of it."""
+"""The outcome of a tool's call whose worker died in the middle of it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ PAID: JsonObject = {"result": "paid 5"}
 
 @dataclass
 class Bank:
-    """What the tools below have done to the world."""
+    """Effects of the tools below on the world."""
 
     keys: list[str] = field(default_factory=list[str])
 
 
 @pytest.fixture
 def bank(monkeypatch: pytest.MonkeyPatch) -> Bank:
-    """The tools below, registered for one test."""
+    """Register the tools below for one test."""
     bank = Bank()
 
     def pay(amount: int, context: ToolContext) -> str:
@@ -96,14 +96,14 @@ def bank(monkeypatch: pytest.MonkeyPatch) -> Bank:
 
 @dataclass
 class Deployment:
-    """A run that asks for tools, and workers for them."""
+    """A run that calls tools, and workers for them."""
 
     bus: Bus
     host: BusHost
     run_id: str
 
     async def dying(self, delivery: Delivery) -> None:
-        """A worker writes its call down, and dies."""
+        """A worker records its call and dies."""
         payload = delivery.payload
         assert isinstance(payload, ToolPayload)
         note = CallNote(
@@ -137,14 +137,14 @@ class Deployment:
             return await self.host.call_tool(name, arguments)
 
     async def call_of_a_dead_worker(self, name: str) -> JsonObject:
-        """What the role is told when another worker has taken the call over."""
+        """Return the role's result after another worker has taken the call over."""
         calling = asyncio.create_task(self.host.call_tool(name, {"amount": 5}))
         await self.dying(await self.taken_by_the_dead())
         async with self.worker():
             return await calling
 
     def step_again(self) -> BusHost:
-        """The host of the same step, as it is taken the next time."""
+        """Return the host of the same step for its next attempt."""
         fields = vars(self.host)
         return BusHost(fields["_inbox"], fields["_run"], "planner", 0, 0)
 

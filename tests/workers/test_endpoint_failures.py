@@ -1,4 +1,4 @@
-"""An endpoint's bad days as a run meets them: worker processes, and a server that misbehaves."""
+"""A run meets an endpoint's faults: worker processes, and a misbehaving server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEY_VARIABLE = "LOOPLINE_TEST_KEY"
 
 
 def models_at(url: str, **fields: object) -> dict[str, ModelSettings]:
-    """Both pools at one endpoint."""
+    """Configure both pools with one endpoint."""
     common: dict[str, object] = {
         "engine": "openai",
         "base_url": url,
@@ -43,7 +43,7 @@ def models_at(url: str, **fields: object) -> dict[str, ModelSettings]:
 async def client_of_workers(
     server: RedisProcess, tmp_path: Path, faults: FaultPlan, **fields: object
 ) -> AsyncGenerator[tuple[Client, ScriptedServer]]:
-    """A deployment whose models are served by an endpoint with these faults."""
+    """A deployment whose models come from an endpoint with these faults."""
     settings = quick_settings(server.url, lease_seconds=1.0, max_attempts=3)
     async with ScriptedServer(ServerOptions(faults=faults)) as api:
         workers = deployment(settings, tmp_path / "store", models_at(api.url, **fields))

@@ -1,4 +1,4 @@
-"""Runs on engines in this process: what the bus would have recorded, without one."""
+"""Runs on engines in this process: the same records as over the bus, without one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scripted(**options: object) -> ModelSettings:
 
 
 class Saying(ScriptedEngine):
-    """Says one text whatever it is asked, and keeps what it was asked."""
+    """Always answers with one text, and keeps its requests."""
 
     def __init__(self, text: str) -> None:
         super().__init__(scripted())
@@ -90,7 +90,7 @@ def new_run(
 
 
 def essentials(trajectory: Trajectory) -> dict[str, Any]:
-    """Everything but times and workers."""
+    """Return everything except times and workers."""
     fields = trajectory.model_dump(exclude={"ended": True, "run": {"created", "deadline"}})
     for step in fields["steps"]:
         del step["timings"], step["worker"]

@@ -1,4 +1,4 @@
-"""An endpoint that fails has fallbacks, and is left alone for a while."""
+"""A failing endpoint has fallbacks and is left alone for a while."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOBODY = "http://127.0.0.1:9/v1"
 
 @asynccontextmanager
 async def endpoint(**fields: object) -> AsyncGenerator[Pool]:
-    """A pool whose endpoint nobody serves, with a fallback."""
+    """A pool with an unreachable endpoint and a fallback."""
     settings = ModelSettings.model_validate(
         {
             "engine": "openai", "model": "m", "base_url": NOBODY, "max_attempts": 1,

@@ -1,4 +1,4 @@
-"""One holder at a time, and no lock that outlives its holder."""
+"""A lock has one holder at a time and never outlives it."""
 
 from __future__ import annotations
 

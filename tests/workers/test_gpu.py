@@ -1,4 +1,4 @@
-"""The gpu worker's handler with a real engine: the run's deadline is the engine's."""
+"""The gpu worker's handler with a real engine: the run's deadline applies to the engine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pool(**scripted: float) -> Pool:
 
 
 async def request_of(bus: Bus, run_id: str, deadline: float) -> Delivery:
-    """A leased request for a completion, whose message names this deadline."""
+    """Lease a request for a completion whose message carries this deadline."""
     await ask(bus, run_id)
     leased = await take(bus, run_id, "gpu")
     payload = CompletionPayload(agent="slm", pool="slm", messages=(user(QUESTION),), seed=1)
@@ -39,7 +39,7 @@ async def request_of(bus: Bus, run_id: str, deadline: float) -> Delivery:
 
 
 async def answer(bus: Bus, run_id: str) -> bytes:
-    """What anyone who made the request is handed. Raises `RequestError`."""
+    """Return the answer as the requester receives it. Raises `RequestError`."""
     async with Inbox(bus) as inbox:
         return await inbox.request("infer", note(run_id, key="call"))
 
@@ -52,14 +52,14 @@ async def test_an_engine_stops_at_the_run_s_deadline_despite_a_later_one_in_the_
     delivery = await request_of(bus, run_id, time.time() + 600)
     async with asyncio.timeout(60):
         await slow.handle(delivery)
-    # On a machine that is busy, it may be over before the engine begins.
+    # On a busy machine the deadline may pass before the engine starts.
     with pytest.raises(RequestError, match=r"its deadline (had )?passed") as caught:
         await answer(bus, run_id)
     assert caught.value.kind == "deadline"
 
 
 async def test_an_engine_works_past_the_message_s_deadline_until_the_run_s(bus: Bus) -> None:
-    """A replay has moved the deadline of the run; its older messages still name the earlier."""
+    """A replay moved the run's deadline; its older messages still carry the earlier one."""
     run_id = await admit(bus, "other", seconds=600)
     await pool().handle(await request_of(bus, run_id, time.time() - 60))
     (call,) = calls.validate_json(await answer(bus, run_id))

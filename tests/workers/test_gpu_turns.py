@@ -1,5 +1,5 @@
-"""Turns on one GPU, between processes: nobody has it together with a training, and no turn outlives
-who had it."""
+"""Turns on one GPU between processes: no server uses it during a training, and no turn outlives its
+process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyr
 
 @contextmanager
 def training(name: str) -> Generator[subprocess.Popen[bytes]]:
-    """A process that waits for its turn, and then has it."""
+    """A process that waits for its turn and then takes it."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

@@ -1,4 +1,4 @@
-"""A model's thread that dies takes its worker with it, so that a supervisor starts a new one."""
+"""A worker exits when its model's thread dies, so that a supervisor starts a new one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""kill -9 of a gpu worker with 16 streamed requests in flight for each of its models: another goes
-on with them, and nobody who reads along can tell.
-"""
+"""kill -9 of a gpu worker with 16 streamed requests in flight for each of its models: another
+worker continues them, and followers cannot tell."""
 
 from __future__ import annotations
 
@@ -26,15 +25,15 @@ from tests.workers.streaming import Reader, Streamed, ask_streaming
 
 IN_FLIGHT = 16
 WITHIN = 90.0
-"""Seconds, for anything that is waited for here: two processes load torch on a busy machine."""
+"""Seconds for every wait in this module: two processes load torch on a busy machine."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one request."""
+    """The outcome of one request."""
 
     before: int
-    """Tokens that had been published when the worker was killed."""
+    """Tokens published before the worker was killed."""
     call: Call
     read: Reader
     usage: list[UsageEntry]
@@ -47,7 +46,7 @@ def outcomes(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, list[Outcome]]:
-    """Of each engine's requests, after the kill of the worker that had all of them in hand."""
+    """Outcomes of each engine's requests after the kill of the worker that held them all."""
     models = {"torch": ModelSettings(engine="torch", model=str(tiny_model))}
     if find_spec("llama_cpp") is not None:
         gguf = str(request.getfixturevalue("tiny_gguf"))
@@ -65,7 +64,7 @@ async def _kill_one_of_two(
     try:
         async with Bus(settings, registry()) as bus, Inbox(bus) as inbox:
             requests_by_pool = {
-                # A greedy row draws the same tokens as its neighbours; a sampled one its own.
+                # A greedy row generates the same tokens as its neighbours; a sampled one its own.
                 pool: [
                     await ask_streaming(bus, inbox, pool, seed, temperature=1.5 * (seed % 2))
                     for seed in range(IN_FLIGHT)

@@ -1,5 +1,5 @@
-"""A model that there is no memory for: the worker says what ran out and what to lower, is started
-again with growing pauses, and is given up in the end."""
+"""A model that does not fit in memory: the worker reports the resource that ran out and the setting
+to lower, is restarted with growing pauses, and is finally given up."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from tests.runtime.conftest import LIMIT, Deployment, changes, deployment
 __all__ = ["deployment"]
 
 CELLS = 8_000_000
-"""Tokens: more than the addresses suffice for, even of the tiny model."""
+"""Tokens: more than the address space can hold, even for the tiny model."""
 
 
 @pytest.fixture
 def _bounded() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
-    """Processes may have 6 GiB of addresses: the machine's own memory does not matter then."""
+    """Limit processes to 6 GiB of address space, so that the machine's own memory does not
+    matter."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (6 << 30, hard))
     yield
@@ -40,7 +41,7 @@ def test_a_cache_without_enough_memory_is_reported_and_its_worker_given_up(
         "supervisor.crash_loop_deaths=2",
         *(f"models.slm.{key}={value}" for key, value in model.items()),
     )
-    # Not by `run`: its processes have other bounds than this one.
+    # `run` is not used: its processes have other limits than this one.
     process = deployment.start("up", "--detach", "--profile", "scripted", *words)
     output, _ = process.communicate(timeout=LIMIT)
     assert process.returncode == 1

@@ -1,4 +1,4 @@
-"""Where a request is slow a second one is sent, and the ledger has both."""
+"""A second request is sent for a slow one, and the ledger has both."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.bus.payloads import admit
 from tests.workers.test_gpu import answer, request_of
 
 MOST = 10_000
-"""Micro-dollars: more than two calls can come to."""
+"""Micro-dollars: more than two calls can cost."""
 
 
 @asynccontextmanager
 async def hedged(url: str, **fields: object) -> AsyncGenerator[Pool]:
-    """A pool that sends a second request soon."""
+    """A pool that sends a second request early."""
     settings = ModelSettings.model_validate(
         {
             "engine": "openai", "model": "m", "base_url": url, "max_attempts": 1,
@@ -52,7 +52,7 @@ def server(**options: object) -> ScriptedServer:
 
 
 async def asked(bus: Bus, pool: Pool, *, micro_dollars: int = MOST, stream: bool = False) -> str:
-    """The run of a request that the pool has answered."""
+    """Return the run of a request that the pool has answered."""
     run_id = await admit(bus, "other", seconds=600, micro_dollars=micro_dollars)
     delivery = await request_of(bus, run_id, time.time() + 600)
     payload = delivery.payload
@@ -113,7 +113,7 @@ async def test_the_first_request_may_win_and_the_second_is_cancelled_and_recorde
 
 async def test_a_request_is_not_hedged_without_budget_for_two_calls(bus: Bus) -> None:
     async with server(latency_seconds=0.4) as api, hedged(api.url) as pool:
-        run_id = await asked(bus, pool, micro_dollars=2_000)  # a call may take over 1,000
+        run_id = await asked(bus, pool, micro_dollars=2_000)  # one call may reserve over 1,000
         assert api.served.arrivals == 1
     (entry,) = await ledger(bus, run_id)
     assert (entry.hedge, entry.discarded) == ("", False)

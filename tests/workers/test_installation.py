@@ -1,4 +1,4 @@
-"""What messages say of parts that are not installed."""
+"""Messages about parts that are not installed."""
 
 from __future__ import annotations
 

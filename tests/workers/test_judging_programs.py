@@ -1,4 +1,4 @@
-"""What the judge says of programs and of generated tests, and which class a failure falls into."""
+"""The judge's verdicts on programs and generated tests, and the class of each failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from loopline.workers.sandbox import Limits, Sandbox, SandboxSettings
 from loopline.workers.sandbox.judge import Judge, Outcome
 from tests.workers.sandbox.conftest import needs_bubblewrap
 
-# One sandbox serves all tests here: each program has an interpreter of its own anyway.
+# One sandbox serves all tests here: each program has its own interpreter anyway.
 pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
 
 GOOD = "print(2 * int(input()))"
@@ -98,7 +98,7 @@ async def test_a_test_s_failed_assertion_is_a_wrong_answer_and_a_program_s_own_i
 async def test_a_deeply_nested_program_does_not_affect_the_others(
     judge: ProgramJudge,
 ) -> None:
-    """Each `elif` lies within the one before."""
+    """Each `elif` is nested in the previous one."""
     problem = PROBLEM.model_copy(
         update={
             "starter_code": "def f(n):\n    'Double.'\n", "names": ("f",),
@@ -123,7 +123,7 @@ async def test_a_deeply_nested_program_does_not_affect_the_others(
 async def test_a_program_that_hangs_is_not_tried_on_every_test(
     judge: ProgramJudge, test: CodeTest, program: str
 ) -> None:
-    """It would hold its judge up for as many time limits as there are tests: 400 of 3 seconds."""
+    """Otherwise it would block its judge for one time limit per test: 400 tests of 3 seconds."""
     problem = PROBLEM.model_copy(
         update={"tests": (test,) * 400, "wall_seconds": 1.0, "names": ("f",)}
     )
@@ -135,7 +135,7 @@ async def test_a_program_that_hangs_is_not_tried_on_every_test(
 async def test_tests_after_the_third_timeout_count_as_timed_out_whatever_their_speed(
     judge: ProgramJudge,
 ) -> None:
-    """Tests run at once: which of them end first must not decide a reward."""
+    """Tests run concurrently: their order of completion must not decide a reward."""
     hung, easy = ProgramTest(stdin="1", stdout="1"), ProgramTest(stdin="0", stdout="0")
     tests = (easy, hung, hung, easy, hung, *(easy,) * 20)
     problem = PROBLEM.model_copy(update={"tests": tests, "wall_seconds": 0.2})
@@ -145,7 +145,7 @@ async def test_tests_after_the_third_timeout_count_as_timed_out_whatever_their_s
 
 
 async def test_a_busy_machine_makes_no_program_wrong(judge: ProgramJudge) -> None:
-    """A time limit counts seconds of CPU; who waits for a processor is given more by the clock."""
+    """A time limit counts CPU seconds; a program that waits for a CPU gets more wall time."""
     problem = PROBLEM.model_copy(
         update={"tests": (ProgramTest(stdin="", stdout="1"),), "wall_seconds": 1.0}
     )
@@ -156,7 +156,7 @@ async def test_a_busy_machine_makes_no_program_wrong(judge: ProgramJudge) -> Non
 async def test_generated_tests_are_run_against_a_golden_program_and_the_team_s(
     judge: ProgramJudge,
 ) -> None:
-    """Golden programs that are none themselves are passed over."""
+    """Invalid golden programs are skipped."""
     of_half = await judge.tests(PROBLEM, HALF, [RIGHT, None, WRONG])
     assert of_half == (
         TestVerdict(right=True, agrees=False, actual="10\n", why="wrong answer"),
@@ -178,7 +178,7 @@ async def test_without_a_golden_program_a_test_s_correctness_is_unknown(
 async def test_problems_with_the_same_name_keep_their_own_golden_programs(
     judge: ProgramJudge,
 ) -> None:
-    """A data set's problem may have been fixed since a run was made for it."""
+    """A data set's problem may have been corrected since the run was created."""
     before = PROBLEM.model_copy(update={"id": "t/3", "solutions": ()})
     after = before.model_copy(update={"solutions": (GOOD,)})
     rights = [(await judge.tests(problem, "", [RIGHT]))[0].right for problem in (before, after)]
@@ -196,7 +196,7 @@ async def test_golden_programs_are_remembered_for_a_bounded_number_of_problems(
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def open_judge() -> AsyncIterator[ProgramJudge]:
-    """Its programs can leave marks on the disk."""
+    """Its programs can leave files on the disk."""
     limits = Limits(wall_seconds=20, cpu_seconds=5, memory_bytes=128 * 2**20)
     settings = SandboxSettings(limits=limits, parallel=2, ready=1, unsafe_exec=True)
     async with Sandbox(settings=settings) as sandbox:
@@ -204,8 +204,8 @@ async def open_judge() -> AsyncIterator[ProgramJudge]:
 
 
 def leaving_marks(tmp_path: Path, then: str) -> CodeProblem:
-    """A problem whose golden program writes a line into the file `ran` each time, and then does
-    this; `first` says whether it is the first time."""
+    """A problem whose golden program appends a line to the file `ran` each time, and then runs this
+    code; `first` is true on the first time."""
     program = (
         f"with open({str(tmp_path / 'ran')!r}, 'a+') as file:\n"
         "    file.write('x\\n'); file.seek(0); first = len(file.readlines()) == 1\n" + then

@@ -1,4 +1,5 @@
-"""The judge's folder, its answers by Math-Verify, and what it does without a sandbox."""
+"""The judge's folder, its comparison of answers with Math-Verify, and its behaviour without a
+sandbox."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def test_rewriting_a_damaged_problem_repairs_it(tmp_path: Path) -> None:
 def test_a_failed_write_of_a_problem_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has its name only when it is on the disk."""
+    """A file gets its name only when it is on the disk."""
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "no space")
@@ -112,7 +113,7 @@ async def answers() -> AsyncIterator[AnswerJudge]:
         ("0.5", "$\\frac{1}{2}$", True), ("\\frac12", "$\\frac{1}{2}$", True), ("2", "204", False),
         ("204", "204", True), ("x^2+1", "$1+x^2$", True), ("", "204", False), ("  ", "0", False),
         ("(1,2)", "$(1, 2)$", True),
-        # A question's own expression, for a number, and what is only near to it.
+        # The question's own expression instead of a number, and numbers that are only close.
         ("\\sum_{k=1}^{10} k^2", "385", False), ("\\prod_{k=1}^4 k", "24", False),
         ("\\int_0^1 x dx", "$\\frac12$", False), ("x = \\int_0^3 dx", "$x=3$", False),
         ("\\lim_{x\\to 0} \\frac{\\sin 2x}{x}", "2", False),
@@ -124,7 +125,7 @@ async def answers() -> AsyncIterator[AnswerJudge]:
         ("0.0", "$10^{-8}$", False), ("x = 0.0", "$\\frac{1}{2^{30}}$", False),
         ("0.0", "0", True), ("10^{-8}", "$\\frac{1}{10^8}$", True),
         ("\\sum_{k=1}^n k", "$\\sum_{j=1}^n j$", True),
-        # A calculation that nobody has done, for a number that anybody could write down.
+        # An unfinished calculation instead of a number that is easy to write down.
         ("(16-3-4) \\times 2", "18", False), ("9 \\cdot 2", "18", False), ("10 + 8", "18", False),
         ("\\left(9\\right)\\left(2\\right)", "18", False), ("20 \\, - 2", "18", False),
         ("\\frac{16+20}{2}", "18", False), ("\\binom{20}{3}", "1140", False),
@@ -145,11 +146,11 @@ async def answers() -> AsyncIterator[AnswerJudge]:
         ("1\\frac{1}{2}", "$\\frac{3}{2}$", True), ("1\\!000", "1000", True),
         ("\\frac{36}{2}", "18", False), ("(1, -2)", "$(1,-2)$", True),
         ("[-1, 2]", "$[-1,2]$", True),
-        # Where the gold answer is more than a number, or none that can be written down.
+        # The gold answer is more than a number, or a number without a finite notation.
         ("2^{99} \\cdot 2 - 1", "$2^{100}-1$", True), ("2 \\cdot 2^{99}", "$2^{100}$", True),
         ("337 \\cdot 505 \\cdot 2021", "$2021 \\cdot 505 \\cdot 337$", True),
         ("\\sqrt{2} + \\sqrt{2}", "$2\\sqrt{2}$", True), ("1+3\\sqrt{2}", "$3\\sqrt{2}+1$", True),
-        # Units that Math-Verify does not know.
+        # Units unknown to Math-Verify.
         ("18 dollars", "18", True), ("18 people", "18", True), ("18 dollars per day", "18", True),
         ("60 km/h", "60", True), ("60 miles/hour", "60", True), ("60/h", "60", False),
         ("18 or 19", "18", False), ("19 dollars", "18", False),
@@ -199,7 +200,7 @@ def test_a_calculation_is_distinguished_from_a_plain_number(text: str, calculate
 
 
 class CountingJudge(AnswerJudge):
-    """Notes what it is asked."""
+    """Records its requests."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -211,7 +212,7 @@ class CountingJudge(AnswerJudge):
 
 
 async def test_equal_answers_in_a_request_are_judged_once(tmp_path: Path) -> None:
-    """One that hangs would cost its time for each of them."""
+    """A hanging one would cost its time for each copy."""
     folder = ProblemFolder(tmp_path)
     request = JudgeAnswers(problem=folder.add(MATH), answers=("0.5", "2", "0.5", "", "2"))
     async with CountingJudge() as judge:
@@ -292,7 +293,7 @@ async def test_a_tool_user_s_program_is_run_and_its_last_line_compared(tmp_path:
 
 @needs_bubblewrap
 async def test_a_program_that_raises_half_a_surrogate_pair_gets_a_verdict(tmp_path: Path) -> None:
-    """Its message is told to the team, and no JSON holds it."""
+    """The team is shown its message, which no JSON can carry."""
     folder = ProblemFolder(tmp_path)
     test = CallTest(function="f", arguments=(1,), expected=2)
     request = JudgeTests(
@@ -309,7 +310,7 @@ async def test_a_program_that_raises_half_a_surrogate_pair_gets_a_verdict(tmp_pa
 async def test_a_golden_program_is_found_although_the_first_caller_was_cancelled(
     tmp_path: Path,
 ) -> None:
-    """A worker that loses its lease cancels; others wait for the same finding."""
+    """A worker that loses its lease cancels; other callers wait for the same result."""
     problem = CODE.model_copy(update={"solutions": (DOUBLED,)})
     async with judge_service(
         ProblemFolder(tmp_path), SandboxSettings(parallel=1, ready=1)

@@ -1,4 +1,4 @@
-"""kill -9 of processes that compact, under a recorder that writes and a query that reads."""
+"""kill -9 of compacting processes, next to a recorder that writes and a query that reads."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def compacting(store: Path, how: str) -> subprocess.Popen[str]:
 
 @contextmanager
 def killed_again_and_again(store: Path) -> Generator[list[int]]:
-    """Two processes that compact, one of which is killed and started again all the time; the list
-    counts the kills."""
+    """Two compacting processes, one of which is repeatedly killed and restarted; the list counts
+    the kills."""
     kills: list[int] = []
     ending = threading.Event()
     rng = random.Random(7)
@@ -75,8 +75,8 @@ def killed_again_and_again(store: Path) -> Generator[list[int]]:
 
 
 def plain_query(store: Path) -> list[str]:
-    """As another program reads the folder: it lists it once, and begins again where a file that it
-    listed is gone."""
+    """Read the folder like another program: list it once, and start again when a listed file is
+    gone."""
     while True:
         try:
             tables = [

@@ -1,4 +1,4 @@
-"""The line of a mark, which is written without the record that it stands for."""
+"""The line of a mark, which is written without the record that it represents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PRICES = st.none() | st.decimals(0, 1000, places=3)
 
 
 def delivery_of(envelope: Envelope) -> Delivery:
-    """A delivery as far as a mark's line reads it."""
+    """A delivery with the fields that a mark's line reads."""
     call_name = "worker-1/1/5-0/{}".format
     return cast(Delivery, cast(Any, SimpleNamespace(envelope=envelope, call_name=call_name)))
 
@@ -51,7 +51,7 @@ def test_a_mark_s_ledger_line_equals_its_record(
     call = _Call(1, lane, Sending(number=1, prompt=prompt, completion=completion), at)
     line = paid.line_of_mark(call)
     assert UsageEntry.model_validate_json(line) == paid.unknown_entry(call, DIED)
-    # The scripts read it as text: every field is there, in the record's order.
+    # The scripts read it as text: every field is present, in the record's order.
     assert list(UsageEntry.model_validate_json(line).model_dump(mode="json")) == list(
         orjson.loads(line)
     )

@@ -1,5 +1,5 @@
-"""Samples that a compaction packs: a reader gets from them what it gets from the records, and does
-without them where they are missing or damaged."""
+"""Samples packed by a compaction: a reader gets the same from them as from the records, and falls
+back to the records where they are missing or damaged."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def the_samples(store: Path) -> Path:
 
 
 def change(path: Path, name: str, row: int, value: object) -> None:
-    """Write a file again with another value, and the same row groups."""
+    """Rewrite a file with another value and the same row groups."""
     file = pq.ParquetFile(str(path))
     groups = [file.read_row_group(group) for group in range(file.metadata.num_row_groups)]
     with pq.ParquetWriter(str(path), groups[0].schema) as writer:
@@ -168,7 +168,7 @@ def test_a_compaction_writes_samples_only_of_large_files(
 
 
 def test_the_newest_generation_of_a_replayed_run_is_read(store: Path) -> None:
-    """Though the newer row is in another file, which has no samples yet."""
+    """This works although the newer row is in another file, which has no samples yet."""
     [path] = parquet_files(store / "trajectories")
     rows = pq.read_table(str(path))
     number = rows["run_id"].to_pylist().index(run_id(3, 7))

@@ -1,4 +1,4 @@
-"""What an endpoint was asked is in the ledger, also where a worker or a connection died."""
+"""The ledger contains every request to an endpoint, even if a worker or a connection died."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_an_answer_without_usage_is_recorded_as_unknown_with_its_maximum_c
     assert (entry.usage, entry.cost_micro_dollars, entry.discarded) == (None, None, True)
     assert entry.unknown is not None
     assert "usage" in entry.unknown.why
-    # Every token of the prompt is a byte of the request at least.
+    # Every token of the prompt has at least one byte in the request.
     assert entry.unknown.prompt > len(QUESTION)
     assert entry.unknown.completion == 100
     assert entry.unknown.micro_dollars == entry.unknown.prompt + 1000
@@ -145,7 +145,7 @@ async def test_a_call_lost_with_its_worker_is_recorded_and_repeated_with_the_sam
     assert ended.answer == "89"
     unknown = [entry for entry in entries if entry.unknown is not None]
     assert len(unknown) == 1
-    # The endpoint's books and the ledger name the same calls, each as often.
+    # The endpoint's statistics and the ledger contain the same calls, equally often.
     assert Counter(entry.call_id for entry in entries) == api.served.arrivals_by_id
     keys = api.served.arrivals_by_key
     assert sorted(keys.values()) == [1] * (len(keys) - 1) + [2]

@@ -1,4 +1,4 @@
-"""A request that names one version of a policy is answered by that version, or refused."""
+"""A request that names one version of a policy is answered by that version or refused."""
 
 from __future__ import annotations
 

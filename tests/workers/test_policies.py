@@ -1,4 +1,4 @@
-"""A gpu worker serves what is published, from the next request on, and never mixes versions."""
+"""A gpu worker serves a published version from the next request on, and never mixes versions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def published(name: str, *paths: Path) -> Policy:
 
 @pytest.fixture
 async def follower(tiny_model: Path) -> AsyncIterator[PolicyFollower]:
-    """Of a worker that has just started; the policy `slm/blue` begins with the plain model."""
+    """The follower of a newly started worker; the policy `slm/blue` starts with the base model."""
     engine = TorchEngine(ModelSettings(engine="torch", model=str(tiny_model)))
     await engine.start()
     yield PolicyFollower("slm", engine, base_until_published=("blue",))
@@ -83,7 +83,7 @@ class Asker:
         return call
 
     async def served(self, name: str, **wanted: object) -> dict[str, object]:
-        """Wait until the gpu worker says so of a policy."""
+        """Wait until the gpu worker reports this about a policy."""
         async with asyncio.timeout(60):
             while True:
                 for worker in await live_workers(self.bus):
@@ -97,7 +97,8 @@ class Asker:
 async def serving(
     bus: BusSettings, model: Path, folder: Path, **adapters: Path
 ) -> AsyncGenerator[Asker]:
-    """A real gpu worker process with the tiny model; what its policies begin with, by adapter."""
+    """A real gpu worker process with the tiny model, and the initial content of its policies by
+    adapter."""
     begins = {name: str(path) for name, path in adapters.items()}
     pool = ModelSettings(engine="torch", model=str(model), max_concurrency=16, adapters=begins)
     worker = GpuWorkerSettings(bus=bus, name="gpu", models={"slm": pool})
@@ -214,7 +215,7 @@ async def test_the_base_model_stands_in_for_a_listed_adapter_until_its_first_ver
     follower: PolicyFollower, tiny_loras: list[Path]
 ) -> None:
     assert follower.adapter("slm/blue") is None
-    assert follower.adapter("slm/bleu") == "slm/bleu"  # of which the engine says that it has none
+    assert follower.adapter("slm/bleu") == "slm/bleu"  # the engine will report that it is missing
     loading = asyncio.create_task(follower.apply([published("slm/blue", tiny_loras[0])]))
     await asyncio.sleep(0)
     assert follower.adapter("slm/blue") is None
@@ -248,7 +249,7 @@ async def test_a_pool_whose_first_version_is_refused_keeps_its_own_model(
 async def test_the_base_model_answers_for_an_adapter_after_a_rollback_to_it(
     follower: PolicyFollower, tmp_path: Path, tiny_loras: list[Path]
 ) -> None:
-    """By a rollback; and it goes on when a later version is refused."""
+    """A rollback chose it, and it remains when a later version is refused."""
     policy = published("slm/red", tiny_loras[0]).rolled_back()
     await follower.apply([policy])
     assert follower.adapter("slm/red") is None
@@ -283,8 +284,8 @@ async def test_a_rollback_to_a_missing_version_keeps_the_serving_one(
 async def test_a_forgotten_version_does_not_make_the_base_model_answer(
     follower: PolicyFollower, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
-    """A worker that starts then takes an earlier version where the one in use can't be loaded, and
-    refuses where there is none: the plain model was never chosen."""
+    """A worker that starts later takes an earlier version if the one in use can't be loaded, and
+    refuses if there is none: the base model was never chosen."""
     gone, missing = tmp_path / "gone", tmp_path / "missing"
     policy = published("slm/red", gone, missing, missing).without_versions([1])
     assert policy.earlier == (2,)
@@ -310,7 +311,7 @@ async def test_a_request_during_the_first_load_may_be_retried(
 async def test_a_version_from_a_bus_that_lost_its_data_differs_despite_the_same_number(
     follower: PolicyFollower, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
-    """Versions are counted from 1 again, and the engine holds a version 1."""
+    """Versions are counted from 1 again, and the engine already has a version 1."""
     await follower.apply([published("slm/red", tiny_loras[0])])
     before = await answer(follower)
     await follower.apply([])
@@ -341,7 +342,7 @@ async def test_a_version_refused_only_for_lack_of_memory_is_retried(
     monkeypatch: pytest.MonkeyPatch,
     passes: bool,
 ) -> None:
-    """At the next word from the bus, though that says nothing new."""
+    """This happens at the next notice from the bus, although it contains no news."""
     load = follower._engine.load_adapter  # pyright: ignore[reportPrivateUsage]
     failures = [EngineError("not now", kind="unavailable", retryable=passes)]
 
@@ -362,10 +363,9 @@ async def test_a_version_refused_only_for_lack_of_memory_is_retried(
 async def test_a_repeatedly_refused_version_is_retried_less_and_less_often(
     follower: PolicyFollower, tiny_loras: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each try may read gigabytes, between requests that wait for it. A new version is tried at
-    once."""
+    """Each try may read gigabytes between waiting requests. A new version is tried at once."""
     versions: list[int] = []
-    """Versions."""
+    """Return the policy's versions."""
 
     async def fail(name: str, path: str, version: int) -> None:
         versions.append(version)
@@ -382,7 +382,7 @@ async def test_a_repeatedly_refused_version_is_retried_less_and_less_often(
 
 
 async def written(file: Path, words: str) -> None:
-    """Wait until a worker's log says so."""
+    """Wait until a worker's log contains this."""
     async with asyncio.timeout(60):
         while True:
             if words in await asyncio.to_thread(file.read_text):
@@ -391,7 +391,7 @@ async def written(file: Path, words: str) -> None:
 
 
 async def answer(follower: PolicyFollower) -> tuple[int, ...]:
-    """What the policy's weights say."""
+    """Return the answer that the policy's weights give."""
     adapter = follower.adapter("slm/red")
     completion = await ask(follower._engine, sampling={"max_tokens": 8}, adapter=adapter)  # pyright: ignore[reportPrivateUsage]
     assert completion.adapter_version == 1
@@ -429,7 +429,7 @@ async def test_an_unreadable_policy_is_reported_and_the_others_are_followed(
     asker: Asker, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
     bus = asker.bus
-    await asker.ask("slm")  # the worker has begun to follow
+    await asker.ask("slm")  # the worker has started to follow
     await bus.redis.hset(bus.keys.policies, "slm/spoilt", b"garbage")  # pyright: ignore
     await policies.publish(bus, "slm/red", str(tiny_loras[0]))
     await written(tmp_path / "gpu.log", "policy skipped")
@@ -439,7 +439,7 @@ async def test_an_unreadable_policy_is_reported_and_the_others_are_followed(
 async def test_a_pool_starts_with_the_adapters_of_its_settings(
     settings: BusSettings, tiny_model: Path, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
-    """Before its first request; what is published later replaces them."""
+    """They load before its first request; later publications replace them."""
     async with serving(settings, tiny_model, tmp_path, red=tiny_loras[0]) as asker:
         call = await asker.ask("slm/red")
         assert (call.policy.adapter, call.policy.version) == ("slm/red", 1)

@@ -1,5 +1,5 @@
-"""Puzzles whose tool agent writes Python, with a real judge and real sandboxes; models speak from a
-script."""
+"""Puzzles whose tool agent writes Python, with a real judge and real sandboxes; models answer from
+a script."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ for r, c in (q := [*ways]):
 way = next(ways[p] for p in ways if at[p] == "G")
 print(f"#### [{', '.join(way)}]")
 ```"""
-"""It finds the way in what stands on its standard input."""
+"""The program finds the path in its standard input."""
 CRASHES = "```python\nprint('#### [R]')\n1/0\n```"
 HALF = "```python\nprint('#### [R, R]')\n```"
 WAY = "#### [R, R, D, D, R, R]"
@@ -198,7 +198,7 @@ async def test_a_judge_without_a_sandbox_ends_the_run_with_the_reason(tmp_path: 
 
 
 async def test_a_program_that_waits_for_a_cpu_does_not_time_out() -> None:
-    """Its time is of CPU: what it proposes must not depend on what else the machine does."""
+    """Its limit counts CPU time: its proposal must not depend on the machine's other load."""
     async with Sandbox(settings=SandboxSettings(parallel=1, ready=1)) as sandbox:
         waits = "import time\ntime.sleep(1.5)\nprint(7)"
         [ran] = await program_runs(sandbox, [waits], stdin="", seconds=1)

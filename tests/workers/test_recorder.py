@@ -1,4 +1,4 @@
-"""The recorder writes before it acknowledges, once, and keeps what it can't read."""
+"""The recorder writes before it acknowledges, once, and keeps unreadable entries."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def written(folder: Path) -> list[str]:
 
 @contextmanager
 def no_room() -> Generator[None]:
-    """Every file of this process may have one byte, so writing fails as on a full disk."""
+    """Every file of this process is limited to one byte, so writing fails as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
     try:
@@ -72,7 +72,7 @@ def no_room() -> Generator[None]:
 
 async def test_a_batch_repeated_after_a_crash_is_written_once(tmp_path: Path) -> None:
     await table(tmp_path).write([entry(1), entry(2)])
-    # A new process: the first one died after the file was renamed and before it acknowledged.
+    # A new process: the first one died between renaming the file and acknowledging.
     await table(tmp_path).write([entry(1), entry(2), entry(3)])
     assert written(tmp_path) == ["1", "2", "3"]
 
@@ -91,7 +91,7 @@ async def test_entries_that_another_recorder_already_wrote_are_not_written_again
 def test_recorders_that_share_a_folder_write_each_entry_once(
     batches: list[tuple[int, set[int]]],
 ) -> None:
-    """In whatever order they come, and however much one of them has seen before."""
+    """This holds in any order of arrival, whatever one of them has seen before."""
     with TemporaryDirectory() as folder:
         recorders = [table(Path(folder)) for _ in range(3)]
         for which, numbers in batches:
@@ -102,7 +102,7 @@ def test_recorders_that_share_a_folder_write_each_entry_once(
 
 @contextmanager
 def standing_still(folder: Path) -> Generator[None]:
-    """Another recorder, between its look at what is written and its own file."""
+    """Hold the lock, like another recorder between its check and its own file."""
     lock = os.open(folder / "usage", os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -112,8 +112,8 @@ def standing_still(folder: Path) -> Generator[None]:
 
 
 async def test_a_recorder_waits_for_another_that_is_writing(tmp_path: Path) -> None:
-    """One that was paused for longer than its lease goes on where it was: what both have would
-    stand twice."""
+    """A recorder that was paused for longer than its lease resumes: shared entries would be
+    duplicated."""
     late, next_one = table(tmp_path), table(tmp_path)
     with standing_still(tmp_path):
         waiting = asyncio.create_task(next_one.write([entry(1), entry(2), entry(3)]))
@@ -155,7 +155,7 @@ async def test_entries_of_a_moved_file_are_written_again(tmp_path: Path) -> None
 
 
 async def test_the_file_names_of_a_large_store_are_read_only_once(tmp_path: Path) -> None:
-    """A batch is behind them all: of 4,000 names none is read again."""
+    """The batch is newer than all of them: none of the 4,000 names is read again."""
     recorder = table(tmp_path)
     for number in range(4_000):
         (tmp_path / "usage" / f"000-{number}-0-{number}-0-1.parquet").touch()
@@ -175,7 +175,7 @@ async def test_entries_between_those_of_another_file_are_written(tmp_path: Path)
 
 
 def damage(folder: Path) -> Path:
-    """Spoil the only file of the table."""
+    """Damage the only file of the table."""
     [path] = (folder / "usage").iterdir()
     path.write_bytes(b"no Parquet")
     return path
@@ -259,8 +259,8 @@ async def test_entries_stay_on_the_bus_until_the_disk_has_room(bus: Bus, tmp_pat
 async def test_a_recorder_killed_before_acknowledging_leaves_no_duplicate_row(
     bus: Bus, tmp_path: Path
 ) -> None:
-    """Its two halves of a batch come to the other at different times, which has been open since
-    before they were written."""
+    """The halves of its batch reach the other recorder at different times; it was opened before
+    they were written."""
     key = bus.keys.shard(0).ledger
     killed, second_table = table(tmp_path), table(tmp_path)
     renamed = asyncio.Event()
@@ -301,7 +301,7 @@ async def test_a_recorder_killed_before_acknowledging_leaves_no_duplicate_row(
 
 
 async def test_a_game_s_row_contains_its_agents_rewards() -> None:
-    """The bus carries the journal and the end; what they are worth, the workflow says."""
+    """The bus carries the journal and the end; the workflow computes the rewards."""
     played = await a_game()
     stored = Trajectory.model_validate_json(trajectory_row(as_on_the_bus(played))["trajectory"])
     assert stored == played

@@ -1,4 +1,4 @@
-"""A recorder compacts what it writes, while it writes."""
+"""A recorder compacts its files while it writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .test_recorder import USAGE
 
 
 def calls(store: Path) -> list[str]:
-    """As a plain query has them; again where a compaction ended meanwhile."""
+    """Read the rows like a plain query, again if a compaction finished meanwhile."""
     while True:
         try:
             tables = [

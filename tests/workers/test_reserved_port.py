@@ -1,4 +1,4 @@
-"""A port is there when its server comes to listen."""
+"""A reserved port is available when its server starts to listen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def listens(port: int, **options: bool) -> bool:
 
 
 def takes(port: int) -> bool:
-    """Whether somebody gets the port who does not ask for a used one."""
+    """Tell whether a process that does not ask for a used port gets it."""
     with socket.socket() as other:
         try:
             other.bind(("127.0.0.1", port))
@@ -58,7 +58,7 @@ def test_no_port_is_reserved_twice() -> None:
 
 def test_a_managed_server_keeps_its_port_until_it_binds(tmp_path: Path) -> None:
     settings = ModelSettings(engine="vllm", model=str(tmp_path))
-    text = ModelText.__new__(ModelText)  # its tokenizer is of no matter here
+    text = ModelText.__new__(ModelText)  # its tokenizer does not matter here
     server = ManagedServer(settings, tmp_path, text)
     port = int(server.url.rsplit(":", 1)[1].removesuffix("/v1"))
     assert not takes(port)

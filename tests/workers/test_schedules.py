@@ -1,4 +1,4 @@
-"""Cron schedules: one run for each tick, also late, also from many workers."""
+"""Cron schedules: one run for each tick, even if late, and even with many workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripted server as its clients see it: in this process, and as a process of its own."""
+"""The scripted server from its clients' view: in this process and in a separate one."""
 
 from __future__ import annotations
 

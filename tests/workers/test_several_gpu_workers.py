@@ -1,6 +1,5 @@
-"""Several gpu workers alongside each other: work goes to anyone who has a place for it, and to the
-model that it was asked of.
-"""
+"""Several gpu workers side by side: a request goes to any worker with a free place, and to the
+requested model."""
 
 from __future__ import annotations
 
@@ -33,10 +32,10 @@ async def bus_and_inbox(settings: BusSettings) -> AsyncGenerator[tuple[Bus, Inbo
 
 
 async def held_by(bus: Bus, pool: str) -> dict[str, int]:
-    """Requests of a pool in hand, by worker."""
+    """Return the number of leased requests of a pool by worker."""
     key = bus.keys.shard(0).work(inference_stream(pool))
     groups = [info["name"] for info in await bus.redis.xinfo_groups(key)]
-    # A worker that is ready makes the group with its first look.
+    # A ready worker creates the group with its first read.
     consumers = await bus.redis.xinfo_consumers(key, GROUP) if GROUP.encode() in groups else []
     pending_by_name = {
         info["name"].decode().rpartition("-")[0]: info["pending"] for info in consumers
@@ -89,7 +88,7 @@ async def test_an_idle_worker_answers_requests_beyond_a_full_one_s_places(
 async def test_each_request_reaches_the_model_of_its_pool(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
-    """One worker serves both pools, another one of them."""
+    """One worker serves both pools, another one only one of them."""
     settings = quick_settings(any_server.url, lease_seconds=30)
     models: dict[str, ModelSettings] = scripted_models(
         max_concurrency=1, scripted={"latency_seconds": 0.02}

@@ -1,5 +1,5 @@
-"""Workers that call one endpoint know together that it fails; without Redis each goes by its own
-requests, and says so."""
+"""Workers that call one endpoint share their knowledge of its failures; without Redis each relies
+on its own requests, and reports it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_without_redis_a_worker_relies_on_its_own_requests_and_reports_it(
         own_server.start()
 
         async def is_shared_again() -> bool:
-            # The bus knows of no failure: it has not heard of those.
+            # The bus did not hear of those failures.
             return await allows(breaker) and breaker.is_shared
 
         await until(is_shared_again, "the breaker is shared again")

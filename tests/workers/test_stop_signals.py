@@ -1,4 +1,5 @@
-"""What signals mean to a worker: to drain is asked for often, to abandon work only on purpose."""
+"""The meaning of signals to a worker: a drain may be requested often, and abandoning work takes a
+deliberate signal."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ async def test_a_hangup_that_nohup_suppresses_stays_ignored() -> None:
 async def test_a_worker_drains_despite_a_second_sigterm_and_returns_its_work_when_abandoned(
     any_server: RedisProcess, tmp_path: Path
 ) -> None:
-    """A service manager's SIGTERM comes to it twice, once from its supervisor."""
+    """A service manager's SIGTERM arrives twice, once from its supervisor."""
     settings = quick_settings(any_server.url, lease_seconds=30.0)
     worker = spawn(RoleWorkerSettings(bus=settings, name="planner", roles=("planner",)), tmp_path)
     try:
@@ -98,7 +99,7 @@ async def test_a_worker_drains_despite_a_second_sigterm_and_returns_its_work_whe
 
 
 async def test_a_process_that_exits_while_signalled_keeps_its_exit_code() -> None:
-    """It dies of the first of many signals."""
+    """The process dies of the first of many signals."""
     codes = set[int]()
     for _ in range(20):
         process = await asyncio.create_subprocess_exec("sleep", "60")

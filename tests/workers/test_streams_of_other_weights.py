@@ -1,4 +1,4 @@
-"""Streamed requests whose worker is gone, where its successor has other weights by now."""
+"""Streamed requests whose worker is gone and whose successor has other weights."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tests.workers.test_gpu import answer
 POLICY = "slm/red"
 SAMPLING = SamplingParams(temperature=1.0, max_tokens=30)
 PUBLISHED = 12
-"""Tokens that followers have when the worker is gone."""
+"""Tokens that followers have received when the worker is gone."""
 SAME = 1e-4
-"""Of log-probabilities that are computed in batches of other shapes."""
+"""The tolerance of log-probabilities that are computed in batches of other shapes."""
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ async def pool(tiny_model: Path, tiny_loras: list[Path]) -> AsyncIterator[Pool]:
 
 
 async def begun(pool: Pool, delivery: Delivery, base: str | None = None) -> None:
-    """The beginning of a text, as a worker publishes it before it is gone."""
+    """Publish the start of a text, as a worker does before it is gone."""
     stream = TokenStream(delivery, "slm", base or pool.engine.base, continues=True)
     generate_request = request(
         sampling={**SAMPLING.model_dump(), "seed": 1}, adapter=POLICY, stream=True
@@ -60,7 +60,7 @@ async def begun(pool: Pool, delivery: Delivery, base: str | None = None) -> None
 
 
 async def gone_on(bus: Bus, pool: Pool, first: Delivery) -> tuple[Call, Reader]:
-    """What the successor replies, and what followers read."""
+    """Return the successor's reply and the text that followers read."""
     run_id = first.envelope.run_id
     payload = CompletionPayload(
         agent="slm",
@@ -108,7 +108,7 @@ async def test_followers_restart_when_another_version_was_published_meanwhile(
 async def test_a_call_records_the_version_that_generated_all_of_its_tokens(
     bus: Bus, pool: Pool, first: Delivery, tiny_loras: list[Path]
 ) -> None:
-    """It says what the later version says to the same request, and how likely that is."""
+    """The call has the later version's answer to the same request, and its log-probabilities."""
     await begun(pool, first)
     await pool.engine.load_adapter(POLICY, str(tiny_loras[1]), 2)
     await pool.engine.load_adapter("alone", str(tiny_loras[1]), 1)
@@ -131,7 +131,7 @@ async def test_followers_restart_when_another_model_generated_the_text(
 async def test_followers_restart_when_the_log_does_not_name_the_text_s_model(
     bus: Bus, pool: Pool, first: Delivery
 ) -> None:
-    """An older worker's does not."""
+    """An older worker's log does not contain that name."""
     await TokenWriter(first, "slm").append("It", [50, 51])
     _, reader = await gone_on(bus, pool, first)
     assert reader.restarts == 1
@@ -140,7 +140,7 @@ async def test_followers_restart_when_the_log_does_not_name_the_text_s_model(
 async def test_followers_restart_when_the_base_model_generated_the_text(
     bus: Bus, pool: Pool, first: Delivery
 ) -> None:
-    """It stood in until the policy's first version was published."""
+    """The base model stood in until the policy's first version was published."""
     stream = TokenStream(first, "slm", pool.engine.base, continues=True)
     await stream.write(Delta(text="It", ids=(50, 51)))
     await stream.flush()

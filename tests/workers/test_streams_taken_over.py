@@ -1,4 +1,4 @@
-"""Streamed requests whose worker is gone, where its successor can't go on from the ids."""
+"""Streamed requests whose worker is gone and whose successor can't continue from the ids."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OTHER = "It is nine and eighty."
 
 
 def saying(text: str, tokens_per_second: float | None = None) -> Pool:
-    """A worker's model that knows one answer; the same for each of several completions."""
+    """A worker's model with one fixed answer; the same for each of several completions."""
     by_heart = {"where": [QUESTION], "says": [text]}
     scripted = {"answers": [by_heart], "tokens_per_second": tokens_per_second}
     settings = ModelSettings.model_validate(
@@ -49,7 +49,7 @@ def streamed(leased: Delivery, n: int) -> Delivery:
 
 
 async def taken_over(bus: Bus, successor: Pool, n: int) -> tuple[tuple[Call, ...], Reader]:
-    """What is replied, and what followers read, when a worker is gone in the middle of `LONG`."""
+    """Return the reply and the followers' text when a worker is gone in the middle of `LONG`."""
     run_id = await admit(bus, "other")
     await ask(bus, run_id)
     first = await take(bus, run_id, "first")
@@ -86,7 +86,7 @@ async def test_followers_of_several_completions_read_the_first_once(bus: Bus) ->
 async def test_a_successor_with_a_different_answer_generates_it_from_the_start(
     bus: Bus,
 ) -> None:
-    """Its weights may be newer than those of the worker that began."""
+    """Its weights may be newer than those of the first worker."""
     replied, _ = await taken_over(bus, saying(OTHER), 1)
     assert [call.text for call in replied] == [OTHER]
 

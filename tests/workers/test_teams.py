@@ -1,4 +1,4 @@
-"""Code team and math team with a real judge and real sandboxes; models speak from a script."""
+"""Code team and math team with a real judge and real sandboxes; models answer from a script."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SUMMED = "```python\nprint(sum(range(16)) - 4)\n```"
 
 @dataclass
 class JudgedHost(ManyHost):
-    """Answers completions from a script, and asks the judge."""
+    """Answers completions from a script, and calls the judge."""
 
     judge: JudgeService | None = None
 
@@ -140,7 +140,7 @@ async def test_adaptive_sampling_asks_the_judge_round_by_round_and_can_be_replay
 async def test_a_right_test_is_a_tester_s_success_whatever_the_program_of_its_turn(
     judge: JudgeService, program: str
 ) -> None:
-    """Else all of its tests would be of one kind, and every round would be drawn for nothing."""
+    """Otherwise all of its tests would be of one kind, and every extra round would be wasted."""
     run = a_team_run(
         code_task(judge, CodeSetting(turns=1)), candidates=2,
         adaptive={"exit_when": "balanced", "rounds": 2},

@@ -1,4 +1,4 @@
-"""Deltas on their way to followers, over a change of worker."""
+"""Deltas on their way to followers, across a change of worker."""
 
 from __future__ import annotations
 

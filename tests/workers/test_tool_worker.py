@@ -1,4 +1,4 @@
-"""Tools over the bus: what a tool answers reaches the role as it was said."""
+"""Tools over the bus: a tool's answer reaches the role unchanged."""
 
 from __future__ import annotations
 

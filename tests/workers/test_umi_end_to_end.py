@@ -1,4 +1,4 @@
-"""`umi` through real worker processes, one for each role, on the scripted engine."""
+"""`umi` through real worker processes, one per role, on the scripted engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROLES = ("umi_planner", "umi_caller", "umi_summarizer")
 
 
 def team(bus: BusSettings) -> dict[str, WorkerBase]:
-    """A worker for each role, one for the model that all of them share, one for tools."""
+    """A worker for each role, one for their shared model, one for tools."""
     model = ModelSettings.model_validate(
         {"engine": "scripted", "model": "scripted", "scripted": {"latency_seconds": 0.15}}
     )
@@ -47,7 +47,7 @@ async def test_killing_a_role_worker_loses_nothing_and_pays_for_nothing_twice(
     ):
 
         async def kill(role: str, run: Run, steps: int) -> None:
-            """While the role has the step after the first `steps` of them in hand."""
+            """Wait until the role has the step after its first `steps` in hand."""
             async with asyncio.timeout(20):
                 while len(await client.steps(run.id)) < steps:  # noqa: ASYNC110 - by another process
                     await asyncio.sleep(0.005)

@@ -1,5 +1,5 @@
-"""Runs in flight that began with another version: a worker goes on with their own prompts, or
-leaves their steps to a worker that can take them, and says which versions are at odds."""
+"""Runs in flight that started with another version: a worker continues with their own prompts, or
+leaves their steps to a compatible worker and reports the conflicting versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopline.agents.records import Outcome, Run
 from loopline.agents.replay import replay
 from loopline.bus import ContentWriter, dead_letters
 from loopline.runtime.client.client import Client, ask
-from loopline.runtime.client.run_prompts import as_it_began, on_bus_or_in_store
+from loopline.runtime.client.run_prompts import on_bus_or_in_store, trajectory_with_own_prompts
 from loopline.testing import RedisProcess
 from loopline.trainers.data.store import read_trajectories
 from loopline.workers.store.prompts import read_stored_prompt
@@ -23,7 +23,7 @@ DIGEST = hashlib.sha256(OTHER.encode()).hexdigest()
 
 
 def of_another_version(run: Run) -> Run:
-    """As a program with another prompt, and a field that is not known here, admits it."""
+    """Admit a run like a program with another prompt and a field that is unknown here."""
     text = run.model_copy(update={"prompts": {**run.prompts, "planner.md": DIGEST}})
     return Run.model_validate({**text.model_dump(), "later_field": [1]})
 
@@ -40,17 +40,17 @@ async def test_a_run_is_played_replayed_and_recorded_with_its_original_prompts(
         run = of_another_version(client.new_run("What is 12 * 7 + 5?", options=BOXED))
         trajectory = await ask(client, run)
         assert (trajectory.outcome, trajectory.answer) == (Outcome.ANSWERED, "89")
-        begun = await as_it_began(trajectory, on_bus_or_in_store(client.bus, store))
+        begun = await trajectory_with_own_prompts(trajectory, on_bus_or_in_store(client.bus, store))
     assert begun.run.prompt_files == {"planner.md": OTHER}
     assert (await replay(begun)).divergences == ()
     changed = (await replay(trajectory)).divergences
     assert len(changed) == 1
     assert changed[0].startswith(f"prompt planner.md has changed since: {DIGEST[:12]}")
-    # The workers have drained: what the recorder wrote needs no bus any more.
+    # The workers have drained: reading the recorder's files needs no bus.
     assert read_stored_prompt(store, DIGEST) == OTHER
     [recorded] = read_trajectories(store, None).records
     assert recorded.run.model_extra == {"later_field": [1]}
-    assert await as_it_began(recorded, on_bus_or_in_store(None, store)) == begun
+    assert await trajectory_with_own_prompts(recorded, on_bus_or_in_store(None, store)) == begun
 
 
 async def test_a_run_of_an_unavailable_version_ends_after_a_set_time_and_names_the_versions(

@@ -1,5 +1,5 @@
-"""A run whose call has no outcome waits for a person as it does for an approval: with no message on
-a stream, no lease and no time of its own that passes."""
+"""A run whose call has no outcome waits for a person as for an approval: without a message on a
+stream, a lease, or time that counts against it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IN_DOUBT: dict[str, Any] = {"where": ["Look before you repeat it"], "says": ["No
 
 @pytest.fixture(autouse=True)
 def told_of_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model has something to say where it reads that nobody knows."""
+    """The model has an answer for the case that it reads "unknown"."""
     monkeypatch.setattr(test_approvals, "ANSWERS", [IN_DOUBT, *ANSWERS])
 
 

@@ -1,4 +1,4 @@
-"""Workers die and freeze; runs end all the same, and nothing is paid for twice."""
+"""Workers die and freeze; runs still end, and nothing is paid for twice."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 20) -
 
 
 async def works_on_something(client: Client, name: str) -> bool:
-    """Whether the worker's stream has a delivery in hand."""
+    """Tell whether the worker's stream has a pending delivery."""
     for pool in ("llm", "slm"):
         key = client.bus.keys.shard(0).work(f"infer:{pool}")
         try:
             consumers = await client.bus.redis.xinfo_consumers(key, "workers")
-        except ResponseError:  # the worker is starting and has not made its group yet
+        except ResponseError:  # the worker is starting and has not created its group yet
             continue
         for consumer in consumers:
             if consumer["name"].decode().startswith(f"{name}-") and consumer["pending"]:
@@ -62,12 +62,12 @@ async def works_on_something(client: Client, name: str) -> bool:
 
 
 async def some_text(client: Client, run: Run) -> bool:
-    """Whether a model has begun to write: its worker is in the middle of its work then."""
+    """Tell whether a model has started to write: its worker is then in the middle of its work."""
     return bool(await client.bus.redis.xlen(client.bus.keys.shard_of(run.id).log(run.id)))
 
 
 async def text_of_calls(client: Client, run: Run) -> dict[str, str]:
-    """What a follower of the run has read, by call."""
+    """Return the text that a follower of the run has read, by call."""
     texts: dict[str, str] = {}
     async for event in client.follow(run.id):
         if event.kind == "restart":
@@ -128,7 +128,7 @@ async def test_a_frozen_gpu_worker_that_wakes_late_neither_answers_nor_bills_a_s
         processes["second"] = spawn(second, tmp_path / "workers")
         trajectory = await asyncio.wait_for(client.wait(run.id), 30)
         os.kill(processes["gpu"].pid, signal.SIGCONT)
-        # A drained process has done all that it ever will with what it held.
+        # A drained process has finished everything that it held.
         processes["gpu"].send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(processes["gpu"].wait, 30) == 0
         usage = await client.usage(run.id)
@@ -315,7 +315,7 @@ async def test_a_run_whose_environment_raises_ends_and_its_role_worker_continues
 
 
 def a_walk(client: Client, goal: tuple[int, int]) -> Run:
-    """A puzzle of one step, for a plan agent alone."""
+    """A puzzle of one step for a lone plan agent."""
     setting = PlanPathSetting(team=("plan_agent",), turns=1)
     walk = PlanPathInstance(grid=(".....",) * 5, start=(0, 0), goal=goal, setting=setting).task
     return client.new_run(

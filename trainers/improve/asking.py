@@ -60,8 +60,8 @@ async def ask_small(
         for _, line in read_log(path, TrainingError)
     }
     driver, places = RunDriver(client, say), asyncio.Semaphore(AT_ONCE)
-    runs = AdmittedRuns(path.with_suffix(".admitted.jsonl"), go_on=_GO_ON, failure=TrainingError)
-    with AppendLog(path, go_on=_GO_ON, failure=TrainingError) as log, runs:
+    runs = AdmittedRuns(path.with_suffix(".admitted.jsonl"), resume=_GO_ON, failure=TrainingError)
+    with AppendLog(path, resume=_GO_ON, failure=TrainingError) as log, runs:
 
         async def ask(key: str, question: str, options: JsonObject) -> None:
             async with places:

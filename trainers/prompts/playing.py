@@ -92,7 +92,7 @@ class RunLog:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LOG
-        self._log = AppendLog(self.path, go_on="the same command", failure=TrainingError)
+        self._log = AppendLog(self.path, resume="the same command", failure=TrainingError)
         self.admitted: dict[Key, str] = {}
         """Ids of the runs that have not ended."""
         self.played: dict[Key, FinishedRun] = {}

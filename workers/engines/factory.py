@@ -59,7 +59,7 @@ def _find(name: str) -> Callable[[ModelSettings], Engine]:
     nearest = difflib.get_close_matches(name, engines, n=1)
     hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
     raise EngineError(
-        f"there is no engine {name!r}{hint}. Known: {', '.join(engines)}. An engine of your own is "
-        f"registered as an entry point in the group {ENTRY_POINT_GROUP!r}",
+        f"there is no engine {name!r}{hint}. Known: {', '.join(engines)}. To add an engine, "
+        f"register it as an entry point in the group {ENTRY_POINT_GROUP!r}",
         kind="bad_request",
     )

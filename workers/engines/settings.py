@@ -300,7 +300,7 @@ class ModelSettings(SettingsModel):
         if not all(map(_is_address, addresses)):
             # Not quoted: a password may be part of it.
             raise ValueError(
-                "base_url is not an address of an endpoint; it looks like http://localhost:8000/v1"
+                "base_url is not the address of an endpoint, such as http://localhost:8000/v1"
             )
         return self
 

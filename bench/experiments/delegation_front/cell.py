@@ -61,7 +61,7 @@ def run_job(output: Path, job: str, tell: Tell) -> str:
         rows = asyncio.run(answer_all(questions_of(cell.seed, settings), settings, tell))
         spent = round(time.process_time() - began, 1)
         write_record(folder / RESULT, AnswerTable(rows=rows, cpu_seconds=spent))
-        return f"{len(rows):,} questions answered in each way"
+        return f"{len(rows):,} questions answered for every decision"
     work = _start if cell.kind == "start" else _train
     planner, curves = work(cell, output, settings, tell)
     held_out = questions_of(0, settings)

@@ -159,13 +159,17 @@ def cells_of(settings: FrontSettings) -> list[Cell]:
 def read_answers(cell: Cell, output: Path) -> AnswerTable | None:
     """Return the answers of a finished cell; None if it is not finished. Raises
     `UnreadableModel`."""
-    return find_record(cell.folder(output) / RESULT, AnswerTable, "remove it, and run it again")
+    return find_record(
+        cell.folder(output) / RESULT, AnswerTable, "remove it, and run the command again"
+    )
 
 
 def read_planner(cell: Cell, output: Path) -> PlannerResult | None:
     """Return the result of a finished cell; None if it is not finished. Raises
     `UnreadableModel`."""
-    return find_record(cell.folder(output) / RESULT, PlannerResult, "remove it, and run it again")
+    return find_record(
+        cell.folder(output) / RESULT, PlannerResult, "remove it, and run the command again"
+    )
 
 
 def is_finished(cell: Cell, output: Path) -> bool:

@@ -48,7 +48,7 @@ def parse_weights(text: str) -> tuple[float, ...]:
     try:
         weights = tuple(sorted({float(part) for part in text.split(",")}))
     except ValueError as error:
-        raise UsageError(f"--lambdas {text}: numbers, as in 0,100,1000") from error
+        raise UsageError(f"--lambdas {text}: expected numbers, such as 0,100,1000") from error
     if not all(0 <= weight < float("inf") for weight in weights):
-        raise UsageError(f"--lambdas {text}: a dollar takes nothing away or something: 0 or more")
+        raise UsageError(f"--lambdas {text}: each λ must be finite and at least 0")
     return weights

@@ -37,42 +37,42 @@ class Rule:
 
 
 class Mixture(NamedTuple):
-    """Best mixture of a family for a given cost: a share of the questions by `dear`, the others by
-    `cheap`."""
+    """Best mixture of a family for a given cost: a share of the questions by `costly`, the others
+    by `cheap`."""
 
     cheap: Rule
-    dear: Rule
+    costly: Rule
     share: float
     slope: float
     """Accuracy gained per additional dollar."""
 
     def right(self) -> Floats:
-        return (1 - self.share) * self.cheap.right + self.share * self.dear.right
+        return (1 - self.share) * self.cheap.right + self.share * self.costly.right
 
     def cost(self) -> Floats:
-        return (1 - self.share) * self.cheap.cost + self.share * self.dear.cost
+        return (1 - self.share) * self.cheap.cost + self.share * self.costly.cost
 
 
-def nobody(like: Rule) -> Rule:
+def no_model(like: Rule) -> Rule:
     """Rule that asks no model."""
-    return Rule("nobody", np.zeros_like(like.right), np.zeros_like(like.cost))
+    return Rule("no model", np.zeros_like(like.right), np.zeros_like(like.cost))
 
 
 def best_mixture(family: Sequence[Rule], dollars: float) -> Mixture:
     """Return the best mixture of at most two rules that costs at most `dollars` per question."""
-    rules = [nobody(family[0]), *family]
+    rules = [no_model(family[0]), *family]
     affordable = [rule for rule in rules if rule.dollars <= dollars]
     best = max(affordable, key=lambda rule: (rule.accuracy, -rule.dollars))
     mixture, accuracy = Mixture(best, best, 0.0, 0.0), best.accuracy
     for cheap in affordable:
-        for dear in rules:
-            if dear.dollars <= dollars or dear.accuracy <= cheap.accuracy:
+        for costly in rules:
+            if costly.dollars <= dollars or costly.accuracy <= cheap.accuracy:
                 continue
-            slope = (dear.accuracy - cheap.accuracy) / (dear.dollars - cheap.dollars)
+            slope = (costly.accuracy - cheap.accuracy) / (costly.dollars - cheap.dollars)
             reached = cheap.accuracy + slope * (dollars - cheap.dollars)
             if reached > accuracy:
-                share = (dollars - cheap.dollars) / (dear.dollars - cheap.dollars)
-                mixture, accuracy = Mixture(cheap, dear, share, slope), reached
+                share = (dollars - cheap.dollars) / (costly.dollars - cheap.dollars)
+                mixture, accuracy = Mixture(cheap, costly, share, slope), reached
     return mixture
 
 

@@ -38,18 +38,18 @@ def document(report: FrontReport) -> Document:
     tables = {
         "Trained with reward = right − λ · dollars": trained_table(report.trained),
         **{
-            f"Beside it: {title}": baseline_table(report.baselines[name])
+            f"Baseline: {title}": baseline_table(report.baselines[name])
             for name, (title, _) in _FAMILIES.items()
         },
     }
     return Document(
-        title="When to hand over: a planner that is paid for right answers, less λ dollars",
+        title="When to hand over: a planner rewarded for right answers, minus λ · dollars",
         about=(
             f"{settings.held_out:,} held-out questions, seeds "
             f"{', '.join(map(str, settings.seeds))}; {BIG} at ${big.prompt:g} and "
             f"${big.completion:g} per million prompt and completion tokens, {SMALL} at "
             f"${small.prompt:g} and ${small.completion:g}; {report.cpu_minutes:.1f} CPU-minutes. "
-            "The planner's own decision, for which the big model reads the question, is paid for"
+            "Costs include the planner's own decision, for which the big model reads the question"
         ),
         sections=[Section(tables, drawings=[(plot(report), _CAPTION)])],
         verdicts=[verdict(report.trained, name) for name in BASELINES],
@@ -59,7 +59,7 @@ def document(report: FrontReport) -> Document:
 
 _CAPTION = (
     "Accuracy against dollars: each λ of the trained planner with its 95 % intervals, and every "
-    "setting of what it is held against."
+    "setting of the baselines."
 )
 
 

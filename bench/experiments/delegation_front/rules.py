@@ -119,7 +119,7 @@ def _settings(begins: Sequence[PlannerResult], right: Floats, cost: Floats) -> l
     chances = np.array([planner.probabilities for planner in begins])
     paid = np.array([planner.decision_dollars for planner in begins])
     drawn = Rule(
-        "at temperature 1, in the mean",
+        "at temperature 1, on average",
         (chances * right).sum(-1),
         (chances * cost).sum(-1) + paid,
     )
@@ -134,7 +134,7 @@ def _cascades(what: str, scores: Sequence[Floats], right: Floats, cost: Floats) 
         accepted = np.array(choices, dtype=np.float64)
         rules.append(
             Rule(
-                f"{what}, the surest {1 - quantile:.0%} accepted",
+                f"{what}, the most certain {1 - quantile:.0%} accepted",
                 accepted * right[:, small] + (1 - accepted) * right[:, big],
                 cost[:, small] + (1 - accepted) * cost[:, big],
             )

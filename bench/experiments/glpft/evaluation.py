@@ -71,7 +71,7 @@ async def evaluate(
     judge, result_count = WorldsJudge(), len(items) - len(remaining)
     on_result(result_count)
     played = EngineRunner(pools).play_all(_runs(remaining, method, by_run), together=TOGETHER)
-    with AppendLog(results_path(folder), go_on="the same command") as log:
+    with AppendLog(results_path(folder), resume="the same command") as log:
         async with aclosing(played):
             async for trajectory in played:
                 item = by_run.pop(trajectory.run.id)

@@ -205,8 +205,8 @@ def _report(folder: Path) -> Report:
     except (OSError, ValidationError) as error:
         why = str(error).splitlines()[0]
         raise OutputError(
-            f"{path} cannot be read ({why}); remove {folder}, and the same command does the cell "
-            "again"
+            f"{path} cannot be read ({why}); remove {folder}, and run the same command to repeat "
+            "the cell"
         ) from error
 
 
@@ -221,8 +221,8 @@ def _require_same_training(grid: GlpftGrid, size: str) -> None:
     if len(cells_by_settings) > 1:
         raise OutputError(
             f"{' and '.join(cells_by_settings.values())} were trained with different settings (see "
-            f"training/settings.json of each), so they do not compare; remove the older cells of "
-            f"{grid.output}, and the same command does them again"
+            f"training/settings.json of each), so they cannot be compared; remove the older cells "
+            f"of {grid.output}, and run the same command to repeat them"
         )
 
 

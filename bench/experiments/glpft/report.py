@@ -68,7 +68,7 @@ def _plots(size: SizeFigures) -> list[tuple[str, str]]:
             differences_plot(
                 (entry.first, entry.second, entry.solved[ALL]) for entry in size.differences
             ),
-            "What GLPFT solves more than another method, in percentage points, with the 95 % "
-            "interval; grey where it holds zero.",
+            "GLPFT minus another method, in percentage points, with the 95 % interval; grey if "
+            "it contains zero.",
         ),
     ]

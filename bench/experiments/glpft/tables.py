@@ -17,7 +17,7 @@ SHORT = {
     APART: "unseen APIs",
 }
 PUBLISHED = (
-    "Published, at 7B on ToolBench (Small LLMs Are Weak Tool Learners, GlpftGrid ACC / Act EM / "
+    "Published, at 7B on ToolBench (Small LLMs Are Weak Tool Learners, Plan ACC / Act EM / "
     "hallucination, in domain): single 81.9 / 53.3 / 2.32, multi one-stage 87.5 / 45.1 / 7.71, "
     "single multi-task 85.1 / 51.8 / 2.96, GLPFT 88.9 / 58.9 / 0.57. Other sizes, data and "
     "measures: context, not a comparison."
@@ -28,17 +28,17 @@ def about(grid: GlpftGrid) -> str:
     """Describe the experiment."""
     common = grid.common
     apart = common.unseen_apis
-    further = f", and {apart:,} apart that need unseen APIs" if apart else ""
+    further = f", and {apart:,} separate ones that need unseen APIs" if apart else ""
     return (
         f"Trained from random weights on {common.instructions:,} instructions of the API simulator "
         f"(seed {common.data_seed}); played greedily on {common.samples:,} held-out ones (unseen "
-        f"worlds, wordings and combinations alike; seed {common.question_seed}){further}. Means "
-        f"over the seeds {', '.join(map(str, grid.seeds))}; 95 % intervals by bootstrap over "
-        "instructions, all seeds' results of one drawn together (Wilson's over instructions where "
-        "all came out alike): how far another seed may be is said by the seeds' range alone. A "
-        "team's caller is held by a grammar to the offered tools and the types of their arguments, "
-        "as in every run of umi; a single model writes freely. By hand: who never reads an "
-        "instruction; with the oracle's calls, an upper bound, there is only an answer to give."
+        f"worlds, wordings and combinations; seed {common.question_seed}){further}. Means over the "
+        f"seeds {', '.join(map(str, grid.seeds))}; 95 % intervals by bootstrap over instructions, "
+        "which draws all seeds' results of an instruction together (Wilson's if all results are "
+        "equal). Only the seeds' range shows how much another seed may differ. A grammar restricts "
+        "a team's caller to the offered tools and the types of their arguments, as in every run of "
+        "umi; a single model writes freely. Hand-written players never read an instruction; those "
+        "with the oracle's calls only have to answer, which is an upper bound."
     )
 
 
@@ -56,8 +56,8 @@ def tables(size: SizeFigures) -> dict[str, Table]:
     return {
         "Solved": solved(size),
         "Solved, by split": splits(size),
-        "GLPFT less another method, in points, instruction by instruction": differences(size),
-        "Hallucination: runs that name a tool which is not on offer": hallucination(size),
+        "GLPFT minus another method, in points, paired by instruction": differences(size),
+        "Hallucination: runs that name a tool that was not offered": hallucination(size),
         "Failed runs, by class": classes(size),
     }
 

@@ -49,7 +49,7 @@ COMPARED: frozenset[ArmName] = frozenset(
 SEEDS_OF_OTHERS = 3
 """Number of seeds, the first ones, for the other trained arms. Their intervals are wider."""
 Scope = Literal["all", "compared", "whole-runs"]
-"""Arms that try a way of tuning: all that learn; only those in `COMPARED`, to spare the others the
+"""Arms that try a tuning: all that learn; only those in `COMPARED`, to spare the others the
 longer search; or those whose whole runs compete: they have few puzzles to spend, and only small
 batches yield any versions at all."""
 CHANGEABLE = ("reinforced", "supervised", "network")
@@ -57,14 +57,14 @@ CHANGEABLE = ("reinforced", "supervised", "network")
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way of tuning to try for the learning arms."""
+class ScopedTuning:
+    """A tuning to try for the learning arms in its scope."""
 
     tuning: Tuning
     scope: Scope = "all"
 
     def tunings(self, name: ArmName) -> list[Tuning]:
-        """Tunings of this way that apply to an arm, if any."""
+        """This tuning for an arm, if the arm is in the scope."""
         kind = KINDS[name]
         concerned = {
             "all": True,
@@ -92,26 +92,26 @@ class GrpoGrid:
     kinds: tuple[ArmName, ...]
     """Arms with their dependencies, in order of execution."""
     jobs: int
-    ways: tuple[Way, ...] = (Way(OWN),)
-    """Ways of tuning to try for each arm that learns, if they apply to it. A single way is used
-    without a trial."""
+    candidates: tuple[ScopedTuning, ...] = (ScopedTuning(OWN),)
+    """Tunings to try for each arm that learns, if they apply to it. A single one is used without a
+    trial."""
 
     @property
     def trials(self) -> list[Arm]:
         """Trials, all with the first seed."""
-        ways = self.ways if len(self.ways) > 1 else ()
+        candidates = self.candidates if len(self.candidates) > 1 else ()
         return [
             Arm(kind=kind, seed=self.settings.seeds[0], tuning=tuning)
             for kind in self.kinds
             if KINDS[kind].learns
-            for tuning in _tunings_of(kind, ways)
+            for tuning in _tunings_of(kind, candidates)
         ]
 
     @property
     def required_arms(self) -> list[Arm]:
         """Arms that the table needs for any choice of the trials, in order of execution, so that no
         core waits for the last trial."""
-        by_each = [with_dependencies(self._arms_by_way(way)) for way in self.ways]
+        by_each = [with_dependencies(self._arms_with(scoped)) for scoped in self.candidates]
         return [arm for arm in by_each[0] if all(arm in others for others in by_each)]
 
     @property
@@ -125,7 +125,7 @@ class GrpoGrid:
         additional seed, for AT-GRPO with the game's own tuning, which defines the budget of other
         arms."""
         first = set(self.first)
-        tables = map(self._arms_by_way, self.ways)
+        tables = map(self._arms_with, self.candidates)
         return min(len(set(with_dependencies(table)) - first) for table in tables)
 
     def arms(self, tunings: Mapping[ArmName, Tuning]) -> list[Arm]:
@@ -135,7 +135,7 @@ class GrpoGrid:
         def tuning(kind: ArmName) -> Tuning:
             what = KINDS[kind]
             if what.learns:
-                return tunings.get(kind, _tunings_of(kind, self.ways)[0])
+                return tunings.get(kind, _tunings_of(kind, self.candidates)[0])
             return OWN if what.begins is None else tuning(what.begins)
 
         return [
@@ -145,15 +145,15 @@ class GrpoGrid:
             if at < SEEDS_OF_OTHERS or has_all_seeds(kind)
         ]
 
-    def _arms_by_way(self, way: Way) -> list[Arm]:
-        """Return every arm with the tuning of this way, or of the first way if this one doesn't
-        apply to it."""
-        return self.arms({kind: tuning for kind in self.kinds for tuning in way.tunings(kind)})
+    def _arms_with(self, scoped: ScopedTuning) -> list[Arm]:
+        """Return every arm with this tuning, or with the first one if this one doesn't apply to
+        it."""
+        return self.arms({kind: tuning for kind in self.kinds for tuning in scoped.tunings(kind)})
 
 
-def _tunings_of(name: ArmName, ways: Sequence[Way]) -> list[Tuning]:
+def _tunings_of(name: ArmName, candidates: Sequence[ScopedTuning]) -> list[Tuning]:
     """Distinct tunings that apply to an arm."""
-    return list(dict.fromkeys(tuning for way in ways for tuning in way.tunings(name)))
+    return list(dict.fromkeys(tuning for scoped in candidates for tuning in scoped.tunings(name)))
 
 
 def with_dependencies(arms: Sequence[Arm]) -> list[Arm]:
@@ -194,7 +194,9 @@ def grid_of(
         supervised=training.supervised,
         reinforced=training.reinforced,
     )
-    return GrpoGrid(output, _apply_changes(settings, changes), _kinds(arms), jobs, _ways(trials))
+    return GrpoGrid(
+        output, _apply_changes(settings, changes), _kinds(arms), jobs, _parse_trials(trials)
+    )
 
 
 def _apply_changes(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings:
@@ -218,26 +220,28 @@ def seeds_of(text: str) -> tuple[int, ...]:
     try:
         seeds = tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError as error:
-        raise UsageError(f"--seeds {text}: whole numbers, as in 1,2,3") from error
+        raise UsageError(f"--seeds {text}: expected whole numbers, such as 1,2,3") from error
     # With seed 0, a batch would have the puzzles of a demonstration: both count from the seed times
     # a large number.
     if not 1 <= min(seeds) <= max(seeds) < 2**32:
-        raise UsageError(f"--seeds {text}: from 1 to {2**32 - 1}")
+        raise UsageError(f"--seeds {text}: each seed must be from 1 to {2**32 - 1}")
     return seeds
 
 
-def _ways(text: str) -> tuple[Way, ...]:
-    ways = tuple(dict.fromkeys(_way(part.strip()) for part in text.split(",")))
-    if all(way.scope != "all" for way in ways):
-        raise UsageError(f"--trials {text}: none is for all arms; name one without a scope, as own")
-    return ways
+def _parse_trials(text: str) -> tuple[ScopedTuning, ...]:
+    candidates = tuple(dict.fromkeys(_parse_trial(part.strip()) for part in text.split(",")))
+    if all(scoped.scope != "all" for scoped in candidates):
+        raise UsageError(
+            f"--trials {text}: no tuning is for all arms; add one without a prefix, such as own"
+        )
+    return candidates
 
 
-def _way(text: str) -> Way:
+def _parse_trial(text: str) -> ScopedTuning:
     for scope in get_args(Scope):
         if text.startswith(f"{scope}:"):
-            return Way(_tuning(text.removeprefix(f"{scope}:")), scope)
-    return Way(_tuning(text))
+            return ScopedTuning(_tuning(text.removeprefix(f"{scope}:")), scope)
+    return ScopedTuning(_tuning(text))
 
 
 def _tuning(text: str) -> Tuning:
@@ -247,7 +251,9 @@ def _tuning(text: str) -> Tuning:
     parts = [part.partition("=") for part in text.split("+")]
     factors = {name: factor for name, _, factor in parts}
     if not set(factors) <= set(Tuning.model_fields) or len(factors) < len(parts):
-        raise UsageError(f"{where}: {OWN}, or factors of {names}, as in rate=0.3 or rate=3+batch=2")
+        raise UsageError(
+            f"{where}: give {OWN}, or factors of {names}, such as rate=0.3 or rate=3+batch=2"
+        )
     try:
         return Tuning.model_validate(factors)
     except ValidationError as error:

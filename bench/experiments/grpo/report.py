@@ -31,8 +31,8 @@ def document(report: GrpoReport) -> Document:
                 differences_plot(
                     (entry.first, entry.second, entry.gap) for entry in report.differences
                 ),
-                "What one arm solves more than another, in percentage points, with the 95 % "
-                "interval; grey where it holds zero.",
+                "Difference between two arms, in percentage points, with the 95 % interval; grey "
+                "if it contains zero.",
             )
         )
     caption = (

@@ -36,46 +36,45 @@ def published_results(game: str) -> str:
     ]
     return (
         f"Published ({SOURCE}), in percent of {game.replace('_', '-')} puzzles solved: "
-        f"{'; '.join(parts)}. Models of language, other puzzles and budgets: context, not a "
+        f"{'; '.join(parts)}. Language models, other puzzles and budgets: context, not a "
         "comparison."
     )
 
 
 _BUDGET = (
-    "Every arm has the settings of its game; these were chosen by trials of the warm start and "
-    "AT-GRPO on puzzles of another seed, and the other arms take {}. Arms that learn from rewards "
-    "draw as many completions as AT-GRPO in its steps, up to the end of the step; continued SFT, "
-    "and MAS + GRPO at equal tokens, go on until as many tokens went through their model, the pass "
-    "that only scores samples not counted. "
+    "Every arm uses the settings of its game. They were chosen in trials of the warm start and "
+    "AT-GRPO on puzzles of another seed; the other arms use {}. Arms that learn from rewards draw "
+    "as many completions as AT-GRPO does in its steps, and finish the step; continued SFT, and MAS "
+    "+ GRPO at equal tokens, train until the same number of tokens has passed through their model, "
+    "without the pass that only scores samples. "
 )
 _ADVANTAGE = (
-    "Tokens differ where samples are equal: AT-GRPO reads a prompt once for its K candidates, and "
-    "of equal ones only one, where whole runs read a prompt for each answer. Of prompts of P "
-    "tokens and answers of A, D of K different, a sample of whole runs costs about "
-    "K (P + A) (1 + w) / ((P + D A) (1 + c)) times as many, w and c the shares of whole runs and "
-    "of candidates that are learned from, and so read twice. That is much where answers are short "
-    "and repeat themselves, as here; of 8 different answers of 500 tokens to a prompt of 1,000, "
-    "all learned from, it is 2.4 times."
+    "Equal numbers of samples have different numbers of tokens: AT-GRPO reads a prompt once for "
+    "its K candidates, and equal candidates once; whole runs read the prompt for each answer. With "
+    "prompts of P tokens and answers of A tokens, D of K different, a sample of whole runs costs "
+    "about K (P + A) (1 + w) / ((P + D A) (1 + c)) times as many tokens; w and c are the shares of "
+    "whole runs and of candidates that are learned from, and so read twice. The factor is large if "
+    "answers are short and often equal, as here; for 8 different answers of 500 tokens to a prompt "
+    "of 1,000, all learned from, it is 2.4."
 )
 _INTERVALS = (
     "95 % intervals by the pigeonhole bootstrap (Owen 2007), which draws seeds and puzzles "
-    "together, both paired in differences, and stretches the seeds' effects by Student's t as "
-    "there are few: where the mean of other trainings on other puzzles is expected. Of one seed "
-    "the training is held fixed, and an interval is over puzzles alone; where every puzzle came "
-    "out alike in every seed it is as wide as Wilson's interval lets other puzzles be unlike."
+    "together, paired in differences, and widens the seeds' effects by Student's t because there "
+    "are few. They are for the mean of other trainings on other puzzles. With one seed, the "
+    "training is fixed and an interval is only for other puzzles; if every puzzle has the same "
+    "result in every seed, its width comes from Wilson's interval for unseen puzzles."
 )
 _TRIED = (
-    "them but for what was tried on the first seed, in ways that stand below, and chosen by "
-    "puzzles of the validation split"
+    "them except for the tunings below, which were tried with the first seed and chosen on the "
+    "validation split"
 )
 
 REWARDED: dict[Scheme, str] = {
-    "paper": "what the team earns and what the agent does, as published",
-    "dense": "the step rewards of the published code, but for what it pays for going there and "
-    "back",
+    "paper": "the team's reward and the agent's own, as published",
+    "dense": "the step rewards of the published code, without its reward for going back and forth",
     "sparse": "1 for the answer that solves the puzzle",
-    "progress": "the share of the way to the solution that an answer makes good, by the solver; "
-    "in training alone, and not as published",
+    "progress": "the share of the path to the solution that an answer covers, according to the "
+    "solver; only in training, and not as published",
 }
 
 
@@ -97,12 +96,11 @@ def about(report: GrpoReport) -> str:
     return (
         f"From random weights ({size.layers} layers, {size.hidden} wide), seeds {seeds}; measured "
         f"by greedy play of {run_settings.held_out:,} held-out puzzles with the final weights "
-        "(best "
-        "of K: with the warm start, sampled, where the rules choose). K = "
+        "(best of K: samples of the warm start, among which the rules choose). K = "
         f"{rewarded.candidates}, {rewarded.episodes} puzzles per version, {rewarded.steps} "
         f"versions of AT-GRPO; {run_settings.supervised.steps} supervised steps of "
-        f"{run_settings.supervised.batch} answers before. "
-        f"{_BUDGET.format(_TRIED if report.trials else 'them as they are')}{_ADVANTAGE} "
+        f"{run_settings.supervised.batch} answers precede them. "
+        f"{_BUDGET.format(_TRIED if report.trials else 'them unchanged')}{_ADVANTAGE} "
         f"{_changes_note(report)}{_scarcity_note(report)}{_seeds_note(report)}{_INTERVALS}"
     )
 
@@ -111,13 +109,13 @@ def _seeds_note(report: GrpoReport) -> str:
     """Describe the seeds covered by the means."""
     counts = {len(arm.by_seed) for arm in report.arms}
     if counts == {1}:
-        return "Of one seed. "
+        return "One seed. "
     most = max(counts, default=1)
     if len(counts) <= 1:
         return f"Means over {most} seeds. "
     fewer = ", ".join(arm.arm for arm in report.arms if len(arm.by_seed) < most)
     return (
-        f"Means over {most} seeds; over the first {min(counts)} of {fewer}. A difference is of the "
+        f"Means over {most} seeds; over the first {min(counts)} for {fewer}. A difference uses the "
         "seeds that both arms have. "
     )
 
@@ -126,7 +124,7 @@ def _changes_note(report: GrpoReport) -> str:
     """Note about settings that differ from the game's own."""
     defaults = report.settings.game.training.model_dump()
     changed = changed_settings(defaults, report.settings.model_dump(include=set(defaults)))
-    return f"In place of the game's own settings: {', '.join(changed)}. " if changed else ""
+    return f"Changes to the game's own settings: {', '.join(changed)}. " if changed else ""
 
 
 def _scarcity_note(report: GrpoReport) -> str:
@@ -148,23 +146,23 @@ def tables(report: GrpoReport) -> dict[str, Table]:
     """Tables by caption; one without rows is not printed."""
     return {
         "Solved": solved(report),
-        "One arm less another, in points, paired by seed and puzzle": differences(report),
-        "Players by hand, on the same puzzles": by_hand(report),
+        "Differences between arms, in points, paired by seed and puzzle": differences(report),
+        "Hand-written players, on the same puzzles": by_hand(report),
         "Solved by seed": by_seed(report),
-        "Ways to tune the arms, and what these solve by them, first seed": trials(report),
-        "Ended early, and measured with the weights before": stopped(report),
-        "Compute, mean over seeds, since the arm's beginning": compute(report),
-        "What failures are made of, all seeds": failures(report),
-        "What each arm is": kinds(report),
+        "Tunings of the arms and their results, first seed": trials(report),
+        "Trainings that ended early, measured with their last weights": stopped(report),
+        "Compute since the start of each arm, mean over seeds": compute(report),
+        "Failures by class, all seeds": failures(report),
+        "Arms": kinds(report),
         "Settings": settings(report),
-        "Said most often, first seed": answer_variety(report),
+        "Most frequent answers, first seed": answer_variety(report),
     }
 
 
 def solved(report: GrpoReport) -> Table:
     """Table of the claim."""
     published = report.settings.game.lessons.published.get(SMALL, {})
-    head = ["arm", "solved", "95 %", "seeds", "their range", "over warm start", "agreement",
+    head = ["arm", "solved", "95 %", "seeds", "range", "over warm start", "agreement",
             "published, 1.7B"]  # fmt: skip
     rows = [
         [
@@ -291,19 +289,20 @@ def settings(report: GrpoReport) -> Table:
     whole_runs = max(1, rewarded.minibatch // run_settings.game.turns)
     weak = ", ".join(f"{name} {value:g}" for name, value in run_settings.game.weak_team)
     tuned = any(arm.tuning != OWN for arm in report.arms)
-    factor_note = "; each times the arm's own factor" if tuned else ""
+    factor_note = "; each multiplied by the arm's own factor" if tuned else ""
     rows = [
         ["model", f"{size.layers} layers, {size.hidden} wide, {size.feed_forward} inside, "
          f"{size.heads} heads, {size.context} tokens"],
         ["warm start", f"{imitated.steps:,} steps of {imitated.batch} answers, learning rate "
          f"{imitated.learning_rate:g}"],
-        ["who is imitated", f"weak team: {weak}"],
+        ["imitated players", f"weak team: {weak}"],
         ["rewards", f"{rewarded.scheme}: {REWARDED[rewarded.scheme]}"],
-        ["from rewards", f"{rewarded.steps:,} versions of AT-GRPO, {rewarded.episodes} puzzles "
-         f"each, K = {rewarded.candidates}, at most {rewarded.limit} tokens an answer; learning "
-         f"rate {rewarded.learning_rate:g}, entropy {rewarded.entropy:g}{factor_note}"],
-        ["an update", f"{rewarded.minibatch} groups of answers; {whole_runs} of whole runs, "
-         "which have as many answers"],
+        ["learning from rewards", f"{rewarded.steps:,} versions of AT-GRPO, "
+         f"{rewarded.episodes} puzzles each, K = {rewarded.candidates}, at most {rewarded.limit} "
+         f"tokens per answer; learning rate {rewarded.learning_rate:g}, "
+         f"entropy {rewarded.entropy:g}{factor_note}"],
+        ["update", f"{rewarded.minibatch} groups of answers, or {whole_runs} of whole runs, "
+         "which contain as many answers"],
         ["adapters", f"rank {rewarded.rank}, {LORA_RATE:g} times the learning rate"],
     ]  # fmt: skip
     return ["", ""], rows
@@ -324,7 +323,7 @@ def answer_variety(report: GrpoReport) -> Table:
 
 
 def _counted_seeds(count: int) -> str:
-    return "1, held fixed" if count == 1 else str(count)
+    return "1, fixed" if count == 1 else str(count)
 
 
 def _range(arm: ArmFigures) -> str:

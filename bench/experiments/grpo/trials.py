@@ -1,5 +1,5 @@
-"""Tuning of the arms: every arm that learns is tried in the same ways with the first seed, and gets
-the way with which it solved most puzzles of the validation split.
+"""Tuning of the arms: every arm that learns tries the same tunings with the first seed, and gets
+the one with which it solved most puzzles of the validation split.
 
 A trial is as long as the arm's training, so that a tuning with a late setback is not chosen. The
 chosen trials are used in the table as the first seed's results.
@@ -59,5 +59,5 @@ def choose_tunings(trials: Sequence[Trial]) -> dict[ArmName, Tuning]:
 def lower_setting_hint(arm: Arm) -> str:
     """Suggest a lower setting for an arm that ended early."""
     part = "supervised" if arm.what.way == "supervised" else "reinforced"
-    hint = "by --trials, or " if arm.what.learns else ""
-    return f"Lower its learning rate {hint}by --set {part}.learning_rate=… in another folder"
+    hint = "with --trials, or " if arm.what.learns else ""
+    return f"Lower its learning rate {hint}with --set {part}.learning_rate=… in another folder"

@@ -19,11 +19,11 @@ from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
 def document(report: CurveReport) -> Document:
     """Document of the report for a terminal, Markdown and HTML."""
     drawings = [
-        (spread_plot(report), "Success on held-out puzzles: the undisturbed loops' mean "
-         "with their least and greatest, and each attacked loop with its 95 % interval."),
-        (loops_plot(report), "The same, every loop by itself."),
-        (sampled_plot(report), "Share of all of a round's runs that were solved in training, where "
-         "the best of K candidates is executed; runs that broke off are not solved."),
+        (spread_plot(report), "Success on held-out puzzles: the undisturbed loops' mean, "
+         "lowest and highest value, and each attacked loop with its 95 % interval."),
+        (loops_plot(report), "The same for each loop."),
+        (sampled_plot(report), "Share of a round's training runs that were solved (the best of K "
+         "candidates is executed); aborted runs count as not solved."),
     ]  # fmt: skip
     broken = [
         f"violation, {loop_figures.loop.name}: {violation}"

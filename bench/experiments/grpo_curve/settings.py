@@ -82,8 +82,8 @@ def settings_of(
         )
     if rounds >= MAX_VERSIONS:
         raise UsageError(
-            f"--rounds {rounds:,}: the bus keeps {MAX_VERSIONS} versions of a policy, by which the "
-            f"looks tell rounds apart; give {MAX_VERSIONS - 1} or fewer"
+            f"--rounds {rounds:,}: the bus keeps {MAX_VERSIONS} versions of a policy, and each "
+            f"look needs its round's version; give {MAX_VERSIONS - 1} or fewer"
         )
     defaults = CurveSettings()
     return CurveSettings(

@@ -28,29 +28,28 @@ def about(report: CurveReport) -> str:
         f"{format_count(rewarded.episodes, 'puzzle')}, K = {rewarded.candidates}, adapters of rank "
         f"{rewarded.rank}; the trainer, four workers, a recorder and Redis are processes. "
         f"{format_count(len(report.undisturbed), 'undisturbed loop')}, "
-        f"{len(report.attacked)} attacked, of the same settings; loops of one seed are twins (the "
-        "same first adapters, puzzles and seeds of every completion). What each round published is "
-        f"measured by play of the same {settings.held_out:,} held-out puzzles at temperature 1, "
-        "with the same seed."
+        f"{len(report.attacked)} attacked, with the same settings; loops of one seed are twins "
+        "(the same first adapters, puzzles and seeds of every completion). The adapters of each "
+        f"round are measured on the same {settings.held_out:,} held-out puzzles at temperature "
+        "1, with the same seed."
     )
 
 
 def rule(report: CurveReport) -> str:
     """Describe the rule of the verdict."""
     criterion = (
-        "no difference would have been found at the discordance that was seen"
+        "no difference would have been found at the observed discordance"
         if report.detectable is None
         else f"a difference of {say.points(report.detectable).lstrip('+')} points would have been "
         "found in four of five cases"
     )
     called = sum(not curve.within for curve in report.undisturbed)
     return (
-        "A look is out of the spread if the loop solves fewer than every undisturbed one, or more, "
-        "and McNemar's exact test against the nearest of them, puzzle by puzzle, has p < "
-        f"{report.alpha:.4f} ({ALPHA:.0%} over the curve's looks). At one look {criterion}. The "
-        "same "
-        f"rule, applied to each undisturbed loop against the others, calls out {called} of "
-        f"{len(report.undisturbed)}."
+        "A look is out of the spread if the loop solves fewer puzzles than every undisturbed one, "
+        "or more than every one, and McNemar's exact test against the nearest of them, puzzle by "
+        f"puzzle, has p < {report.alpha:.4f} ({ALPHA:.0%} over the curve's looks). At one look, "
+        f"{criterion}. The same rule, applied to each undisturbed loop against the others, flags "
+        f"{called} of {len(report.undisturbed)}."
     )
 
 
@@ -72,13 +71,13 @@ def verdicts(report: CurveReport) -> list[str]:
     flat = [curve for curve in report.loops if not curve.rises]
     if flat:
         lines += [
-            f"{curve.loop.name} does not rise over the warm start: {points(curve.gain)} points"
+            f"{curve.loop.name} does not improve on the warm start: {points(curve.gain)} points"
             for curve in flat
         ]
     else:
         least = min(report.loops, key=lambda curve: curve.gain.low)
         lines.append(
-            f"every loop rises over the warm start, {least.loop.name} least: "
+            f"every loop improves on the warm start, {least.loop.name} least: "
             f"{points(least.gain)} points"
         )
     groups = sum(curve.history.groups for curve in report.attacked)
@@ -94,8 +93,8 @@ def tables(report: CurveReport) -> dict[str, Table]:
     """Tables by caption."""
     return {
         "Held-out puzzles solved, by round": curves(report),
-        "Attacked loops against the undisturbed ones": comparisons(report.attacked),
-        "Each undisturbed loop against the others": comparisons(report.undisturbed),
+        "Attacked loops compared with the undisturbed ones": comparisons(report.attacked),
+        "Each undisturbed loop compared with the others": comparisons(report.undisturbed),
         "Loops": loops(report),
     }
 

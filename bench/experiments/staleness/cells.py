@@ -127,4 +127,6 @@ def cell_is_finished(cell: Cell, output: Path) -> bool:
 def read_result(cell: Cell, output: Path) -> CellResult | None:
     """Return the result of a finished training; None if it is not finished. Raises
     `UnreadableModel`."""
-    return find_record(cell.folder(output) / RESULT, CellResult, "remove it, and run it again")
+    return find_record(
+        cell.folder(output) / RESULT, CellResult, "remove it, and run the command again"
+    )

@@ -64,9 +64,9 @@ def parse_ages(text: str) -> tuple[int, ...]:
     try:
         ages = tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError as error:
-        raise UsageError(f"--ages {text}: whole numbers, as in 0,4,16") from error
+        raise UsageError(f"--ages {text}: expected whole numbers, such as 0,4,16") from error
     if ages[0] < 0:
-        raise UsageError(f"--ages {text}: a sample of the future can't be learned from")
+        raise UsageError(f"--ages {text}: an age can't be negative")
     return ages
 
 
@@ -79,6 +79,6 @@ def parse_corrections(text: str) -> tuple[Correction, ...]:
             "decoupled" if correction == "token" else correction for correction in CORRECTIONS
         )
         raise UsageError(
-            f"--corrections {unknown[0]}: there is no such; there are: {correction_names}"
+            f"--corrections: there is no correction {unknown[0]!r}; there are: {correction_names}"
         )
     return tuple(correction for correction in CORRECTIONS if correction in wanted)

@@ -13,7 +13,7 @@ def document(report: StalenessReport) -> Document:
     """Document of the report for a terminal, Markdown and HTML."""
     settings, warm = report.settings, report.warm_start
     return Document(
-        title="Learning from samples of the past",
+        title="Learning from old samples",
         about=(
             f"{settings.updates} updates, {settings.demo.reinforced.episodes} puzzles each, "
             f"{settings.demo.held_out:,} held-out puzzles of "

@@ -176,13 +176,13 @@ class _Training:
         limit = 60 * self.settings.cpu_minutes
         number = 0
         while True:
-            looked = None
+            validation = None
             if number % self.settings.look_every == 0:
-                looked = await self._look(team, number)
+                validation = await self._validate(team, number)
             spent = time.process_time() - began
             if spent >= limit:
-                if looked is None:
-                    await self._look(team, number)
+                if validation is None:
+                    await self._validate(team, number)
                 return
             number += 1
             questions = list(islice(tasks, self.settings.tasks))
@@ -191,11 +191,11 @@ class _Training:
                 seed=(self.cell.seed << 32) + (number << 16),
             )  # fmt: skip
             self.runs += len(played)
-            self._learn(number, played, looked, began)
+            self._learn(number, played, validation, began)
             self._write(number)
             await team.serve(self._served(number), number + 1)
 
-    async def _look(self, team: Team, number: int) -> float:
+    async def _validate(self, team: Team, number: int) -> float:
         played = await team.play(self.looks, temperature=0.0, seed=0)
         rewards = [team.reward(trajectory, solved=solved) for trajectory, solved in played]
         mean = sum(rewards) / len(rewards)
@@ -204,7 +204,7 @@ class _Training:
         return mean
 
     def _learn(
-        self, number: int, played: Sequence[tuple[Trajectory, bool]], looked: float | None,
+        self, number: int, played: Sequence[tuple[Trajectory, bool]], validation: float | None,
         began: float,
     ) -> None:  # fmt: skip
         rewarded = [
@@ -226,7 +226,7 @@ class _Training:
                 trained=len(trained),
                 left_out=dict(Counter(entry.reason for entry in reading.skipped)),
                 cpu_seconds=round(spent, 1),
-                looked=looked,
+                looked=validation,
             )
         )
         self.tell(

@@ -201,4 +201,6 @@ def cells_of(settings: TeamSettings) -> list[Cell]:
 def read_result(cell: Cell, output: Path) -> CellResult | None:
     """Return the result of a finished cell; None if it is not finished. Raises
     `UnreadableModel`."""
-    return find_record(cell.folder(output) / RESULT, CellResult, "remove it, and run it again")
+    return find_record(
+        cell.folder(output) / RESULT, CellResult, "remove it, and run the command again"
+    )

@@ -139,10 +139,10 @@ def document(report: TeamReport) -> Document:
         title=f"Learning for the team of {settings.workflow}",
         about=(
             f"{settings.held_out:,} held-out tasks ({settings.measured_split}), "
-            f"{report.sentences:,} distinct sentences; the team learns in "
+            f"{report.sentences:,} distinct sentences; the team is trained on "
             f"{settings.split}{_about(settings)}, seeds "
-            f"{', '.join(map(str, settings.seeds))}; as it begins the team solves "
-            f"{report.start:.1%}, at ${report.start_dollars:.6f} a run"
+            f"{', '.join(map(str, settings.seeds))}; before training it solves "
+            f"{report.start:.1%}, at ${report.start_dollars:.6f} per run"
         ),
         verdicts=_verdicts(report),
         sections=[Section({"Solved, and gain over the start, paired by task": table(report)})],
@@ -150,7 +150,7 @@ def document(report: TeamReport) -> Document:
 
 
 def _about(settings: TeamSettings) -> str:
-    return f", about {', '.join(settings.domains)} alone" if settings.domains else ""
+    return f", only about {', '.join(settings.domains)}" if settings.domains else ""
 
 
 def _verdicts(report: TeamReport) -> list[str]:
@@ -165,14 +165,14 @@ def _verdicts(report: TeamReport) -> list[str]:
     lead = report.lead
     return [
         *gains,
-        f"grpo less expert-iteration: {points(lead.estimate)} points ({points(lead.low)} to "
+        f"grpo minus expert-iteration: {points(lead.estimate)} points ({points(lead.low)} to "
         f"{points(lead.high)}): {lead.verdict}",
     ]
 
 
 def table(report: TeamReport) -> Table:
     """Table with one row per method."""
-    head = ["method", "solved", "gain", "95 %", "reward", "95 %", "$ a run", "CPU-min", "runs"]
+    head = ["method", "solved", "gain", "95 %", "reward", "95 %", "$ per run", "CPU-min", "runs"]
     return head, [
         [
             figures.method,

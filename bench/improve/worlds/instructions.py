@@ -42,7 +42,7 @@ def draw_instructions(settings: WorldsSettings) -> Instructions:
     guard = old.take(settings.guard)
     questions = [*new.take(settings.questions - old_count), *old.take(old_count)]
     random.Random(f"order:{settings.seed}").shuffle(questions)
-    return Instructions(tuple(questions), held_out, old_held_out, guard, (new.as_told, old.as_told))
+    return Instructions(tuple(questions), held_out, old_held_out, guard, (new.script, old.script))
 
 
 def kind_of(instance: Instance) -> str:
@@ -81,5 +81,5 @@ class _Source:
         return tuple(instances)
 
     @property
-    def as_told(self) -> ScriptedWorlds:
+    def script(self) -> ScriptedWorlds:
         return ScriptedWorlds(split=self._split.value, seed=self._seed, samples=self._drawn)

@@ -32,18 +32,18 @@ def lessons_of(
     rehearsal: int,
     new_share: float,
     seed: int,
-    turned: bool = False,
+    swapped: bool = False,
 ) -> DataSet:
     """Build the data set from these recorded, solved runs and from `rehearsal` instructions of the
     training split, drawn with `seed`. Lessons of new kinds get enough forms to be about `new_share`
-    of all. `turned`: each run's steps are put under another run's instruction. Raises
+    of all. `swapped`: each run's steps are put under another run's instruction. Raises
     `UnreadableData`."""
     reading = read_trajectories(store, "umi")
     records = tuple(record for record in reading.records if record.run.id in runs)
     if not records:
         raise BenchError(f"none of the {len(runs):,} solved runs is in the store {store}")
     source = from_recorded(Reading(records, ()), require=_may_be_learned)
-    source = _turned(source) if turned else source
+    source = _with_swapped_steps(source) if swapped else source
     new = frozenset(entry.run.id for entry in records if entry.run.tags.get("kind") != OLD_KIND)
     sources = [_with_forms(source, new, rehearsal, new_share, seed)]
     if rehearsal:
@@ -73,9 +73,10 @@ def _with_forms(
     return replace(source, trajectories=(*others, *with_forms(lessons, forms, seed)))
 
 
-def _turned(source: Source) -> Source:
-    ways = [trajectory.steps for trajectory in source.trajectories]
-    turned = tuple(
-        replace(trajectory, steps=ways[at - 1]) for at, trajectory in enumerate(source.trajectories)
+def _with_swapped_steps(source: Source) -> Source:
+    steps = [trajectory.steps for trajectory in source.trajectories]
+    swapped = tuple(
+        replace(trajectory, steps=steps[at - 1])
+        for at, trajectory in enumerate(source.trajectories)
     )
-    return replace(source, trajectories=turned)
+    return replace(source, trajectories=swapped)

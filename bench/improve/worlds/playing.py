@@ -14,7 +14,7 @@ from loopline.agents.roles.umi.transcript import calls_of
 from loopline.bench.append_log import AppendLog, read_log
 from loopline.bench.errors import OutputError
 from loopline.bench.improve.profiles import ROLES
-from loopline.bench.improve.sitting import GO_ON
+from loopline.bench.improve.sitting import RESUME_COMMAND
 from loopline.bench.tools import TEAM_OPTIONS
 from loopline.runtime.admitted_runs import AdmittedRuns
 from loopline.runtime.client.client import Client
@@ -86,8 +86,10 @@ async def play(
     path.parent.mkdir(parents=True, exist_ok=True)
     played = {line["id"]: Played.model_validate(line) for _, line in read_log(path)}
     driver, places = RunDriver(client, say), asyncio.Semaphore(AT_ONCE)
-    runs = AdmittedRuns(path.with_suffix(".admitted.jsonl"), go_on=GO_ON, failure=OutputError)
-    with AppendLog(path, GO_ON) as log, runs:
+    runs = AdmittedRuns(
+        path.with_suffix(".admitted.jsonl"), resume=RESUME_COMMAND, failure=OutputError
+    )
+    with AppendLog(path, RESUME_COMMAND) as log, runs:
 
         async def ask(instance: Instance) -> None:
             async with places:

@@ -32,19 +32,19 @@ def document(report: WorldsReport) -> Document:
         f"{count(len(report.results))} streams of {count(settings.questions)} instructions in "
         f"simulated worlds, {share(1 - settings.old_share, 0)} of which need APIs that the team "
         f"({settings.loop.model}: planner, caller and summarizer) was never offered. The world's "
-        "verifier judges each run; what the team has not solved goes to the big model, an endpoint "
-        f"that solves {share(settings.accuracy, 0)}, at ${prices.big_prompt:g} and "
-        f"${prices.big_completion:g} per million tokens. The team and its trainings cost a GPU's "
-        f"time, at ${prices.gpu_hour:g} an hour, {prices.prompt_speed:,.0f} tokens read and "
-        f"{prices.completion_speed:,.0f} written a second, and each CPU second of a training "
-        f"counts as one of the GPU. {share(settings.kept_back, 0)} of the new instructions are "
-        "kept back to compare versions on."
+        "verifier judges each run; instructions that the team fails go to the big model, an "
+        f"endpoint that solves {share(settings.accuracy, 0)}, at ${prices.big_prompt:g} and "
+        f"${prices.big_completion:g} per million tokens. The team and its trainings cost GPU "
+        f"time, at ${prices.gpu_hour:g} per hour with {prices.prompt_speed:,.0f} tokens read and "
+        f"{prices.completion_speed:,.0f} written per second; a CPU second of a training counts as "
+        f"a GPU second. {share(settings.kept_back, 0)} of the new instructions are reserved for "
+        "comparing versions."
     )
     batches = batches_of(report.results)
     size = settings.batch
     drawings = [
         (plot(batches, size, "Dollars per instruction", lambda s: s.dollars, dollars),
-         "Dollars per instruction, trainings and comparisons included"),
+         "Dollars per instruction, including trainings and comparisons"),
         (plot(batches, size, "By the team", lambda s: s.accepted / s.questions,
               lambda value: share(value, 0), top=1.0),
          "Share of the instructions that the team alone solved"),
@@ -77,14 +77,15 @@ def verdicts(report: WorldsReport) -> list[str]:
         f"{in_points(report.old_change)} (bar: the estimate not below {OLD_BAR:g}).",
         f"{verdict_word(bars['lost'])}: {report.lost} runs were lost under "
         f"{attacks_in_words(report.attacks)}.",
-        f"{verdict_word(bars['altered'])}: {report.altered} instructions were not solved though "
-        "the big model goes the oracle's way.",
-        f"An instruction of the last quarter costs {report.dollars_ratio:.2f} × one of the first; "
-        f"the share that is solved, by either, changes by {in_points(report.accuracy_change)}.",
+        f"{verdict_word(bars['altered'])}: {report.altered} instructions were not solved although "
+        "the big model followed the oracle's steps.",
+        f"An instruction of the last quarter costs {report.dollars_ratio:.2f} × as much as one of "
+        "the first; the share that either side solves changes by "
+        f"{in_points(report.accuracy_change)}.",
     ]
     if report.poison_caught is not None:
         lines.append(
-            f"{verdict_word(bars['poison_caught'])}: batches with the ways of other instructions "
+            f"{verdict_word(bars['poison_caught'])}: batches with swapped steps "
             f"were {'all' if report.poison_caught else 'not all'} caught and rolled back."
         )
     return lines

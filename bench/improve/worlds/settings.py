@@ -29,16 +29,16 @@ class WorldsSettings(Record):
     """Share of the stream's new kinds that is reserved for comparing versions; no version learns
     from it."""
     rehearsal: int = Field(default=1_200, ge=0, le=100_000)
-    """Ways through instructions of the team's first training per round, different in each round."""
+    """Solved instructions of the team's first training per round, different in each round."""
     new_share: float = Field(default=0.3, gt=0, lt=1)
-    """Share of the new kinds among all ways that a candidate learns; their lessons get enough forms
+    """Share of the new kinds among all lessons of a candidate; their lessons get enough forms
     to reach it."""
     accuracy: float = Field(default=0.9, ge=0, le=1)
     """Share of instructions that the big model solves."""
     attack_every: int = Field(default=60, ge=0)
     """Mean steps between two attacks on the deployment while it serves; 0 for none."""
     poison: bool = True
-    """Whether a batch with the ways of other instructions follows the stream."""
+    """Whether a batch with steps of other instructions follows the stream."""
     prices: Prices = Prices()
     loop: TeamLoopSettings = TeamLoopSettings()
 

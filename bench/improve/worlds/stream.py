@@ -94,7 +94,7 @@ class WorldsResult(Timed):
     """The same for the old kinds."""
     old_after: tuple[bool, ...]
     poisoned: TeamDecision | None
-    """Decision on the batch with the ways of other instructions."""
+    """Decision on the batch with swapped steps."""
     serving_at_end: str
     attacks: dict[str, int]
     """Number of attacks on the deployment while it served, by name."""
@@ -205,11 +205,11 @@ class _Stream:
                 settings.questions,
                 settings.batch,
                 lambda indices: self._serve(client, indices),
-                lambda noted: self._look(loop, noted),
+                lambda noted: self._run_due_round(loop, noted),
             )
             return await self._measure(client, loop)
 
-    async def _look(self, loop: TeamLoop, noted: Collection[int | None]) -> int | None:
+    async def _run_due_round(self, loop: TeamLoop, noted: Collection[int | None]) -> int | None:
         """Run a round if one is due, and return its number; return that of an earlier round first
         if it ended without being `noted`."""
         for decision in loop.decisions():
@@ -229,17 +229,17 @@ class _Stream:
         await until_recorded(self._deployment.store, runs)
         return runs
 
-    def _data(self, runs: frozenset[str], loop: TeamLoop, *, turned: bool = False) -> DataSet:
+    def _data(self, runs: frozenset[str], loop: TeamLoop, *, swapped: bool = False) -> DataSet:
         settings = self._settings
         # Each round has different instructions, to cover more of the team's first training.
         number = len(loop.decisions()) + 1
         return lessons_of(
             self._deployment.store,
             runs,
-            rehearsal=0 if turned else settings.rehearsal,
+            rehearsal=0 if swapped else settings.rehearsal,
             new_share=settings.new_share,
             seed=1_000 * settings.seed + number,
-            turned=turned,
+            swapped=swapped,
         )
 
     async def _measure(self, client: Client, loop: TeamLoop) -> WorldsResult:
@@ -259,11 +259,11 @@ class _Stream:
         if settings.poison:
             done = [entry for entry in decisions if entry.number not in rounds]
             runs = await self._lessons()
-            self._say(f"a poisoned batch: {len(runs):,} lessons with the ways of others")
+            self._say(f"a poisoned batch: {len(runs):,} lessons with swapped steps")
             poisoned = (
                 done[0]
                 if done
-                else await loop.run_round(len(runs), lambda: self._data(runs, loop, turned=True))
+                else await loop.run_round(len(runs), lambda: self._data(runs, loop, swapped=True))
             )
         results = self._results()
         return WorldsResult(

@@ -111,20 +111,20 @@ def _broken(result: Result, billed: Counter[str], budget: int) -> list[tuple[str
     return broken
 
 
-def read_totals(path: Path, begun: Totals, seed: int | None) -> Totals:
-    """Read the totals of a checkpoint; return `begun` if there is none. Raises `UsageError` for a
+def read_totals(path: Path, initial: Totals, seed: int | None) -> Totals:
+    """Read the totals of a checkpoint; return `initial` if there is none. Raises `UsageError` for a
     checkpoint of other options, or a damaged one."""
     try:
         saved = find_record(path, Totals, "remove it to start again")
     except TrainingError as error:
         raise UsageError(str(error)) from error
     if saved is None:
-        return begun
+        return initial
     expected = {
         "--seed": (saved.seed, saved.seed if seed is None else seed),
-        "--branches": (saved.branches, begun.branches),
-        "--usd": (saved.micro_dollars / 1e6, begun.micro_dollars / 1e6),
-        "--hedge": (saved.hedge, begun.hedge),
+        "--branches": (saved.branches, initial.branches),
+        "--usd": (saved.micro_dollars / 1e6, initial.micro_dollars / 1e6),
+        "--hedge": (saved.hedge, initial.hedge),
     }
     for option, (had, wanted) in expected.items():
         if had != wanted:

@@ -141,8 +141,8 @@ class Runs:
         )  # fmt: skip
         return Plot(
             drawing,
-            "Tokens per second of all requests together: the median of the repeats, and in the "
-            "band their least and greatest.",
+            "Tokens per second of all requests together. Lines: median of the repeats; bands: "
+            "their range.",
         )
 
 

@@ -86,7 +86,7 @@ def compare(
 async def greedy(
     folder: Path,
     scratch: Path,
-    torch_wrote: Sequence[Completion],
+    torch_completions: Sequence[Completion],
     *,
     prompts: int,
     seed: int,
@@ -112,7 +112,7 @@ async def greedy(
     same = positions = 0
     for completion, place in zip(completions, places, strict=True):
         for mine, torch_id in zip(
-            completion.output_ids, torch_wrote[place].output_ids, strict=False
+            completion.output_ids, torch_completions[place].output_ids, strict=False
         ):
             positions += 1
             if mine != torch_id:

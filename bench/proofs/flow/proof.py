@@ -54,8 +54,8 @@ def run(options: FlowOptions, progress: Progress) -> Outcome:
     outcome = Outcome(
         about=(
             f"{rate.WORKERS} workers on {options.per_minute} calls a minute for "
-            f"{options.seconds:.0f} s; a tenant with {options.runs:,} runs, {tenants.WORKING} at "
-            f"work at once, next to one with {tenants.FEW_AT_ONCE}"
+            f"{options.seconds:.0f} s; a tenant with {options.runs:,} runs, {tenants.WORKING} of "
+            f"them active at once, next to one with {tenants.FEW_AT_ONCE}"
         ),
         measurements=[
             measured("refused", limited.refused, better="lower", bar=0),

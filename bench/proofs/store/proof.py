@@ -92,7 +92,9 @@ def _measure(store: Path, options: StoreOptions, progress: Progress) -> Outcome:
     steps = write_runs(table, options.runs, options.seed, options.batch)
     progress.say(f"written: {options.runs:,} runs in {time.monotonic() - began:.0f} s")
     outcome.facts["steps"] = steps
-    _look(store, "before", max(3, options.shows // 20), steps, options, outcome, progress)
+    _measure_reading(
+        store, "before", max(3, options.shows // 20), steps, options, outcome, progress
+    )
     began = time.monotonic()
     result = compact(table, everything=True)
     seconds = time.monotonic() - began
@@ -102,11 +104,11 @@ def _measure(store: Path, options: StoreOptions, progress: Progress) -> Outcome:
         measured("runs compacted per second", options.runs / seconds),
     ]
     outcome.facts["compacted_files"] = result.files
-    _look(store, "after", options.shows, steps, options, outcome, progress)
+    _measure_reading(store, "after", options.shows, steps, options, outcome, progress)
     return outcome
 
 
-def _look(
+def _measure_reading(
     store: Path,
     when: str,
     shows: int,

@@ -23,7 +23,7 @@ from loopline.agents.versions import without_unknown_fields
 from loopline.bus import BusSettings, dead_letters
 from loopline.runtime.cli import app
 from loopline.runtime.client.client import Client
-from loopline.runtime.client.run_prompts import as_it_began, on_bus_or_in_store
+from loopline.runtime.client.run_prompts import on_bus_or_in_store, trajectory_with_own_prompts
 from loopline.runtime.observe.run_history import find_run
 from loopline.runtime.terminal.dialogue import DialoguePrinter
 from loopline.trainers.data.store import read_trajectories
@@ -83,7 +83,7 @@ async def look(job: Job) -> list[str]:
             for step in known_run.steps:
                 printer.step(step)
             printer.end(ended)
-            result = await replay(await as_it_began(ended, find))
+            result = await replay(await trajectory_with_own_prompts(ended, find))
             troubles += [f"{run_id}: {difference}" for difference in result.divergences]
             if run_id not in recorded:
                 troubles.append(f"{run_id} is not in the store")

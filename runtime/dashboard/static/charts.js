@@ -1,5 +1,5 @@
-// Reads a drawing aloud: what is drawn at one place is written below it, for a pointer that passes
-// over and for the arrow keys. The drawing itself, with a title at each mark, needs no script.
+// Shows the values at one place of a drawing as text below it, for the pointer and the arrow keys.
+// The drawing itself has a title at each mark and needs no script.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -25,7 +25,7 @@ function nearestTo(x, marks) {
   return marks.reduce((best, mark) => (Math.abs(mark.x - x) < Math.abs(best.x - x) ? mark : best));
 }
 
-// What was read of a chart, by its id: where its curves are drawn anew, it is read there again.
+// The last place shown in each chart, by chart id: a chart that is drawn again shows it again.
 const read = new Map();
 
 function placeOf(text) {
@@ -63,7 +63,7 @@ function watch(figure) {
     return curves.flat().find((mark) => mark.x === x).text;
   }
 
-  // Whoever reads the end of a curve goes on with its end; any other place is the one with its name.
+  // A reader at the end of the curves stays at their end; any other place is found by its name.
   const before = read.get(figure.id);
   const again = before?.isLast
     ? places.length - 1

@@ -1,9 +1,9 @@
-// Keeps what is on the screen up to date. The pages say and do everything without it.
+// Keeps the page up to date. Without it, the pages still show and do everything.
 
 const lost = document.getElementById("lost");
 
-// An element with data-refresh is fetched anew every data-seconds while the page is looked at.
-// data-whole: the answer takes the element's place, with its own word on whether to go on.
+// An element with data-refresh is fetched again every data-seconds while the page is visible.
+// data-whole: the answer replaces the element, and decides whether refreshing continues.
 async function refresh(element) {
   const seconds = Number(element.dataset.seconds) || 2;
   if (document.visibilityState === "visible" && !isBeingUsed(element)) {
@@ -19,7 +19,7 @@ async function refresh(element) {
   if (element.isConnected && element.dataset.refresh) setTimeout(refresh, seconds * 1000, element);
 }
 
-// What somebody types in, or has opened, is not taken away.
+// An element with a focused control is not replaced.
 function isBeingUsed(element) {
   const active = document.activeElement;
   return element.contains(active) && active.matches("input, select, textarea, button");
@@ -45,7 +45,7 @@ function put(element, html) {
   return current;
 }
 
-// What the models write while a run goes on.
+// Shows what the models write while a run is active.
 function follow(section) {
   const place = section.querySelector("#live");
   const events = new EventSource(section.dataset.events);

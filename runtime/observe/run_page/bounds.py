@@ -72,18 +72,16 @@ class SizeBudget:
         return allowance
 
     @property
-    def said(self) -> str:
+    def omissions(self) -> str:
         """Describe in a sentence what was left out; empty if nothing was."""
         parts: list[str] = []
         if self.cut_texts:
-            parts.append(f"{format_count(self.cut_texts, 'long text')} cut short")
+            parts.append(f"{format_count(self.cut_texts, 'long text')} truncated")
         if self.plain_calls:
             parts.append(
                 f"{format_count(self.plain_calls, 'completion')} not coloured, or only at the "
                 "beginning"
             )
         if self.bare_candidates:
-            parts.append(
-                f"{format_count(self.bare_candidates, 'candidate')} shown by the head alone"
-            )
+            parts.append(f"{format_count(self.bare_candidates, 'candidate')} shown without details")
         return " and ".join(parts)

@@ -13,7 +13,7 @@ from loopline.agents.records import Call, Candidate, JsonObject, Step, ToolCall
 from loopline.runtime.observe.run_page.bounds import SizeBudget
 from loopline.runtime.observe.run_page.tokenizers import Tokenizers
 from loopline.runtime.observe.run_page.tokens import (
-    Lessons,
+    LearnedCompletions,
     TrainedCompletion,
     completion_html,
     facts_of,
@@ -33,7 +33,7 @@ class CandidateContext:
 
     room: SizeBudget
     tokenizers: Tokenizers
-    lessons: Lessons
+    learned: LearnedCompletions
 
 
 def anchor(step: Step, number: int | None = None) -> str:
@@ -88,7 +88,7 @@ def body(step: Step, number: int, material: CandidateContext, read_above: Sequen
     before: Sequence[int] = read_above
     calls: list[dict[str, object]] = []
     for at, call in enumerate(candidate.calls):
-        learned = material.lessons.of(call, step, number)
+        learned = material.learned.of(call, step, number)
         call_outputs = outputs[at] if at < len(outputs) else []
         calls.append(_call(call, before, call_outputs, material, learned))
         before = (*call.prompt_ids, *call.output_ids)
@@ -165,9 +165,9 @@ def _call(
     material: CandidateContext,
     learned: TrainedCompletion | None,
 ) -> dict[str, object]:
-    goes_on = bool(before) and call.prompt_ids[: len(before)] == tuple(before)
-    rest = call.prompt_ids[len(before) :] if goes_on else call.prompt_ids
-    prompt = prompt_html(rest, call, material, before[-1] if goes_on else None)
+    is_continuation = bool(before) and call.prompt_ids[: len(before)] == tuple(before)
+    rest = call.prompt_ids[len(before) :] if is_continuation else call.prompt_ids
+    prompt = prompt_html(rest, call, material, before[-1] if is_continuation else None)
     completion = completion_html(call, material.tokenizers, material.room, learned)
     tools: list[_Tool] = []
     for at in range(max(len(call.tool_calls), len(outputs))):

@@ -17,7 +17,7 @@ from loopline.runtime.observe.run_page.candidates import CandidateContext
 from loopline.runtime.observe.run_page.overview import shape_of, time_of, timeline, tree
 from loopline.runtime.observe.run_page.steps import render_steps
 from loopline.runtime.observe.run_page.tokenizers import Tokenizers
-from loopline.runtime.observe.run_page.tokens import Lessons, legends
+from loopline.runtime.observe.run_page.tokens import LearnedCompletions, legends
 from loopline.runtime.terminal.dialogue import ending_reason, milliseconds, succeeded
 from loopline.runtime.terminal.pages.curves import number
 from loopline.runtime.terminal.pages.page import page
@@ -58,7 +58,9 @@ def render_body(
 ) -> Markup:
     """Return the body of the page, for another page with the same style and script. `priced`: the
     pools with a price, if known."""
-    material = CandidateContext(SizeBudget(), tokenizers or Tokenizers(), Lessons(learned or ()))
+    material = CandidateContext(
+        SizeBudget(), tokenizers or Tokenizers(), LearnedCompletions(learned or ())
+    )
     steps = known_run.steps[:MAX_STEPS]
     agents = dict.fromkeys(step.agent for step in known_run.steps)
     colours = {name: at for at, name in enumerate(agents)}
@@ -78,7 +80,7 @@ def render_body(
         if steps
         else (),
         time=(timeline(steps, known_run.run.created, colours), time_of(known_run.steps), "Time"),
-        legends=legends(learned=bool(material.lessons)),
+        legends=legends(learned=bool(material.learned)),
         names_of_ways=_WAYS,
         steps=steps_html,
         facts=_facts(known_run.run, material.room),
@@ -90,7 +92,7 @@ def _head(known_run: KnownRun, room: SizeBudget) -> dict[str, object]:
     failed = ended is not None and not succeeded(ended)
     return {
         "question": room.text(known_run.run.task.prompt),
-        "going_on": "" if ended is not None else format_count(len(known_run.steps), "step"),
+        "steps_so_far": "" if ended is not None else format_count(len(known_run.steps), "step"),
         "answer": room.text(ended.answer) if ended and ended.answer is not None else None,
         "failed": room.text(ending_reason(ended)) if ended and failed else None,
     }
@@ -127,10 +129,10 @@ def _notices(
     notices: list[str] = []
     if len(known_run.steps) > MAX_STEPS:
         notices.append(f"The first {MAX_STEPS:,} of {len(known_run.steps):,} steps are shown.")
-    if material.room.said:
-        notices.append(f"For the page's size, {material.room.said}.")
+    if material.room.omissions:
+        notices.append(f"To keep the page small: {material.room.omissions}.")
     if notices:
-        notices.append(f"All of it: runtime runs show {known_run.run.id} --json")
+        notices.append(f"The whole run: runtime runs show {known_run.run.id} --json")
     for base in material.tokenizers.missing:
         notices.append(
             f"The text of single tokens of {base} is not known here: `runtime runs show "

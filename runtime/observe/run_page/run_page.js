@@ -1,5 +1,5 @@
 "use strict";
-// Folding only; the page says everything without it.
+// Folding only; the page shows everything without it.
 
 function fold(open) {
   for (const each of document.querySelectorAll("details.candidate, details.others")) each.open = open;

@@ -17,7 +17,7 @@ from loopline.runtime.observe.run_page.candidates import (
     prompt_html,
     reward_of,
 )
-from loopline.runtime.observe.run_page.tokens import Lessons
+from loopline.runtime.observe.run_page.tokens import LearnedCompletions
 from loopline.runtime.terminal.dialogue import decision_of, milliseconds
 from loopline.runtime.terminal.pages.curves import number
 from loopline.runtime.terminal.pages.templates import render
@@ -28,7 +28,7 @@ COLOURS = 6
 SHOWN_TOGETHER = 8
 """Maximum candidates of a step that are shown separately; beyond it, the candidates that were not
 executed are folded together."""
-_BARE = Markup('<div class="small soft">Not shown, for the page\'s size: the journal has it.</div>')
+_BARE = Markup('<div class="small soft">Not shown, to keep the page small: see the journal.</div>')
 
 
 def render_steps(
@@ -75,7 +75,7 @@ def _step(
         "shared": prompt and prompt_html(prompt, step.candidates[0].calls[0], material),
     }
     candidates = [
-        _candidate(step, at, candidate, material.lessons) for at, candidate in enumerate(bodies)
+        _candidate(step, at, candidate, material.learned) for at, candidate in enumerate(bodies)
     ]
     visible_candidates, others = candidates, list[dict[str, object]]()
     if len(candidates) > SHOWN_TOGETHER and 0 <= step.selected < len(candidates):
@@ -107,7 +107,9 @@ def _worth(step: Step) -> str:
     return f", rewards {number(min(rewards))} to {number(max(rewards))}" if rewards else ""
 
 
-def _candidate(step: Step, at: int, inner: Markup, lessons: Lessons) -> dict[str, object]:
+def _candidate(
+    step: Step, at: int, inner: Markup, completions: LearnedCompletions
+) -> dict[str, object]:
     candidate = step.candidates[at]
     facts: list[str] = []
     reward = reward_of(candidate)
@@ -117,7 +119,7 @@ def _candidate(step: Step, at: int, inner: Markup, lessons: Lessons) -> dict[str
     mean = mean_logprob_of(candidate)
     if mean is not None:
         facts.append(f"mean log p {number(mean)}")
-    learned = next(filter(None, (lessons.of(c, step, at) for c in candidate.calls)), None)
+    learned = next(filter(None, (completions.of(c, step, at) for c in candidate.calls)), None)
     if learned is not None:
         facts.append(f"advantage {number(learned.sequence.advantage)}")
     return {

@@ -37,7 +37,7 @@ class TrainedCompletion:
     """Importance ratios of the whole sequence."""
 
 
-class Lessons:
+class LearnedCompletions:
     """Sequences with a run's completions that trainings learned from."""
 
     def __init__(self, sequences: Sequence[LearnedSequence] = ()) -> None:

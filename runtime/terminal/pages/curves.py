@@ -19,7 +19,7 @@ HEIGHT = 230.0
 MAX_POINTS = 120
 """Maximum points of one line: a few pixels of the drawing per point."""
 MAX_DOTS = 40
-GREATEST = 1e100
+MAX_COORDINATE = 1e100
 """Largest value that is drawn: beyond it a scale could overflow, and no meaningful loss is that
 large."""
 COLOURS = 6
@@ -42,7 +42,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """A named line. Points that are not finite, or beyond `GREATEST`, are left out."""
+    """A named line. Points that are not finite, or beyond `MAX_COORDINATE`, are left out."""
 
     name: str
     points: Sequence[Point]
@@ -164,9 +164,7 @@ def _thin_points(points: Sequence[Point]) -> list[Point]:
 
 
 def _is_finite(point: Point) -> bool:
-    return all(
-        abs(coordinate) <= GREATEST for coordinate in (point.x, point.y, point.low, point.high)
-    )
+    return all(abs(value) <= MAX_COORDINATE for value in (point.x, point.y, point.low, point.high))
 
 
 def _axis_range(

@@ -1,17 +1,18 @@
-"""A second Sokoban solver: breadth-first over every place of the player and of the boxes, in waves
-of equally many pushes. It reads the drawing of a level itself and shares neither code nor method
-with the environment's, which searches over pushes alone, by a bound."""
+"""A second Sokoban solver: breadth-first search over all positions of the player and the boxes, in
+waves with an equal number of pushes. It reads the drawing of a level itself and shares neither code
+nor method with the environment's solver, which searches only over pushes, with a bound."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 State = tuple[int, int]
-"""The player's place, and the boxes as bits; a place is the index of a sign in the drawing."""
+"""The player's position, and the boxes as bits; a position is the index of a character in the
+drawing."""
 
 
 def fewest_pushes(rows: Sequence[str]) -> int | None:
-    """Least pushes of a solution; None if there is none."""
+    """Return the least number of pushes that solve the level; None if there is no solution."""
     width, text = len(rows[0]), "".join(rows)
     wall = [sign == "#" for sign in text]
     goals = sum(1 << place for place, sign in enumerate(text) if sign in ".*+")
@@ -22,7 +23,7 @@ def fewest_pushes(rows: Sequence[str]) -> int | None:
     pushes = 0
     while wave:
         pushed: list[State] = []
-        # The wave grows while it is walked through: by what the player can walk to.
+        # The wave grows while it is processed, by the positions that the player can walk to.
         for at, boxes in wave:
             if boxes == goals:
                 return pushes
@@ -40,7 +41,7 @@ def fewest_pushes(rows: Sequence[str]) -> int | None:
                 if state in visited_states:
                     continue
                 if pushing:
-                    # Not seen yet: a walk of this very wave may still lead there.
+                    # Not marked as seen: a walk of this same wave may still lead there.
                     pushed.append(state)
                 else:
                     wave.append(state)

@@ -1,5 +1,5 @@
 """A second Sudoku solver: exact cover by Knuth's Algorithm X on sets (Dancing Links, 2000). It
-shares neither code nor method with the environment's."""
+shares neither code nor method with the environment's solver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Need = tuple[str, int, int]
 
 
 def solutions(givens: Sequence[Sequence[int]]) -> Iterator[list[list[int]]]:
-    """Every completion of a grid; 0 is blank."""
+    """Yield every completion of a grid; 0 is blank."""
     size = len(givens)
     side = int(size**0.5)
     needs: dict[Need, set[Choice]] = {}

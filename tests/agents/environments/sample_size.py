@@ -1,5 +1,5 @@
-"""How many generated instances of each kind a second solver verifies: PUZZLE_INSTANCES=10000 for as
-many as the project promises."""
+"""The number of generated instances of each kind that a second solver verifies:
+PUZZLE_INSTANCES=10000 for the number that the project promises."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from loopline.agents.environments.puzzle_splits import Split
 
 INSTANCES = int(os.environ.get("PUZZLE_INSTANCES", "200"))
 FEWER = int(os.environ.get("PUZZLE_INSTANCES", "60"))
-"""Of the kinds that take long to solve."""
+"""The number for kinds that take long to solve."""
 FEWEST = int(os.environ.get("PUZZLE_INSTANCES", "4"))
-"""Of the kinds that take a second solver a second each."""
+"""The number for kinds that take a second solver a second each."""
 
 TIMEOUT = 120 + INSTANCES // 2
-"""Seconds for a test that looks at that many."""
+"""Seconds for a test that checks this number."""
 
 
 def by_split(count: int) -> dict[Split, int]:
-    """This many of all splits together: half of them of training."""
+    """Return this many instances of all splits together: half of them from training."""
     elsewhere = count // 4
     return {
         Split.TRAIN: count - 2 * elsewhere,

@@ -1,9 +1,9 @@
 """A second solver of word problems: it reads the question's text.
 
-Of the generator it takes the wordings alone, as a list of sentences that a reader may meet. Which
-of them a text is made of, who it is about and which numbers stand in it, it finds out from the
-text; what a sentence *means* is written down here once more (`MEANINGS`), from the wordings and not
-from the equations. A text that can be read in several ways is solved in each of them.
+It takes only the wordings from the generator, as a list of sentences that a reader may meet. It
+finds out from the text which wordings it consists of, which person it is about and which numbers it
+contains; the *meaning* of a sentence is written down here a second time (`MEANINGS`), from the
+wordings and not from the equations. An ambiguous text is solved in each of its readings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from loopline.agents.environments.word_problems.words import ASIDES, CONNECTIVES
 
 Numbers = Mapping[str, Fraction]
 Meaning = Callable[[Fraction, Numbers], Fraction]
-"""From the quantity so far (0 at the beginning) and a sentence's numbers to the next quantity."""
+"""Computes the next quantity from the current one (0 at the start) and a sentence's numbers."""
 
 SPELLED = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
@@ -45,11 +45,11 @@ _CAST = {
     "mi": "(miles|kilometers)", "mi1": "(mile|kilometer)",
     "j1": r"((?!not\b)[a-z]+)", "j2": r"((?!not\b)[a-z]+)",
 }  # fmt: skip
-"""What stands in a slot of the cast; anything else is a word."""
+"""Values of a slot of the cast; anything else is a word."""
 _SAID_OF_HERO = {"N": ("n", "sex"), "P": ("n", "sex")}
 _PRONOUNS = ("s", "S", "p", "him")
 _CHANGING = ("rel", "kids")
-"""Words that may differ from slot to slot."""
+"""Words that may differ between slots."""
 _WORDS = {*_CAST, "o", "o1", "c", "c1", "g", "g1", "h", "h1", "go", *_CHANGING}
 _SPECIAL = {"t": TIMES, "T": GROWING, "f": SHARES, "F": SHARES}
 _TOKEN = re.compile(r"(\{\w+\}|[\[\]|])")
@@ -57,30 +57,30 @@ _TOKEN = re.compile(r"(\{\w+\}|[\[\]|])")
 
 @dataclass(frozen=True)
 class Story:
-    """What is known after some sentences."""
+    """The state of a story after some sentences."""
 
     quantity: Fraction = Fraction(0)
     schemes: tuple[str, ...] = ()
     domain: str | None = None
     hero: str | None = None
-    """Whose quantity it is."""
+    """The person whose quantity it is."""
     female: bool | None = None
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """One wording, as a pattern."""
+    """One wording as a pattern."""
 
     scheme: str
     place: str
     domain: str
     pattern: re.Pattern[str]
     slots: tuple[str, ...]
-    """What stands in each group of the pattern: a number (`#a`), a word of the cast, or `sex`."""
+    """The content of each group of the pattern: a number (`#a`), a word of the cast, or `sex`."""
 
     def read(self, text: str, start: int, story: Story) -> tuple[int, Story] | None:
-        """Where it ends, and the story after it; None if it does not stand at `start`, or if it is
-        about somebody else."""
+        """Return its end and the story after it; None if it is not at `start`, or if it is about
+        another person."""
         match = self.pattern.match(text, start)
         if match is None:
             return None
@@ -118,7 +118,7 @@ class Sentence:
 
 
 def _pattern(wording: str, numbered: Sequence[str]) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """A wording with its choices and slots as a regular expression."""
+    """Return a wording with its choices and slots as a regular expression."""
     pieces: list[str] = []
     slots: list[str] = []
     for token in _TOKEN.split(wording):
@@ -126,7 +126,7 @@ def _pattern(wording: str, numbered: Sequence[str]) -> tuple[re.Pattern[str], tu
         if token in ("[", "]", "|"):
             pieces.append({"[": "(?:", "]": ")", "|": "|"}[token])
         elif not token.startswith("{"):
-            # The article follows the word behind it, which may be a slot's.
+            # The article agrees with the next word, which may come from a slot.
             pieces.append(re.sub(r"\b[Aa]n?(?=\\ |$)", "an?", re.escape(token)))
         elif name in _SPECIAL:
             slots.append("#k")
@@ -157,7 +157,7 @@ def _asides() -> re.Pattern[str]:
 
 
 def readings(text: str, start: int = 0, story: Story | None = None) -> Iterator[Story]:
-    """Every way to understand a text, to its end."""
+    """Yield every reading of a text to its end."""
     before = story or Story()
     for sentence in _sentences():
         opens = sentence.place == "open"
@@ -192,7 +192,7 @@ def _same(x: Fraction, _: Numbers) -> Fraction:
 
 
 MEANINGS: dict[str, Meaning] = {
-    # Openings: how much there is at first.
+    # Openings: the initial quantity.
     "things.has": lambda _, n: n["a"],
     "things.groups": lambda _, n: n["b"] * n["a"],
     "things.groups_loose": lambda _, n: n["c"] + n["b"] * n["a"],
@@ -242,7 +242,7 @@ MEANINGS: dict[str, Meaning] = {
     "score.hits": lambda _, n: n["b"] * n["a"],
     "area.rectangle": lambda _, n: n["b"] * n["a"],
     "fence.around": lambda _, n: n["a"] + n["b"] + n["a"] + n["b"],
-    # Changes: what becomes of it.
+    # Changes: the effect on the quantity.
     "things.gain": lambda x, n: n["b"] + x,
     "things.lose": lambda x, n: x - n["b"],
     "things.give_each": lambda x, n: x - n["k"] * n["b"],
@@ -273,7 +273,7 @@ MEANINGS: dict[str, Meaning] = {
     "score.bonus": lambda x, n: n["b"] + x,
     "score.penalty": lambda x, n: x - n["b"],
     "fence.gate": lambda x, n: x - n["b"],
-    # Questions: what is asked about it.
+    # Questions: the requested value.
     "things.count": _same, "money.left": _same, "cost.total": _same, "travel.distance": _same,
     "pages.total": _same, "age.how_old": _same, "time.minutes": _same, "score.points": _same,
     "area.area": _same, "fence.length": _same,

@@ -1,4 +1,4 @@
-"""Blind players: found by search, and far below anyone who reads the puzzle."""
+"""Blind players: found by search, and far worse than any player that reads the puzzle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEAST_GAP = 20
 @pytest.mark.parametrize("game", taught())
 @pytest.mark.slow
 def test_the_best_blind_player_is_far_below_the_best_handwritten_player(game: str) -> None:
-    """On held-out puzzles, as the table of `bench grpo` has them; the oracle does not count."""
+    """Shares of held-out puzzles, as in the table of `bench grpo`; the oracle does not count."""
     solved = LearnedGame.of(game).baselines(2027, HELD_OUT)
     blind = [share for name, share in solved.items() if name.startswith("blind")]
     by_hand = [
@@ -62,6 +62,6 @@ def test_the_search_finds_the_single_call_that_solves_most_grids() -> None:
     assert count_solved(best, open_episodes(training, TOOL)) >= 0.9 * PUZZLES
 
 
-def test_scores_leave_the_puzzles_as_they_were() -> None:
+def test_scoring_does_not_change_the_puzzles() -> None:
     training, held_out = instances("train", 3, 8), instances("test", 3, 8)
     assert blind_scores(training, held_out) == blind_scores(training, held_out)

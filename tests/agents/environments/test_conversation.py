@@ -1,4 +1,4 @@
-"""Environments whose agents speak in turn, by the one of `examples/estimate.py`."""
+"""Environments whose agents speak in turn, using that of `examples/estimate.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An environment of another package, found by its entry point and played by the workflow `pair`."""
+"""An environment of another package, found by its entry point and played by the `pair` workflow."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a process says that has the package installed, as pip would leave it."""
+    """Return the output of a process that has the package installed, as pip would leave it."""
     site = tmp_path_factory.mktemp("site")
     info = site / "counting-1.0.dist-info"
     info.mkdir()

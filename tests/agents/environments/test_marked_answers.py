@@ -1,4 +1,4 @@
-"""`#### [...]`: what is read, what is refused, and under which name."""
+"""`#### [...]`: texts that are read and refused, and the name of each refusal."""
 
 from __future__ import annotations
 
@@ -90,5 +90,5 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @given(st.lists(st.sampled_from("UDLR"), min_size=1, max_size=50))
-def test_moves_are_read_as_they_were_written(moves: list[str]) -> None:
+def test_written_moves_read_back(moves: list[str]) -> None:
     assert read_moves(f"#### [{', '.join(moves)}]", 50) == tuple(moves)

@@ -1,4 +1,4 @@
-"""Plan-Path: solvable grids, rules that can't be bent, and rewards as published."""
+"""Plan-Path: solvable grids, strict rules, and rewards as published."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GRID = (
 
 
 def small(**setting: object) -> PlanPathInstance:
-    """From the top left to the bottom right: 8 moves."""
+    """The path from the top left to the bottom right takes 8 moves."""
     path_setting = PlanPathSetting.model_validate({"search": 8, **setting})
     return PlanPathInstance(grid=GRID, start=(0, 0), goal=(4, 4), setting=path_setting)
 
@@ -108,7 +108,7 @@ def test_a_shortest_path_solves_the_instance_and_earns_every_part_in_full(
 @given(any_instance, st.lists(st.sampled_from("UDLR"), min_size=1, max_size=30))
 @settings(max_examples=100, deadline=None)
 def test_illegal_moves_never_change_the_state(instance: PlanPathInstance, moves: list[str]) -> None:
-    """Every move alone: it is refused and nothing changes, or it leads to a free cell alongside."""
+    """Every single move is refused and changes nothing, or leads to a free adjacent cell."""
     setting = instance.setting.model_copy(update={"turns": 30, "team": (PLAN,)})
     episode = PLAN_PATH.reset(instance.model_copy(update={"setting": setting}).task.instance)
     for move in moves:
@@ -201,7 +201,7 @@ def test_a_lone_tool_agent_s_proposal_is_executed() -> None:
 def test_no_walk_that_misses_the_goal_earns_more_than_the_best_path(
     instance: PlanPathInstance, walks: list[str]
 ) -> None:
-    """By `dense`, whose shaping depends on the first and the last cell alone."""
+    """This uses `dense`, whose shaping depends only on the first and the last cell."""
     setting = PlanPathSetting(team=(PLAN,), turns=4)
     episode = PLAN_PATH.reset(instance.model_copy(update={"setting": setting}).task.instance)
     way = "".join(shortest_path(instance, instance.start))
@@ -219,8 +219,8 @@ def test_no_walk_that_misses_the_goal_earns_more_than_the_best_path(
     assert earned < best or (episode.verify().solved and earned <= best + 1e-9)
 
 
-def test_rewards_are_the_published_ones() -> None:
-    """Two legal moves, of which one leads nearer, and two into the border: 8 moves are needed."""
+def test_rewards_match_the_published_ones() -> None:
+    """Of two legal moves one leads nearer, and two moves go into the border: 8 moves are needed."""
     played = small(team=["plan_agent"], rules="paper")
     episode = PLAN_PATH.reset(played.task.instance)
     rewards = episode.apply(PLAN, answer("UDUL")).rewards
@@ -381,11 +381,11 @@ FIXED = (
     "RRDDDDRRLLRURRRRUUUUUUUURRRRDDLULDDDRUUUDDDDLLLLDDUUUUURUUUULLLLLLURRRUUURRRRDDD"
     "DDDRRRUUULDDDDDLLDLLLLRLLDDDRRRLURDRLURRLDDDLLDUDUUUUUUURLLLLLUUURUUUDDLLULLLDDD"
 )
-"""Four answers of a hundred moves each that a search found for the paper's rules."""
+"""A search found these four answers of a hundred moves each for the paper's rules."""
 
 
 def solved_by_fixed_answers(rules: str) -> int:
-    """Of 100 unseen grids."""
+    """Return the number of solved grids out of 100 unseen ones."""
     setting = PlanPathSetting.model_validate({"rules": rules, "team": (PLAN,)})
     solved = 0
     for instance in instances("test", 11, 100, Difficulty(setting=setting)):
@@ -411,7 +411,7 @@ def test_an_answer_ends_at_its_first_illegal_move() -> None:
 
 
 def test_an_episode_ends_when_its_moves_are_used_up() -> None:
-    """The shortest way has 8 moves; by a detour of 1.25 there are 10."""
+    """The shortest path has 8 moves; a detour of 1.25 allows 10."""
     episode = PLAN_PATH.reset(small(team=["plan_agent"], detour=1.25).task.instance)
     assert "Moves left: 10." in episode.observe(PLAN)
     episode.apply(PLAN, answer("DU" * 4))

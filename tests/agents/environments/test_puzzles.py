@@ -1,4 +1,4 @@
-"""What every environment has in common, found by its name or by where its object is."""
+"""Common properties of all environments, found by name or by the object's import path."""
 
 from __future__ import annotations
 

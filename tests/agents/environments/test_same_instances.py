@@ -1,5 +1,4 @@
-"""A seed means the same instance in every version: results that were measured can be measured
-again."""
+"""A seed means the same instance in every version: measured results can be measured again."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ def instruction(seed: int) -> Any:
 
 
 def fingerprint(generator: Callable[[int], Any], seeds: int) -> str:
-    """SHA-256 of the instances as canonical JSON, one a line."""
+    """SHA-256 of the instances as canonical JSON, one per line."""
     return hashlib.sha256("\n".join(lines(generator, seeds)).encode()).hexdigest()
 
 

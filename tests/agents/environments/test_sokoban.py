@@ -1,4 +1,4 @@
-"""Sokoban: solvable levels, rules that can't be bent, and success that only boxes decide."""
+"""Sokoban: solvable levels, strict rules, and success that only boxes decide."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LEVEL = (
     "#    #",
     "######",
 )
-"""Solved by R, D, L, D, R: a push down and a push to the right."""
+"""R, D, L, D, R solves it: a push down and a push to the right."""
 WAY = "RDLDR"
 
 
@@ -148,8 +148,8 @@ def test_verify_agrees_with_the_episode_with_the_solver_and_with_a_replay(
 
 
 def test_an_episode_without_turns_left_is_done_but_not_solved() -> None:
-    """PettingLLMs a054fb1 counts any `done` as success: of 60 of its levels, 200 moves up "solve"
-    56."""
+    """PettingLLMs a054fb1 counts any `done` as success: 200 moves up "solve" 56 of 60 of its
+    levels."""
     for instance in sample(1):
         setting = instance.setting.model_copy(update={"turns": 3, "team": (PLAN,)})
         episode = SOKOBAN.reset(instance.model_copy(update={"setting": setting}).task.instance)
@@ -166,7 +166,7 @@ def test_an_episode_without_turns_left_is_done_but_not_solved() -> None:
 def test_boxes_pay_by_the_number_on_targets_at_the_end(
     instance: SokobanInstance, answers: list[list[str]]
 ) -> None:
-    """By `dense`: pushing a box on and off again, in one answer or several, pays nothing."""
+    """Under `dense`, pushing a box on and off again, in one answer or several, pays nothing."""
     setting = SokobanSetting(team=(PLAN,), turns=4)
     episode = SOKOBAN.reset(instance.model_copy(update={"setting": setting}).task.instance)
     level, first = instance.parsed
@@ -180,7 +180,7 @@ def test_boxes_pay_by_the_number_on_targets_at_the_end(
 
 
 def test_a_box_pushed_on_and_off_repeatedly_pays_once() -> None:
-    """One box of two, so that the level goes on."""
+    """Only one of two boxes is placed, so that the level continues."""
     level = (
         "########",
         "#      #",
@@ -205,8 +205,8 @@ def test_verify_does_not_trust_the_episode_s_own_state() -> None:
     assert episode.verify().reason == "1 of the boxes are on no target"
 
 
-def test_rewards_are_the_published_ones() -> None:
-    """A push down, against two walls on the way, then the rest."""
+def test_rewards_match_the_published_ones() -> None:
+    """A push down, against two walls on the way, then the remaining moves."""
     episode = SOKOBAN.reset(alone(turns=2).task.instance)
     first = episode.apply(PLAN, answer("UURD")).rewards
     assert first.scores() == {
@@ -380,7 +380,7 @@ def test_progress_is_paid_for_and_taken_back_when_undone() -> None:
 def test_a_search_ends_at_its_limit_of_states(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of each state that it looks at it makes at most four pushes per box."""
+    """The search creates at most four pushes per box from each state that it visits."""
     level, play = sample(3)[0].parsed
     walks = 0
 

@@ -1,4 +1,4 @@
-"""Sudoku: unique puzzles, splits by whole solutions, and checks that can't be cheated."""
+"""Sudoku: unique puzzles, splits by whole solutions, and checks that cannot be cheated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GIVENS = ((1, 0, 0, 0), (0, 0, 0, 2), (0, 3, 0, 0), (0, 0, 4, 0))
 SOLVED = ((1, 2, 3, 4), (3, 4, 1, 2), (4, 3, 2, 1), (2, 1, 4, 3))
 """The completion of `GIVENS`."""
 OTHER = ((2, 1, 4, 3), (4, 3, 2, 1), (3, 4, 1, 2), (1, 2, 3, 4))
-"""Valid, but the solution of another puzzle: such as a prompt's example."""
+"""A valid grid that solves another puzzle, such as a prompt's example."""
 
 
 def small(**setting: object) -> SudokuInstance:
@@ -141,7 +141,7 @@ def test_illegal_writes_change_nothing_and_given_digits_stay(
 def test_verify_agrees_with_the_second_solver_and_with_a_replay(
     instance: SudokuInstance, writes: list[tuple[int, int, int]], solve: bool
 ) -> None:
-    """Also for grids that were spoilt before they were solved."""
+    """This includes grids that were spoilt before they were solved."""
     episode = SUDOKU.reset(instance.task.instance)
     episode.apply(TOOL, "#### [singles(4), conflicts()]")
     episode.apply(PLAN, cells(*writes))
@@ -154,7 +154,7 @@ def test_verify_agrees_with_the_second_solver_and_with_a_replay(
 
 
 def test_a_valid_grid_that_changes_given_digits_does_not_solve() -> None:
-    """PettingLLMs a054fb1 checks rows, columns and boxes only: the example of its prompt solves any
+    """PettingLLMs a054fb1 checks only rows, columns and boxes: its prompt's example solves any
     puzzle."""
     episode = SUDOKU.reset(alone().task.instance)
     assert not conflicts(OTHER)
@@ -285,7 +285,7 @@ def test_an_answer_that_is_neither_a_grid_nor_cells_is_refused_with_the_reason(
 def test_a_puzzle_without_exactly_one_completion_is_refused(
     givens: JsonObject, message: str
 ) -> None:
-    """324 of 400 puzzles that PettingLLMs a054fb1 generates have none."""
+    """PettingLLMs a054fb1 generates 324 of 400 puzzles without a unique completion."""
     with pytest.raises(InvalidTask) as error:
         SUDOKU.reset({"givens": givens})
     assert message in str(error.value)
@@ -328,7 +328,7 @@ def test_a_listed_grid_names_every_cell_and_the_digits_ruled_out_for_blanks() ->
 
 
 def test_progress_counts_right_digits_and_subtracts_wrong_ones() -> None:
-    """A digit that only fits is paid by the published rewards, and not by this."""
+    """The published rewards pay for a digit that merely fits; this one does not."""
     episode = SUDOKU.reset(alone().task.instance)
     to_fill = sum(row.count(0) for row in GIVENS)
     right, _, _ = episode.apply(PLAN, cells((1, 2, 2), (1, 3, 3)))

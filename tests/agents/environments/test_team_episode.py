@@ -1,4 +1,4 @@
-"""What holds in every puzzle for two agents, whatever they write."""
+"""Laws of every puzzle for two agents, whatever they write."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ texts = st.one_of(answers, st.text("#[]() ,UDbfs19\n", max_size=40))
 
 
 def of_one_kind(episode: TeamEpisode[Any, Any], calls: str) -> str:
-    """A program of calls that the puzzle has; the others are left out."""
+    """Return a program with only the calls that the puzzle has."""
     known_calls = [
         call.strip() + ")"
         for call in calls.removeprefix("#### [").removesuffix("]").split(")")
@@ -134,14 +134,15 @@ def test_a_proposal_leads_to_its_scratch_state_only_once_executed(
         return
     step = puzzle.perform(before, proposal.action)
     if any(refusal.reason == "no_moves_left" for refusal in step.refusals):
-        return  # A tool looks further than a team may walk.
+        return  # A tool looks farther than a team may walk.
     assert not step.refusals
     assert f"It proposes {puzzle.show(proposal.action)}" in episode.observe(PLAN)
     rewards = episode.apply(PLAN, f"#### {puzzle.show(proposal.action)}").rewards
     assert episode.state == step.after
     proposed, carried_out = applied.rewards.scores(), rewards.scores()["sparse.solved"]
     if isinstance(puzzle, WordProblemPuzzle):
-        # Calls only keep there, and a result that is the answer is paid as if it were answered.
+        # Calls can only keep results there, and a result equal to the answer is paid like an
+        # answer.
         carried_out = max(carried_out, float(proposed["dense.right"] == 1.0))
     assert proposed["sparse.solved"] == carried_out
 

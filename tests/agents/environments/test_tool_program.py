@@ -1,4 +1,4 @@
-"""A Python program as the tool agent's answer: what came of it is told to the episode as a fact."""
+"""A Python program as the tool agent's answer: its result reaches the episode as a fact."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from loopline.agents.records import JsonObject
 
 PROGRAM = "```python\nprint('#### [R, R, D, D, R, R]')\n```"
 RIGHT = ProgramRun(output="#### [R, R, D, D, R, R]\n", last="#### [R, R, D, D, R, R]")
-"""What a sandbox says of that."""
+"""The sandbox's report about that program."""
 
 runs = st.builds(
     ProgramRun,
@@ -70,7 +70,7 @@ def nuts(**setting: object) -> TeamEpisode[Work, Items]:
 
 
 def proposing(items: str) -> ProgramRun:
-    """What a sandbox says of a program whose last line is these."""
+    """The sandbox's report about a program with these last lines."""
     return ProgramRun(output=f"#### [{items}]\n", last=f"#### [{items}]")
 
 

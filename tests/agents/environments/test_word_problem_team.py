@@ -1,5 +1,5 @@
-"""Word problems for two agents: what is kept was calculated, an answer is final, and how a test
-problem is told is told nowhere else."""
+"""Word problems for two agents: kept results were calculated, an answer is final, and a test
+problem's wording occurs nowhere else."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def begun(instance: WordProblemInstance) -> Episode:
 
 
 def after(*texts: str, **setting: object) -> Episode:
-    """Of the nuts; the agents' texts in turn."""
+    """Start with the nuts problem, and apply the agents' texts in turn."""
     episode = begun(nuts(**setting))
     for text in texts:
         episode.apply(episode.agent, f"#### [{text}]")
@@ -283,7 +283,7 @@ def test_keeping_a_result_also_keeps_the_results_that_it_needs() -> None:
 
 
 def test_a_long_chain_of_dependent_calculations_is_kept_quickly() -> None:
-    """Followed one by one, the ways back from the last result are more than can be walked."""
+    """Walked one by one, the paths back from the last result would take too long."""
     squares = ", ".join(f"mul(r{number}, r{number})" for number in range(1, 64))
     episode = after(f"div(n1, n1), {squares}", calls=64)
     episode.apply(PLAN, "#### [keep(r64)]")
@@ -330,14 +330,14 @@ def test_a_wrong_answer_ends_the_problem_permanently() -> None:
 
 
 def test_a_right_answer_without_a_calculation_counts() -> None:
-    """As in an examination; a plan agent alone has no calculator."""
+    """This resembles an exam; a lone plan agent has no calculator."""
     episode = after("answer(65)", team=["plan_agent"])
     assert episode.done
     assert episode.verify().solved
 
 
 def test_a_lone_tool_agent_is_judged_by_its_last_result() -> None:
-    """It does not know when to stop: nobody tells it."""
+    """It does not know when to stop: no message tells it."""
     alone = {"team": ["tool_agent"], "turns": 2}
     right = after("mul(n1, n2)", "sub(r1, n3)", **alone)
     assert right.done
@@ -425,7 +425,7 @@ def test_progress_is_the_solved_share_and_zero_for_an_early_answer() -> None:
 def test_an_early_answer_earns_no_progress_however_it_is_written(texts: tuple[str, ...]) -> None:
     episode = after(*texts[:-1])
     rewards, _, _ = episode.apply(PLAN, f"#### [{texts[-1]}]")
-    lost = 1 / 3 if len(texts) > 2 else 0.0  # what was kept in the round before
+    lost = 1 / 3 if len(texts) > 2 else 0.0  # kept in the previous round
     assert rewards.total("progress") == pytest.approx(0.1 - lost)
 
 
@@ -451,7 +451,7 @@ def test_the_tool_agent_earns_a_local_reward_for_equations_of_the_solution() -> 
 
 
 def test_a_last_result_equal_to_the_answer_is_a_success_for_the_tool_agent() -> None:
-    """Else sampling and the sparse scheme could not tell the tool agent's candidates apart."""
+    """Otherwise sampling and the sparse scheme could not tell the tool agent's candidates apart."""
     for text, would in (
         ("mul(n1, n2), sub(r1, n3)", 1.0), ("mul(n1, n2)", 0.0), ("div(n1, n3)", 0.0),
     ):  # fmt: skip

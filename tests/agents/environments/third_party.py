@@ -1,4 +1,4 @@
-"""An environment as another package would bring it along, with an episode of its own."""
+"""An environment as another package would provide it, with its own episode class."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from loopline.agents.records import JsonObject, Record, Task
 
 @dataclass
 class CountingUp:
-    """Both agents say the next number, in turn, up to a goal."""
+    """Both agents say the next number in turn, up to a goal."""
 
     goal: int
     actions: tuple[ActionRecord, ...] = ()
@@ -76,7 +76,7 @@ class Level(Record):
 
 
 class CountUp(Record):
-    """How far to count."""
+    """The goal of the count."""
 
     goal: int
     setting: Setting = Setting()

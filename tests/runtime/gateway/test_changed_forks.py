@@ -48,7 +48,7 @@ def test_the_error_about_an_unknown_prompt_lists_the_prompts_of_the_run(
         ({**QUESTION, "tools": ["price"]}, "takes none from its caller, as `agent` does"),
         (
             {"workflow": "agent", "prompt": "x", "tools": ["a"], "options": {"tools": ["a"]}},
-            "options.tools says the same",
+            "options.tools sets the same",
         ),
         ({"workflow": "agent", "prompt": "x", "tools": ["no_such_tool"]}, "no_such_tool"),
     ],

@@ -150,7 +150,7 @@ async def test_images_for_a_model_that_takes_none_are_refused_before_it_is_asked
             answer = await http.post(path, json=body)
             error = answer.json()["error"]
             assert (answer.status_code, error["code"]) == (400, "unsupported_value"), answer.text
-            assert "takes text alone" in error["message"]
+            assert "takes only text" in error["message"]
             assert error["param"] in ("messages", "input")
     assert len(endpoint.bodies) == count
 

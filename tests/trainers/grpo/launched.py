@@ -1,4 +1,4 @@
-"""Trainings in processes of their own, one alone or several joined as a launcher's are."""
+"""Trainings in separate processes: a single one, or several joined as by a launcher."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ def launched(
     keep_ratios: int = 0,
     sharded: bool = False,
 ) -> Generator[list[BaseProcess]]:
-    """Processes that train together, and keep a checkpoint of every step; `sharded`: by FSDP. With
-    `held_at` they have made that many updates of weights, and go no farther, when the block begins.
-    They are killed at its end; what an error says is in `output`, `.said` and their number."""
+    """Processes that train together and keep a checkpoint of every step; `sharded`: with FSDP. With
+    `held_at` they have made that many updates of weights when the block starts, and stop there.
+    They are killed when the block ends; their errors are in files named `output`, `.said` and the
+    number of the process."""
     joined_by = [
         {**environment, **(SHARDED if sharded else {})} for environment in _environments(count)
     ]
@@ -72,9 +73,9 @@ def launched(
 def launched_commands(
     commands: Sequence[Sequence[object]], log_path: Path, **environment: str
 ) -> Generator[list[BaseProcess]]:
-    """A process for each of the command lines of `train grpo`, which begin with its mode, together;
-    what each of them says is in `log_path`, `.` and its number. They are killed at the end of the
-    block."""
+    """A process for each of the command lines of `train grpo`, which start with the mode; they run
+    together and write to files named `log_path`, `.` and the number of the process. They are killed
+    when the block ends."""
     started: list[BaseProcess] = [
         FORKS.Process(
             target=_command,
@@ -96,7 +97,7 @@ def launched_commands(
 
 
 def _environments(count: int) -> list[dict[str, str]]:
-    """That a launcher gives to each of `count` processes."""
+    """The environment that a launcher gives to each of `count` processes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

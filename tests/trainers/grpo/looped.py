@@ -1,5 +1,5 @@
-"""Loops on real workers: a bus of their own, one process for the roles and the recorder's side, one
-that serves a model which says legal moves by chance."""
+"""Loops on real workers: each has its own bus, one process for the roles and the recorder's side,
+and one that serves a model which answers with random legal moves."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Deployed:
     base: Path
     store: Path
     profile: Path
-    """Of the commands that find it."""
+    """The profile with which commands find the deployment."""
     processes: dict[str, Forked]
 
 
@@ -83,8 +83,8 @@ def deployed(
     problems: Path | None = None,
     others: Mapping[str, ModelSettings] | None = None,
 ) -> Generator[Deployed]:
-    """Workers of the profile `petting`, for the time of the block; a judge of these problems.
-    `others` are pools besides `pair`."""
+    """Workers of the profile `petting` for the duration of the block, with a judge of these
+    problems. `others` are pools in addition to `pair`."""
     model = ModelSettings(
         engine="torch", model=str(base), device="cpu", plain_logprobs=True, constrain_tools=False,
         base_until_published=tuple(
@@ -96,7 +96,7 @@ def deployed(
     pools = {"pair": model, **(others or {})}
     profile = write_profile(folder / "profile.toml", bus, model, others)
     settings = load(str(profile), environ={})
-    # What the profile says besides, all processes of the deployment must agree on.
+    # All processes of the deployment must agree on the rest of the profile.
     bus = settings.bus
     workers: list[WorkerBase] = [
         RoleWorkerSettings(
@@ -119,7 +119,8 @@ def deployed(
 
 @contextmanager
 def deployed_on(servers: Mapping[str, RedisProcess], folder: Path) -> Generator[Deployed]:
-    """The same on the first of the servers, with a new base; skips the test without adapters."""
+    """The same deployment on the first of the servers, with a new base; skips the test without
+    adapters."""
     pytest.importorskip("peft", reason="needs make install")
     bus = quick_settings(next(iter(servers.values())).url, lease_seconds=2.0)
     with deployed(bus, write_base(folder / "base"), folder / "workers") as deployment:
@@ -155,7 +156,7 @@ def loop_of(
     keeping: Retention | None = None,
     questions: Questions | None = None,
 ) -> Loop:
-    """In this process."""
+    """A loop in this process."""
     loaded = load_base(settings.grpo.base)
     book = claim(output, settings, restart=False)
     sealing = sealing_of(settings.grpo, loaded)
@@ -173,12 +174,12 @@ def run_loop(
     keeping: Retention | None = None,
     questions: Questions | None = None,
 ) -> LoopReport:
-    """In this process, to the end."""
+    """Run the loop in this process to the end."""
     return loop_of(settings, output, where, watch, keeping, questions).run()
 
 
 def asked(tasks: Sequence[Task]) -> Questions:
-    """Tasks of a file, all of which rounds play."""
+    """Tasks of a file, all of which each pass plays."""
     return Questions("tasks", "judge", tuple(Question(id=t.prompt, task=t) for t in tasks), ())
 
 
@@ -187,7 +188,7 @@ def book_of(output: Path) -> RunDirectory:
 
 
 def adapter(book: RunDirectory, number: int, policy: str = "shared") -> dict[str, torch.Tensor]:
-    """What came of a round."""
+    """The adapter that a round published."""
     return load_file(book.published(number) / policy / "adapter_model.safetensors")
 
 
@@ -198,7 +199,7 @@ def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> boo
 
 
 def on_bus(settings: BusSettings, name: str) -> Policy:
-    """A policy as it is now."""
+    """A policy in its current state."""
 
     async def question() -> Policy:
         async with Bus(settings) as bus:
@@ -229,16 +230,16 @@ def killed_at(
     where: Settings,
     keeping: Retention | None = None,
 ) -> None:
-    """Run the loop in a process that kills itself with SIGKILL as it comes to `place` (a
-    method of `Loop` or `Learner`, or a name of `loopline.trainers.grpo.loop.rounds`) for the
-    `call`-th time."""
+    """Run the loop in a process that kills itself with SIGKILL when it reaches `place` (a method of
+    `Loop` or `Learner`, or a name of `loopline.trainers.grpo.loop.rounds`) for the `call`-th
+    time."""
     child = _FORKS.Process(target=_die, args=(place, call, settings, output, where, keeping))
     _joined(child)
     assert child.exitcode == -signal.SIGKILL, child.exitcode
 
 
 def interrupted(settings: LoopSettings, output: Path, where: Settings, ready: Path) -> BaseProcess:
-    """A process that runs the loop; it touches `ready` when runs are waited for."""
+    """A process that runs the loop; it touches `ready` when it waits for runs."""
     child = _FORKS.Process(target=_run, args=(settings, output, where, ready))
     child.start()
     return child

@@ -1,4 +1,4 @@
-"""Recorded runs as the recorder writes them, made by hand."""
+"""Handmade recorded runs, as the recorder writes them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def a_run(
 
 
 def _of_run(run: Run, place: int, step: Step) -> Step:
-    """With completions of its own, as every run has them."""
+    """The step with its own completions, like those of every run."""
     candidates = tuple(
         candidate.model_copy(
             update={
@@ -115,6 +115,6 @@ def _of_run(run: Run, place: int, step: Step) -> Step:
 
 
 async def record(store: Path, runs: Sequence[Trajectory], *, batch: int = 1) -> None:
-    """Write the runs into a store by the recorder's own table, behind those that are there."""
+    """Write the runs into a store with the recorder's own table, after the existing ones."""
     table = Table(store / "trajectories", 0, TRAJECTORY_SCHEMA, trajectory_row)
     await table.write([(f"{batch}-{at}", as_on_the_bus(run)) for at, run in enumerate(runs)])

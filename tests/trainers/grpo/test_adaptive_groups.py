@@ -1,4 +1,4 @@
-"""Reinforce-Ada: what is learned from of an observation that was sampled adaptively."""
+"""Reinforce-Ada: which samples of an adaptively sampled observation the trainer learns from."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sampled(
     versions: Sequence[int] = (),
     exit_when: str = "positive",
 ) -> Trajectory:
-    """A run of one step that was sampled so."""
+    """A run of one adaptively sampled step."""
     pairs = zip(rewards, versions or [0] * len(rewards), strict=True)
     candidates = [
         a_candidate(reward, a_call(version=version)).model_copy(

@@ -1,4 +1,4 @@
-"""Advantages, each alongside its formula in numpy."""
+"""Advantages, each compared with its formula in numpy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_advantages_of_a_group_sum_to_zero_and_keep_the_order(rewards: list[floa
 
 @pytest.mark.parametrize("rewards", [[0.5, 0.5, 0.5], [1.0], [0.1 + 0.2, 0.3], [0.0, 1e-12]])
 def test_a_group_of_equal_rewards_has_no_signal_and_no_advantage(rewards: list[float]) -> None:
-    """Also where they only differ by how they were added up."""
+    """Even if they only differ by the order of additions."""
     assert not has_signal(rewards)
     for function in ADVANTAGES.values():
         assert function(rewards) == pytest.approx([0.0] * len(rewards), abs=1e-11)

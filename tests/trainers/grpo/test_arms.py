@@ -1,4 +1,5 @@
-"""The arms of `bench grpo`: each learns in its own way, from as much, and goes on where it was."""
+"""The arms of `bench grpo`: each learns in its own way from an equal budget, and resumes after an
+interruption."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ REWARDED: list[ArmName] = [name for name, kind in KINDS.items() if kind.way == "
 
 
 def silent(event: JobLine) -> None:
-    """Nobody watches."""
+    """A watch that ignores everything."""
 
 
 def arm(name: ArmName) -> Arm:
@@ -68,7 +69,7 @@ def arm(name: ArmName) -> Arm:
 
 
 def weights(name: ArmName, output: Path) -> dict[str, torch.Tensor]:
-    """Of all of the arm's policies."""
+    """The weights of all of the arm's policies."""
     model = arm(name).folder(output) / "model"
     return {
         f"{path.relative_to(model)}:{key}": tensor
@@ -89,7 +90,7 @@ def result(name: ArmName, output: Path) -> ArmResult:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All arms of one seed, done without a break."""
+    """All arms of one seed, run without interruption."""
     output = tmp_path_factory.mktemp("arms")
     for name in KINDS:
         train_arm(arm(name), output, LEARNING, silent)
@@ -136,7 +137,7 @@ def test_a_rewarded_arm_ends_with_other_weights_than_it_started_with(
     begins = KINDS[name].begins
     assert begins is not None
     if KINDS[name].weights == "lora":
-        # A new adapter has a B of zeros.
+        # The B matrix of a new adapter is zero.
         tensors = weights(name, whole)
         assert any(bool(tensor.any()) for key, tensor in tensors.items() if "lora_B" in key)
     else:
@@ -157,7 +158,7 @@ def test_each_role_has_its_own_weights(whole: Path) -> None:
 
 
 class Stopped(Exception):
-    """The process that did the arm is gone."""
+    """Stands for the death of the arm's process."""
 
 
 @pytest.mark.parametrize("name", [EXPERT_ITERATION, PER_ROLE_LORA, MAS_GRPO, SINGLE_GRPO])
@@ -196,7 +197,7 @@ def test_an_arm_whose_loss_becomes_nan_stops_early_and_is_still_measured(
 
     with pytest.raises(Stopped):
         train_arm(steep, tmp_path, LEARNING, breaks)
-    # It is measured, and not trained again.
+    # The arm is measured and not trained again.
     arm_result = train_arm(steep, tmp_path, LEARNING, silent)
     assert arm_result.stopped.startswith(f"step {arm_result.steps + 1}: the loss is nan at")
     assert "Lower" not in arm_result.stopped, "what an arm says is for commands with other options"
@@ -212,7 +213,8 @@ def test_the_proposer_arm_plays_only_the_tool_agent(whole: Path) -> None:
 
 
 def test_swapped_policies_answer_in_each_others_place(whole: Path) -> None:
-    """To the same first observation, what the one wrote as tool agent it writes as plan agent."""
+    """On the same first observation, each policy now writes as plan agent what it wrote as tool
+    agent, and vice versa."""
     playing = load_policies(arm(PER_ROLE), whole, LEARNING)
     arm_result = play_greedily(
         playing, arm(SWAPPED), LEARNING, Split.TEST, LEARNING.held_out, swapped=True
@@ -303,7 +305,7 @@ def refused(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The third supervised step of seed 1, with these logits."""
+    """Require that the third supervised step of seed 1 fails with these logits."""
     playing = untrained_policies(arm(WARM_START), folder, LEARNING)
     steps = SupervisedSteps(LEARNING, 1, 0, None, playing.policies, playing.prompter)
     before = {k: v.detach().clone() for k, v in playing.policies.network.trained()}
@@ -319,8 +321,8 @@ def refused(
 def test_an_arm_that_ends_early_is_measured_with_the_weights_from_before_the_failed_step(
     name: ArmName, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though other minibatches, or another policy, of the step had changed theirs: wherever in the
-    second step a gradient is not a number, the result is the same."""
+    """Other minibatches or another policy may have changed weights in that step: wherever in the
+    second step a gradient becomes NaN, the result is the same."""
     ended = {bad: tmp_path / str(bad) for bad in (1, 3)}
     for bad, output in ended.items():
         for needed in arm(name).needs:
@@ -347,7 +349,7 @@ def test_a_peer_that_ended_in_its_first_step_sets_no_budget_for_a_control(
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, *, step: int, update: int) -> None:
-    """The gradient of that update of that step is not a number."""
+    """The gradient of that update of that step is NaN."""
     steps = updates = 0
     plain, clipped_norm = Learner.step, Learner._clipped_norm  # pyright: ignore[reportPrivateUsage]
 
@@ -422,7 +424,7 @@ def test_a_restart_keeps_unrelated_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", taught())
 class TestGame:
-    """Every game keeps the protocol."""
+    """Every game satisfies the protocol."""
 
     def test_the_same_seed_gives_the_same_puzzles_and_texts(self, name: str) -> None:
         game = LearnedGame.of(name)
@@ -473,7 +475,7 @@ def test_progress_shows_how_many_arms_are_done_and_how_long_the_others_may_take(
         tell(arm(PER_ROLE), JobLine(event="training", done=500, total=1_000, message="resumed"))
         tell(arm(AT_GRPO), JobLine(event="finished", message="7 of 8 held-out puzzles solved"))
     first, second, third = capsys.readouterr().err.splitlines()
-    # Nothing was done in this time as yet.
+    # Nothing has been done in this time yet.
     assert first == "seed 1, AT-GRPO, training: 10%, half way"
     assert second == "seed 1, AT-GRPO per role, training: 50%, resumed"
     assert third.startswith("seed 1, AT-GRPO: 7 of 8 held-out puzzles solved (2 of 4 arms; about ")
@@ -494,7 +496,7 @@ def test_progress_continues_when_the_number_of_arms_grows(
 def test_an_arm_learns_on_the_cpu_even_if_there_is_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has one core for itself, and its samples are drawn there."""
+    """The arm has one core, and its samples are drawn there."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     playing = untrained_policies(arm(WARM_START), tmp_path, LEARNING)
     assert playing.policies.network.device.type == "cpu"

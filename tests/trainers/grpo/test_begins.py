@@ -1,4 +1,4 @@
-"""Policies that go on from an earlier version of themselves."""
+"""Policies that continue from an earlier version of themselves."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(base: Path, folder: Path, kind: str) -> dict[str, dict[str, torch.Tensor]]:
-    """The weights that two policies end with."""
+    """The weights that two policies finish with."""
     runs = rollouts(load(base), 0, count=3, agents=ROLES)
     asyncio.run(record(folder / "store", runs))
     settings = given(base, kind, {})
     data = data_in(folder / "store", load(base))
     train(settings, data, load(base), folder / "out")
-    # Trained again, to see them before they are written.
+    # Trained again, to see the weights before they are written.
     policies = initial_policies(settings, ROLES, load(base))
     learner = Learner(policies)
     for batch in step_batches(data.groups, settings):

@@ -34,8 +34,8 @@ pytest.importorskip("peft", reason="needs make install")
 
 ROLES = ("coder", "tester")
 NEAR = 0.99
-"""Cosine between the gradients of float32 and of bfloat16, matrix by matrix: 8 bits of a number
-leave 0.4 % of rounding in every product."""
+"""Cosine between the gradients in float32 and in bfloat16, matrix by matrix: an 8-bit mantissa
+leaves a rounding error of 0.4 % in every product."""
 APART = 0.01
 """Nats between the log-probabilities of an engine and a trainer that both compute in bfloat16."""
 
@@ -50,7 +50,7 @@ def adapters(**changes: object) -> GrpoSettings:
 
 
 def held(base: Path, settings: GrpoSettings) -> LoadedModel:
-    """As `train grpo` loads it."""
+    """The base in the form that `train grpo` loads."""
     return load_base(str(base), settings.base_precision)
 
 
@@ -83,8 +83,8 @@ def test_trained_weights_stay_in_float32(base: Path) -> None:
 
 
 def gradients(base: Path, runs: list[Trajectory], settings: GrpoSettings) -> dict[str, Any]:
-    """Of one policy's adapter that is no longer without effect, after one step: Adam's first
-    moment is a tenth of the gradient."""
+    """The gradient of one policy's adapter after one step, when the adapter has an effect: Adam's
+    first moment is a tenth of the gradient."""
     loaded = held(base, settings)
     network = network_of(loaded, adapter=True, rank=settings.rank, begins_from=None, base="base")
     rng = torch.Generator().manual_seed(5)
@@ -121,9 +121,7 @@ def without_time(report: Report) -> list[object]:
     ]
 
 
-def test_a_stopped_training_resumes_as_if_uninterrupted(
-    base: Path, tmp_path: Path
-) -> None:
+def test_a_stopped_training_resumes_as_if_uninterrupted(base: Path, tmp_path: Path) -> None:
     runs = rollouts(load(base), 0, count=6, agents=ROLES)
     asyncio.run(record(tmp_path / "store", runs, batch=1))
     settings, data = adapters(objective={"kl": 0.01}), data_of(base, tmp_path / "store")
@@ -153,7 +151,7 @@ def test_a_stopped_training_resumes_as_if_uninterrupted(
 
 
 async def sampled(base: Path) -> list[Completion]:
-    """By an engine in bfloat16."""
+    """Completions sampled by an engine in bfloat16."""
     engine = build_engine(
         ModelSettings(engine="torch", model=str(base), device="cpu", dtype="bfloat16")
     )

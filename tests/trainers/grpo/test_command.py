@@ -1,4 +1,4 @@
-"""`train grpo` as a user meets it."""
+"""`train grpo` from the user's point of view."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_command_reports_what_it_leaves_out_and_ends_with_a_table_and_a_json
 def test_the_command_warns_of_policies_that_start_at_different_versions(
     base: Path, tmp_path: Path
 ) -> None:
-    """A deployment counts each policy's versions for itself; a training has one number."""
+    """A deployment counts each policy's versions separately; a training has one number."""
     loaded = load(base)
     runs = [
         by_policy(run, agent)
@@ -98,10 +98,8 @@ def test_a_pool_and_the_adapter_published_to_it_later_are_one_policy(
     assert "warning" not in err
 
 
-def test_the_command_warns_of_samples_from_several_base_models(
-    base: Path, tmp_path: Path
-) -> None:
-    """Of one tokenizer, which is all that their token ids tell."""
+def test_the_command_warns_of_samples_from_several_base_models(base: Path, tmp_path: Path) -> None:
+    """They share a tokenizer, which is all that their token ids reveal."""
     *runs, last_run = rollouts(load(base), 0, count=3)
     asyncio.run(record(tmp_path / "store", [*runs, sampled_by(last_run, base="larger")]))
     code, _, err = command(
@@ -120,12 +118,12 @@ def test_the_command_warns_of_samples_from_several_base_models(
 
 
 def by_policy(run: Trajectory, name: str) -> Trajectory:
-    """The same, sampled by the adapter of that name."""
+    """The same run, sampled by the adapter of that name."""
     return sampled_by(run, adapter=name)
 
 
 def sampled_by(run: Trajectory, **policy: str) -> Trajectory:
-    """The same, by another policy."""
+    """The same run, by another policy."""
     document = json.loads(run.model_dump_json())
     for step in document["steps"]:
         for candidate in step["candidates"]:
@@ -218,7 +216,7 @@ def test_an_impossible_folder_is_reported(base: Path, store: Path, tmp_path: Pat
 def test_unpublishable_policies_are_reported_before_any_training(
     base: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pool that is not there, and one that serves another base."""
+    """A missing pool, and one that serves another base."""
     monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     arguments = (tmp_path / "out", "--from-store", store, "--base", base, "--publish",
                  "--redis-url", "redis://127.0.0.1:1", "--weights", "lora", "--policies",
@@ -275,7 +273,7 @@ def test_a_missing_option_is_reported(
 def test_a_dry_run_shows_what_would_run_and_touches_nothing(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
-    """What it prints is a file that `--config` reads."""
+    """The command prints a file that `--config` reads."""
     output = tmp_path / "out"
     arguments = (output, "--from-store", store, "--base", base, "--batch", 2, "--steps", 1)
     code, out, err = command("offline", *arguments, "--dry-run")

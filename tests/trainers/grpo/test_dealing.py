@@ -1,4 +1,4 @@
-"""How the rows of an update are dealt to several processes."""
+"""How an update deals its rows to several processes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_rows_are_dealt_one_by_one_where_no_prefix_is_shared() -> None:
 
 
 def test_long_answers_to_a_single_prompt_are_still_dealt_one_by_one() -> None:
-    """One process would have them all, and the other nothing to do."""
+    """Otherwise one process would have all rows and the other none."""
     rows = rows_of_prompts(1, read=4, written=30)
     assert deal_rows(rows, 2, share_prefixes=True) == [[0, 2], [1, 3]]
 

@@ -1,4 +1,4 @@
-"""`train grpo demo`: what it finds follows from its settings, however often it is interrupted."""
+"""`train grpo demo`: its results follow from its settings, however often it is interrupted."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def without_times(result: ArmResult) -> dict[str, object]:
 
 
 def silent(event: JobLine) -> None:
-    """Nobody watches."""
+    """A watch that ignores everything."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
-    """As a worker has: several add numbers up in another order, and this process may have had any
-    number of them for the tests before."""
+    """One thread, as a worker has: several threads add numbers up in another order, and earlier
+    tests may have set any number in this process."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -67,7 +67,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All arms of one seed, done without a break."""
+    """All arms of one seed, run without interruption."""
     output = tmp_path_factory.mktemp("demo")
     for name in ARMS:
         train_arm(Arm(kind=name, seed=1), output, LEARNING, silent)
@@ -99,7 +99,7 @@ def test_the_control_spends_at_least_the_tokens_of_at_grpo_and_at_most_a_step_mo
 
 
 def held_after(steps: int, arm: Arm, output: Path, end: Connection) -> None:
-    """Does the arm, and stands still after that many steps."""
+    """Runs the arm and stops after that many steps."""
     torch.set_num_threads(1)
     messages: list[str] = []
 
@@ -164,10 +164,10 @@ def begun_demo(tmp_path: Path) -> Generator[subprocess.Popen[str]]:
 
 
 def processes_of(output: Path) -> list[str]:
-    """Command lines that name the folder."""
+    """Command lines of processes that contain the folder."""
     command_lines: list[str] = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        # A process may end while it is looked at.
+        # A process may exit while it is inspected.
         with suppress(OSError):
             command_lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return [line for line in command_lines if str(output) in line]

@@ -1,4 +1,5 @@
-"""Runs that a real engine played: their conversations are learned from as they were sampled."""
+"""Runs that a real engine played: the trainer learns from their conversations as they were
+sampled."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ async def test_the_trainer_learns_from_conversations_of_the_torch_engine_within_
     assert max(calls) > 1
     for group in sealed.records:
         for member in group.members:
-            # The calculator's answers stand within the one sequence that a conversation is.
+            # The calculator's answers are within the one sequence that a conversation forms.
             (sequence,) = member.sequences
             learned = "".join("x" if flag else " " for flag in sequence.learned)
             assert len(learned.split()) in calls

@@ -1,4 +1,4 @@
-"""The entropy bonus alongside a few lines of plain torch."""
+"""The entropy bonus compared with a few lines of plain torch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of_unequal_lengths(groups: Sequence[Group]) -> tuple[Group, ...]:
-    """Each member learns from one token less than the one before it."""
+    """Each member learns from one token fewer than the one before it."""
     return tuple(
         replace(
             group,
@@ -50,7 +50,7 @@ def of_unequal_lengths(groups: Sequence[Group]) -> tuple[Group, ...]:
 
 def expected(model: torch.nn.Module, groups: Sequence[Group], how: Normalisation) -> torch.Tensor:
     """−Σ share · (ρ · A + weight · H), one sequence after another; on policy, where ρ is 1 and its
-    gradient that of log π."""
+    gradient is that of log π."""
     sequences = [
         (sequence, advantage)
         for group in groups

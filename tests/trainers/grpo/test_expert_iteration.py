@@ -1,4 +1,4 @@
-"""Expert iteration: the best candidate of each state is imitated, and nothing else."""
+"""Expert iteration imitates the best candidate of each state, and nothing else."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ WARM = Arm(kind=WARM_START, seed=1)
 
 
 def silent(event: JobLine) -> None:
-    """Nobody watches."""
+    """A watch that ignores everything."""
 
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with its warm start."""
+    """A folder that contains the warm start."""
     output = tmp_path_factory.mktemp("arms")
     train_arm(WARM, output, LEARNING, silent)
     return output
@@ -102,7 +102,7 @@ def test_a_nan_loss_restores_the_weights_from_before_the_step(
 
 
 def logprob(network: Network, prompt: Sequence[int], answer: Sequence[int]) -> float:
-    """Of an answer, in nats."""
+    """The log-probability of an answer, in nats."""
     ids = torch.tensor([[*prompt, *answer]])
     learned = torch.tensor([[False] * (len(prompt) - 1) + [True] * len(answer)])
     with torch.no_grad():

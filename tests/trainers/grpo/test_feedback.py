@@ -1,4 +1,4 @@
-"""Training from rewards that were posted after the fact, and from single calls of sessions."""
+"""Training from rewards that were posted afterwards, and from single calls of sessions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def single_calls(base: Path, count: int, **tags: str) -> list[Trajectory]:
-    """Each sampled completion as a run of its own, as a gateway records them: `SIZE` of each of
-    `count` prompts, in a session each."""
+    """Each sampled completion as a separate run, as a gateway records it: `SIZE` for each of
+    `count` prompts, each in its own session."""
     runs: list[Trajectory] = []
     for played in rollouts(load(base), 0, count=count):
         for candidate in played.steps[0].candidates:
@@ -48,7 +48,7 @@ def posted(run: Trajectory, value: float, **changes: object) -> Reward:
 
 
 def value_of(run: Trajectory) -> float:
-    """Of a sampled answer: how many of its ids are small."""
+    """The reward of a sampled answer: the number of its small ids."""
     (call,) = run.steps[0].calls
     return sum(token < 600 for token in call.output_ids) / len(call.output_ids)
 
@@ -61,7 +61,7 @@ def in_store(store: Path, runs: list[Trajectory], rewards: list[Reward]) -> Path
 
 
 def learned_reward(output: Path) -> float:
-    """Mean reward of what the only step of a training learned from."""
+    """Mean reward of the samples in the only step of a training."""
     [step] = json.loads((output / "report.json").read_text())["steps"]
     return step["policies"]["shared"]["reward"]
 

@@ -1,5 +1,5 @@
-"""A disk that is full, or nearly: what else went wrong is said too, and what had room to begin goes
-on."""
+"""A full or nearly full disk: the original error is reported too, and a training with room to start
+can resume."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_nan_loss_is_reported_with_its_samples_even_if_the_disk_is_full(
 def test_a_training_with_room_to_start_has_room_to_resume(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a disk that takes two checkpoints and little else."""
+    """On a disk with room for two checkpoints and little else."""
     asyncio.run(record(tmp_path / "store", rollouts(load(base), 0, count=6)))
     settings, data = settings_of(batch=2), data_in(tmp_path / "store", load(base))
     trained = initial_policies(settings, ["shared"], load(base)).network.trained()
@@ -74,7 +74,7 @@ def test_a_training_with_room_to_start_has_room_to_resume(
 
 
 def disk_of(room: int, folder: Path) -> Callable[[Path], SimpleNamespace]:
-    """What `shutil.disk_usage` says of a disk that holds this folder alone."""
+    """The result of `shutil.disk_usage` for a disk that contains only this folder."""
 
     def usage(path: Path) -> SimpleNamespace:
         files = (entry for entry in folder.rglob("*") if entry.is_file())

@@ -1,4 +1,4 @@
-"""What competes with what: complete groups of the same state under the same policy version."""
+"""Which samples compete: complete groups of the same state under the same policy version."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_a_prompt_that_does_not_extend_the_previous_ids_starts_a_new_sequence() 
 
 
 def test_mas_grpo_compares_whole_runs_of_one_instance_for_each_agent() -> None:
-    """Every executed completion of a run has the run's reward, whatever the states it met."""
+    """Every executed completion of a run has the run's reward, whatever states it met."""
 
     def run(number: int, reward: float) -> Trajectory:
         return a_run(
@@ -285,10 +285,8 @@ def test_a_record_without_a_scheme_s_rewards_is_reported() -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("outcome", Outcome)
-def test_an_aborted_run_is_not_learned_from_as_a_failure(
-    outcome: Outcome, whole: bool
-) -> None:
-    """What a worker's crash, a limit or a user ended says nothing of what the agents did."""
+def test_an_aborted_run_is_not_learned_from_as_a_failure(outcome: Outcome, whole: bool) -> None:
+    """An end by a worker's crash, a limit or a user reveals nothing about the agents' actions."""
     broken = {Outcome.CANCELLED, Outcome.DEADLINE, Outcome.BUDGET, Outcome.ERROR}
     step = a_step([a_candidate(1.0)] if whole else [a_candidate(1.0), a_candidate(0.0)])
     runs = [
@@ -317,7 +315,7 @@ def a_team(number: int, tester: int, coder: int = 3, prompt: str = "") -> Trajec
 
 
 def test_whole_runs_with_different_versions_of_a_teammate_do_not_compete() -> None:
-    """What a better tester makes of it is nothing that the coder has done."""
+    """A better tester's effect is not the coder's achievement."""
     runs = [a_team(1, 3), a_team(2, 4), a_team(3, 3), a_team(4, 4)]
     groups, reasons = shown(*runs, grouping="trajectory", agents=frozenset({"coder"}))
     assert [group.rewards for group in groups] == [(1.0, 3.0), (2.0, 4.0)]
@@ -325,7 +323,7 @@ def test_whole_runs_with_different_versions_of_a_teammate_do_not_compete() -> No
 
 
 def test_whole_runs_with_several_versions_of_a_teammate_are_reported() -> None:
-    """As where a publication falls into a wave."""
+    """For example if a publication falls into a wave."""
     reading = seal([a_team(1, 3), a_team(2, 4)], replace(SEALING, grouping="trajectory"))
     assert reading.records == ()
     coder, tester = reading.skipped
@@ -336,7 +334,7 @@ def test_whole_runs_with_several_versions_of_a_teammate_are_reported() -> None:
 
 
 def test_whole_runs_compete_even_if_one_ended_before_a_teammate_had_a_turn() -> None:
-    """A planner that gives up at once, for example, and one that does not."""
+    """For example one planner that gives up at once, and one that does not."""
     both, alone = (
         a_team(1, 3),
         a_run(2, a_step([a_candidate(0.0, a_call(version=3))], agent="coder")),
@@ -357,7 +355,7 @@ def test_whole_runs_with_other_prompts_do_not_compete() -> None:
 
 
 def forked(number: int, parent: Trajectory, *more: Step) -> Trajectory:
-    """Run `number`, which begins with the steps of its parent: their completions are the same."""
+    """Run `number`, which starts with the steps of its parent: their completions are the same."""
     branch = a_run(number, *more)
     steps = [step.model_copy(update={"run_id": branch.run.id}) for step in parent.steps]
     run = branch.run.model_copy(update={"parent": parent.run.id})
@@ -394,7 +392,7 @@ def test_a_fork_does_not_compete_with_its_parent_as_a_whole_run() -> None:
     size=st.integers(1, 4),
     seed=st.integers(0, 99),
 )
-def test_sealed_groups_hold_every_sample_at_most_once_and_never_two_states_or_versions(
+def test_sealed_groups_contain_each_sample_at_most_once_and_never_mix_states_or_versions(
     counts: list[tuple[int, int]], size: int, seed: int
 ) -> None:
     runs = [

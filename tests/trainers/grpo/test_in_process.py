@@ -31,7 +31,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 
 
 def texts_of(group: Group, prompter: Prompter) -> list[str]:
-    """What its candidates wrote."""
+    """The texts of its candidates."""
     texts: list[str] = []
     for member in group.members:
         (sequence,) = member.sequences

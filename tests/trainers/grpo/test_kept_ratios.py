@@ -1,4 +1,4 @@
-"""The record of importance ratios: what the loss saw, token by token, once for each step."""
+"""The record of importance ratios: the values in the loss, token by token, once for each step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def data_of(store: Path, base: Path) -> GrpoData:
 
 
 def everything(training: Path, data: GrpoData) -> list[LearnedSequence]:
-    """In an order of its own: two processes share a step's rows."""
+    """The records in a fixed order, since two processes share a step's rows."""
     records = [entry for run in data.runs for entry in read_learned(training, run)]
     return sorted(records, key=lambda entry: (entry.step, entry.sample))
 
@@ -120,10 +120,8 @@ def test_keeping_ratios_changes_no_weight(base: Path, store: Path, tmp_path: Pat
     assert weights == reference_weights
 
 
-def test_repeated_steps_are_recorded_once(
-    base: Path, store: Path, tmp_path: Path
-) -> None:
-    """The end comes behind step 3, the last checkpoint is that of step 2."""
+def test_repeated_steps_are_recorded_once(base: Path, store: Path, tmp_path: Path) -> None:
+    """The stop comes after step 3; the last checkpoint is that of step 2."""
     data, stopped = data_of(store, base), tmp_path / "stopped"
 
     def stop(now: Progress) -> None:
@@ -136,7 +134,7 @@ def test_repeated_steps_are_recorded_once(
             watch=StepListener(progress=stop),
         )  # fmt: skip
     assert {entry.step for entry in everything(stopped, data)} == {1, 2, 3}
-    # Of a step that is going to be taken again, by one process less.
+    # From a step that will be repeated by one process fewer.
     stray = stopped / LEARNED_TOKENS / "00000004-1.parquet"
     stray.write_bytes(b"")
     train(SEVERAL_UPDATES, data, load(base), stopped, keep_ratios=ALL)
@@ -179,7 +177,7 @@ def test_a_failed_write_of_the_record_stops_the_training_before_the_step_counts(
     assert steps == []
 
 
-def test_a_record_is_on_the_disk_before_it_has_its_name_and_its_name_before_the_step_counts(
+def test_a_record_is_on_disk_before_its_name_and_its_name_before_the_step_counts(
     base: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, flushed = tmp_path / LEARNED_TOKENS, list[tuple[str, int]]()

@@ -1,5 +1,5 @@
-"""Groups that nothing can be learned from: all of their completions ran into their limit, or all of
-their rewards are the same. They are counted by name, and by policy."""
+"""Groups without anything to learn from: all of their completions ran into their limit, or all of
+their rewards are equal. They are counted by reason and by policy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cut(run: Trajectory, but: int = 0) -> Trajectory:
-    """The same, with all completions at their limit but for the first ones of each step."""
+    """The same run, with all completions at their limit except the first ones of each step."""
     steps = [
         step.model_copy(
             update={
@@ -104,7 +104,7 @@ def test_a_group_with_one_whole_completion_is_learned_from_as_before(base: Path)
 
 
 def test_a_loop_skips_truncated_groups_as_its_replay_does(base: Path) -> None:
-    """So that further puzzles are played for those that are missing."""
+    """Further puzzles are therefore played for the missing groups."""
     loaded = load(base)
     runs = rollouts(loaded, 0, count=5)
     runs = [*map(cut, runs[:2]), *runs[2:]]
@@ -121,7 +121,7 @@ def test_a_loop_skips_truncated_groups_as_its_replay_does(base: Path) -> None:
 def test_groups_of_equal_rewards_count_for_a_policy_that_skips_their_step(
     base: Path, tmp_path: Path
 ) -> None:
-    """The testers of version 0 are all as good as each other."""
+    """The testers of version 0 all earn the same."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     loaded, agents = load(base), ("coder", "tester")
@@ -139,7 +139,7 @@ def test_groups_of_equal_rewards_count_for_a_policy_that_skips_their_step(
 
 
 def evened(run: Trajectory, agent: str) -> Trajectory:
-    """The same, with one reward for all that the agent said."""
+    """The same run, with one reward for all of the agent's completions."""
     steps = [
         step
         if step.agent != agent

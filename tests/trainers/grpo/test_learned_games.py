@@ -1,4 +1,4 @@
-"""Games that arms learn: weak teams that can be read, players by hand in order, tokens."""
+"""Games for training arms: parsable weak teams, ranked handwritten players, tokens."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TEAMS: tuple[Team, ...] = (AGENTS, (TOOL,), (PLAN,))
 
 
 def silent(event: JobLine) -> None:
-    """Nobody watches."""
+    """A watch that ignores everything."""
 
 
 def codec_of(pieces: Sequence[str], folder: Path) -> TextCodec:
@@ -74,7 +74,7 @@ def test_a_weak_team_s_answers_can_always_be_parsed(name: str, team: Team) -> No
 
 @pytest.mark.parametrize("name", NAMES)
 def test_handwritten_players_rank_by_what_they_know(name: str) -> None:
-    """The tool by itself leaves the team something to do, and the weak team something to learn."""
+    """The tool by itself leaves work for the team, and the weak team leaves room to learn."""
     solved = LearnedGame.of(name).baselines(seed=7, count=60)
     knowing = solved[KNOWING[name]]
     assert solved["random"] < knowing <= solved["oracle"] == 60
@@ -180,7 +180,7 @@ def test_a_failed_word_problem_is_classified_by_its_calculations(
 
 
 def told(game: LearnedGame, split: Split, count: int) -> set[str]:
-    """The wordings of a split's puzzles, as arms get them."""
+    """The wordings of a split's puzzles as arms receive them."""
     wordings: set[str] = set()
     for table in game.tables(split, 11, count):
         puzzle = cast("Working", table.episode).puzzle
@@ -221,7 +221,7 @@ def test_demonstrations_cover_few_wordings_and_rewards_cover_all() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_arms_of_every_kind_can_be_trained_on_each_game(name: str, tmp_path: Path) -> None:
-    """So small that nothing is learned."""
+    """The settings are so small that nothing is learned."""
     entry = LearnedGame.of(name)
     settings = ArmSettings(
         game=entry,

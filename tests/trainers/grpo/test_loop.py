@@ -1,4 +1,4 @@
-"""Loops on a real bus with real workers: what is trained is what was rolled out, once, also where
+"""Loops on a real bus with real workers: they train on exactly what was rolled out, once, even if
 the trainer is killed."""
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def bus(_shared_servers: dict[str, RedisProcess]) -> BusSettings:
 def where(
     bus: BusSettings, base: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployed]:
-    """One deployment for all tests of this module that do not end its workers."""
+    """One deployment for all tests of this module that do not stop its workers."""
     with deployed(bus, base, tmp_path_factory.mktemp("workers")) as deployment:
         yield deployment
 
@@ -77,7 +77,7 @@ def where(
 def undisturbed(
     where: Deployed, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Finished, torch.Tensor]:
-    """A loop of three rounds that nothing disturbed, and the random state at its end."""
+    """An undisturbed loop of three rounds, and the random state at its end."""
     settings = loop_settings(where.base)
     output = tmp_path_factory.mktemp("finished") / "out"
     with chance_at_updates():
@@ -100,7 +100,7 @@ def test_each_round_learns_from_the_previous_version_s_samples_and_is_published_
         sealed = book.sealed(facts.round)
         assert facts.groups == len(sealed.groups) > 0
         assert (facts.stale, facts.foreign, facts.broken, facts.left_out) == (0, 0, 0, {})
-        # Both policies are the one that all agents share, each with a number of its own.
+        # Both policies are the one that all agents share, each with its own number.
         latest = book.served(facts.round - 1).versions[-1]
         assert facts.served == latest
         for group in sealed.groups:
@@ -170,7 +170,7 @@ def test_training_from_the_recorder_s_store_gives_the_loop_s_weights_bit_for_bit
 def same_as_offline(
     settings: LoopSettings, where: Deployed, book: RunDirectory, report: LoopReport, output: Path
 ) -> GrpoData:
-    """Train on the store what the loop has trained; the weights must be its own. Gives the data."""
+    """Train from the store as the loop has trained; the weights must be equal. Returns the data."""
     runs = tuple(run for facts in report.rounds for run in book.sealed(facts.round).runs)
     recorded(where, set(runs))
     loaded = load_base(settings.grpo.base)
@@ -198,10 +198,10 @@ def test_a_replay_of_a_loop_with_adaptive_sampling_gives_the_same_weights(
 def test_a_trainer_that_is_killed_again_and_again_resumes_as_if_uninterrupted(
     undisturbed: tuple[Finished, torch.Tensor], bus: BusSettings, base: Path, tmp_path: Path
 ) -> None:
-    """On a bus of its own, with the same plans: as runs were begun and before any was collected;
-    before a wave is sealed; behind a step, before its checkpoint; before what it came to is
-    published; within the next step, with its gradients and before the weights are changed by them;
-    before that round's adapters are written."""
+    """Each on its own bus, with the same plans: after runs were started and before any was
+    collected; before a wave is sealed; after a step, before its checkpoint; before the result is
+    published; within the next step, with its gradients and before they change the weights; before
+    that round's adapters are written."""
     (settings, before, report), random_state = undisturbed
     output = tmp_path / "out"
     planned = copied_plans(before, output)
@@ -221,11 +221,11 @@ def test_a_trainer_that_is_killed_again_and_again_resumes_as_if_uninterrupted(
         sealed, expected = book.sealed(facts.round), reference_book.sealed(facts.round)
         assert [entry.id for entry in sealed.groups] == [entry.id for entry in expected.groups]
         assert same(adapter(book, facts.round), adapter(reference_book, facts.round))
-    # Losses and all else that is known of a round, the numbers of its versions among it.
+    # Losses and all other facts of a round, including the numbers of its versions.
     assert list(map(without_time, again.rounds)) == list(map(without_time, report.rounds))
     assert again.served == report.served
     assert torch.equal(random_state_again, random_state)
-    # Each version was published, and once.
+    # Each version was published once.
     assert paths == [str((book.published(number) / "shared").resolve()) for number in range(4)]
 
 
@@ -239,7 +239,7 @@ def without_time(facts: RoundFacts) -> RoundFacts:
 
 
 def copied_plans(source: Path, output: Path) -> dict[str, bytes]:
-    """Take over whose loop it is, and which runs play which puzzles."""
+    """Take over the loop's identity, and which runs play which puzzles."""
     plans = {
         str(path.relative_to(source)): path.read_bytes()
         for path in (source / "loop.json", *sorted(source.glob("rounds/*/wave-*.plan.json")))
@@ -283,7 +283,7 @@ def test_rollouts_may_be_one_version_ahead_and_no_group_is_older_than_the_bound(
         settings, tmp_path / "out", where.settings,
         LoopWatch(round=lambda facts, rounds: leads.append(begun_ahead(tmp_path / "out"))),
     )  # fmt: skip
-    # When a round was trained the next one's runs had begun.
+    # When a round was trained, the next one's runs had started.
     assert leads == [2, 3, 3]
     ages = {age for facts in report.rounds for summary in facts.step.policies.values()
             for age in summary.ages}  # fmt: skip
@@ -325,7 +325,7 @@ def test_the_command_trains_a_policy_per_role_and_ends_with_a_table_and_a_json_l
     assert not same(adapter(book, 2, "tool_agent"), adapter(book, 2, "plan_agent"))
     tool = on_bus(where.settings.bus, "pair/tool")
     assert tool.path_of(summary["served"]["pair/tool"]) == str(book.published(2) / "tool_agent")
-    # As one leaves it that is killed before it has removed the last checkpoint.
+    # As left by a loop that is killed before it has removed the last checkpoint.
     (tmp_path / "out/checkpoints/checkpoint-00000002").mkdir(parents=True)
     code, again, err = command("loop", *arguments)
     assert code == 0
@@ -337,8 +337,8 @@ def test_the_command_trains_a_policy_per_role_and_ends_with_a_table_and_a_json_l
 def test_a_loop_plays_with_the_policies_and_prompts_of_the_deployment(
     where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also of the agent that is not trained, which the workflow gives another policy. A profile
-    without `plain_logprobs` is told what that means."""
+    """Including the agent that is not trained, to which the workflow assigns another policy. The
+    user of a profile without `plain_logprobs` learns what that means."""
     prompt = tmp_path / "tool_agent.md"
     prompt.write_text("---\nname: tool_agent\nversion: 2\n---\nWrite one call.\n")
     profile = tmp_path / "profile.toml"

@@ -1,5 +1,5 @@
-"""What a loop keeps alongside what it goes on from: importance ratios, and the versions that may be
-chosen on the bus; and the time that it says it took."""
+"""A loop's records apart from its checkpoint: importance ratios, the versions that can be chosen on
+the bus, and the time that it reports."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .looped import (
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 ALL = 1_000_000
-"""Tokens that no small round has."""
+"""More tokens than any small round has."""
 FEW = Retention(published=2)
 
 
@@ -105,11 +105,11 @@ def test_a_loop_without_kept_ratios_writes_none_and_a_restart_deletes_them(
 # ---- published adapters ----
 
 
-def test_only_the_newest_versions_stay_on_disk_and_on_the_bus_and_a_rollback_finds_its_folder(
+def test_only_the_newest_versions_stay_on_disk_and_bus_and_a_rollback_finds_its_folder(
     where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the trainer is killed before it gives up what is old, and again before the
-    checkpoint behind that."""
+    """Even if the trainer is killed before it deletes old versions, and again before the checkpoint
+    after that."""
     settings, output = loop_settings(where.base, rounds=4), tmp_path / "out"
     killed_at("prune_old_versions", 4, settings, output, where.settings, FEW)
     book = book_of(output)
@@ -124,7 +124,7 @@ def test_only_the_newest_versions_stay_on_disk_and_on_the_bus_and_a_rollback_fin
 
     monkeypatch.setattr("loopline.trainers.grpo.loop.rounds.require_room", noted)
     report = run_loop(settings, output, where.settings, keeping=FEW)
-    # None of the versions that were given up is written again.
+    # None of the deleted versions is written again.
     assert room == [0]
     assert [entry.round for entry in report.rounds] == [1, 2, 3, 4]
     assert [number for number, _ in book.published_rounds()] == [3, 4]
@@ -153,7 +153,7 @@ def test_a_chosen_version_is_never_deleted_and_the_remains_of_a_kill_are(
     run_loop(settings, output, where.settings)
     book, policy_names = book_of(output), tuple(POLICIES.values())
     adapter_path = str((book.published(1) / "shared").resolve())
-    # As a kill leaves it: the bus has forgotten the version, its folder is there in parts.
+    # As a kill leaves it: the bus has forgotten the version, and parts of its folder remain.
     shutil.rmtree(book.published(0) / "shared")
 
     async def pruned() -> list[int]:
@@ -191,7 +191,7 @@ def test_the_parts_of_the_time_add_up_to_the_time_that_passed(
         assert min(spent.train, spent.publish, spent.wait) >= 0
         trained = sum(summary.seconds for summary in facts.step.policies.values())
         assert spent.train >= trained
-    # A round that had to wait for its runs says so.
+    # A round that had to wait for its runs reports it.
     assert report.rounds[0].seconds.rollout > 0
 
 

@@ -1,4 +1,4 @@
-"""Several environments and difficulties in one loop: how rounds share their puzzles out."""
+"""Several environments and difficulties in one loop: how rounds divide their puzzles."""
 
 from __future__ import annotations
 

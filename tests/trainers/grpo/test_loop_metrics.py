@@ -1,4 +1,4 @@
-"""What Prometheus reads of a loop while it trains."""
+"""The metrics that Prometheus reads from a loop while it trains."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def where(
 
 
 def trainers(settings: BusSettings) -> list[WorkerPresence]:
-    """Those that say that they are there."""
+    """The trainers that report on the bus."""
 
     async def question() -> list[WorkerPresence]:
         async with Bus(settings) as bus:

@@ -1,4 +1,4 @@
-"""The parts of a loop that need no bus: which puzzles a round plays, and what it learns from."""
+"""The parts of a loop that need no bus: the choice of a round's puzzles and of its samples."""
 
 from __future__ import annotations
 
@@ -145,7 +145,8 @@ def a_game(number: int, version: int, rewards: Sequence[float], **changes: objec
 
 
 def harvest(*runs: Trajectory, number: int = 2, staleness: int = 0) -> RoundGroups:
-    """In a loop whose versions 5, 6 and 7 came of its beginning and of its rounds 1 and 2."""
+    """The harvest of a loop whose versions 5, 6 and 7 are its start and the results of its rounds 1
+    and 2."""
     return seal_round(
         runs,
         Sealing(size=2, belongs=lambda call: True, max_context=64),
@@ -232,9 +233,7 @@ def test_a_damaged_plan_file_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85", "\x0b", "\x1c", "\r", "\n"])
-def test_a_model_s_text_may_contain_every_kind_of_line_break(
-    tmp_path: Path, end: str
-) -> None:
+def test_a_model_s_text_can_contain_every_kind_of_line_break(tmp_path: Path, end: str) -> None:
     book, wave = RunDirectory(tmp_path, "one"), plan(settings(), count=2)
     book.plan(wave)
     games = tuple(a_game(n, 6, (0.0, 1.0), answer=f"up{end}{end}down{end}") for n in (1, 2))
@@ -256,7 +255,7 @@ LOOP = ("--game", "plan_path", "--weights", "lora", "--redis-url", "redis://127.
 def test_whole_weights_are_checked_against_the_pool_by_their_tokenizer(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a training from the store is: each round's whole model takes the place of the pool's."""
+    """As for a training from the store: each round's whole model replaces the pool's."""
 
     def begin(self: Loop) -> None:
         raise TrainingError("it has begun")

@@ -1,5 +1,5 @@
-"""A loop in two processes, as a launcher starts them: its weights are those of one, and no process
-outlives another."""
+"""A loop in two processes, as a launcher starts them: its weights equal those of one process, and
+no process outlives another."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def arguments(where: Deployed, output: Path) -> list[object]:
 
 
 def until(true: Callable[[], bool], started: Sequence[BaseProcess]) -> None:
-    """Wait, while the processes live."""
+    """Wait while the processes live."""
     last = time.monotonic() + 60
     while not true():
         assert time.monotonic() < last
@@ -55,7 +55,7 @@ def until(true: Callable[[], bool], started: Sequence[BaseProcess]) -> None:
 
 
 def codes(started: Sequence[BaseProcess]) -> list[int | None]:
-    """With which they end."""
+    """The exit codes of the processes."""
     for process in started:
         process.join(60)
     return [process.exitcode for process in started]
@@ -84,7 +84,7 @@ def test_a_loop_whose_second_process_is_killed_resumes_to_the_weights_of_one_pro
     report, book = read_loop_report(output), book_of(output)
     assert report is not None
     assert len(list((output / "learned-tokens").glob("*-1.parquet"))) == 2
-    # By one process, from the same trajectories.
+    # Trained by one process from the same trajectories.
     runs = tuple(run for facts in report.rounds for run in book.sealed(facts.round).runs)
     recorded(where, set(runs))
     loaded = load_base(str(where.base))
@@ -104,7 +104,7 @@ def test_a_loop_whose_second_process_is_killed_resumes_to_the_weights_of_one_pro
     weights = load_file(tmp_path / "alone/policies/shared/adapter_model.safetensors")
     for name, begun in adapter(book, 0).items():
         actual, reference = adapter(book, 2)[name], weights[name]
-        # Adam makes much of gradients near zero, whose last digits are another sum's.
+        # Adam amplifies gradients near zero, whose last digits depend on the order of the sum.
         assert (actual - reference).norm() <= 1e-4 * (reference - begun).norm(), name
 
 
@@ -115,7 +115,7 @@ def test_a_loop_whose_second_process_is_killed_resumes_to_the_weights_of_one_pro
         ("stop", 130, "stopped; resume with the same command"),
     ],
 )
-def test_an_error_in_the_first_or_a_stop_of_the_second_process_ends_both_with_the_same_code(
+def test_an_error_in_one_or_a_stop_of_the_other_process_ends_both_with_the_same_code(
     what: str, code: int, message: str, where: Deployed, tmp_path: Path
 ) -> None:
     output, state = tmp_path / "out", environment(where, tmp_path / "state")

@@ -1,4 +1,4 @@
-"""What is said of a loop: its rounds, its table and its page."""
+"""The reports of a loop: its rounds, its table and its page."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def a_report(*rounds: RoundFacts) -> LoopReport:
 
 
 def test_an_aborted_run_counts_as_unsolved_and_stays_among_the_runs() -> None:
-    """Else a policy whose answers run into the deadline would show a rising curve."""
+    """Otherwise a policy whose answers run into the deadline would show a rising curve."""
     slow = a_round(broken=600, left_out={"run that ended by deadline": 600})
     assert slow.success == 0.3
     assert slow.curves()["solved"] == 0.3

@@ -1,5 +1,5 @@
-"""Loops on tasks of a file, with a real judge: a model that says right and wrong programs, tests
-and answers by chance learns from what these were worth."""
+"""Loops on tasks of a file, with a real judge: a model that writes right and wrong programs, tests
+and answers at random learns from their rewards."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FACTORS = (2, 3, 4)
 
 
 def times(factor: int) -> CodeProblem:
-    """A problem in the manner of MBPP, with a golden program."""
+    """A problem in the style of MBPP, with a golden program."""
     return CodeProblem(
         id=f"t/{factor}",
         statement=f"Write a function to multiply a number by {factor}.",
@@ -96,7 +96,7 @@ def here(
 
 
 def answers(sums: Sequence[str]) -> list[str]:
-    """What the model says by chance, of these sums and of the programs."""
+    """The model's random answers to these sums and programs."""
     code = [*(f"print({item})" for item in sums), *(f"def f(n): return {n} * n" for n in FACTORS)]
     tests = [CallTest(function="f", arguments=(5,), expected=5 * factor) for factor in FACTORS]
     return [
@@ -137,7 +137,7 @@ def test_coder_and_tester_learn_from_the_judge_s_verdicts_on_programs_and_tests(
         }
         for member in ("coder", "tester")
     }
-    # No program, one that is right for 0 alone, and one that is right.
+    # No program, one that is right only for 0, and one that is right.
     assert rewards["coder"] <= {0.0, 1.0, 2.0}
     assert all(len(values) > 1 for values in rewards.values())
     for member in ("coder", "tester"):
@@ -172,7 +172,7 @@ def test_an_interrupted_loop_of_mathematics_resumes_its_runs_only_with_its_own_f
     assert (facts.broken, facts.foreign, facts.left_out) == (0, 0, {})
     assert facts.agreement is None
     rewards = {reward for group in book.sealed(1).groups for reward in group.rewards}
-    # The tool user's go down to -1, for no answer.
+    # The tool user's rewards go down to -1, for no answer.
     assert rewards <= {-1.0, 0.0, 1.0, 2.0}
     assert -1.0 in rewards
     assert facts.trained >= settings.grpo.batch

@@ -1,4 +1,4 @@
-"""Loops of other workflows than `pair`: three agents of `umi`, in worlds that a checker judges."""
+"""Loops of workflows other than `pair`: three agents of `umi`, in worlds that a checker judges."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_three_agents_learn_in_worlds_and_the_version_that_solves_most_is_served
     assert {reward for n in (1, 2) for g in book.sealed(n).groups for reward in g.rewards} <= {0, 1}
     learned = report.rounds[0].step.policies
     assert all(not same(adapter(book, 0, role), adapter(book, 1, role)) for role in learned)
-    # Held-out tasks: all versions were asked the same, and the best one is what is left.
+    # All versions got the same held-out tasks, and the best version remains.
     assert [look.round for look in report.looks] == [0, 1, 2]
     assert all(len(look.outcomes) == 3 for look in report.looks)
     plans = [book.look_plan(number) for number in (0, 1, 2)]

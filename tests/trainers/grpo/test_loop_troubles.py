@@ -1,4 +1,4 @@
-"""What goes wrong in a loop is named, and the same command goes on from the last good version."""
+"""Failures in a loop are reported, and the same command resumes from the last good version."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ from .test_training import full
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 FEW = {"obstacles": 0.0, "least_moves": 7}
-"""Of grids of 5 x 5: from a corner to the corner across from it, or to a cell alongside that one,
-and back. These are 20 puzzles."""
+"""Grids of 5 x 5: from a corner to the opposite corner, or to a cell next to that one, and back.
+These are 20 puzzles."""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_a_nan_loss_stops_the_loop_which_still_serves_the_last_good_version(
 ) -> None:
     settings = loop_settings(where.base, rounds=2, objective={"correction": "clip"})
     output = tmp_path / "out"
-    # The second round's runs are there, and not learned from yet.
+    # The second round's runs exist, and the trainer has not learned from them yet.
     killed_at("_report_broken", 2, settings, output, where.settings)
     book = book_of(output)
     (wave, *_) = book.waves(2)
@@ -107,7 +107,7 @@ def test_rerunning_the_command_retries_an_adapter_that_a_worker_refused(
     policy = on_bus(where.settings.bus, "pair/tool")
     assert policy.current == report.served["pair/tool"]
     assert policy.path_of(policy.current) == str(weights(output).parent.resolve())
-    # Somebody else may have loaded a version that one refused, and played by it.
+    # Another worker may have loaded a version that one refused, and played with it.
     versions = [entry["pair/tool"] for entry in book_of(output).served(1).versions]
     assert versions == [policy.current - 2, policy.current - 1, policy.current]
 
@@ -139,7 +139,7 @@ def test_a_server_outage_is_reported_once_and_ctrl_c_ends_the_wait(
 
 
 def weights(output: Path) -> Path:
-    """What came of the first round."""
+    """The published adapter of the first round."""
     return book_of(output).published(1) / "shared" / "adapter_model.safetensors"
 
 
@@ -159,7 +159,7 @@ def test_missing_versions_are_rewritten_from_the_checkpoint(
 
 
 def spoiled(run: Trajectory) -> Trajectory:
-    """Its sampler calls its tokens impossible: their ratios are beyond all numbers."""
+    """Its sampler calls its tokens impossible: their ratios overflow."""
     steps = [
         step.model_copy(
             update={
@@ -205,7 +205,7 @@ def test_a_full_disk_at_a_checkpoint_is_reported_and_the_loop_resumes_to_the_sam
 def test_a_full_disk_at_a_page_of_the_book_is_reported_and_the_loop_resumes(
     name: str, where: Deployed, tmp_path: Path
 ) -> None:
-    """As runs are kept, as a round is sealed, and as it is noted what was published."""
+    """While runs are kept, while a round is sealed, and while the publication is noted."""
     settings, output = loop_settings(where.base, rounds=1), tmp_path / "out"
 
     def fill(wave: RolloutBatch, ended: int) -> None:
@@ -280,7 +280,7 @@ def test_a_failing_reward_function_costs_its_runs_and_is_reported_with_its_locat
 def test_a_loop_with_only_groups_of_equal_rewards_ends_and_says_what_to_do(
     where: Deployed, tmp_path: Path
 ) -> None:
-    """Only solutions are paid, and they are farther away than anybody gets in the one turn."""
+    """Only solutions are rewarded, and they are out of reach in a single turn."""
     settings = loop_settings(
         where.base, rounds=1, puzzles=2, most_puzzles=4, reward={"scheme": "sparse"},
         difficulty={"least_moves": 6},
@@ -300,7 +300,7 @@ def test_a_loop_with_only_groups_of_equal_rewards_ends_and_says_what_to_do(
     assert not book_of(tmp_path / "out").published(1).exists()
 
 
-def test_a_round_learns_from_its_groups_when_the_difficulty_has_no_further_puzzles(
+def test_a_round_learns_from_its_groups_so_far_when_puzzles_run_out(
     where: Deployed, tmp_path: Path
 ) -> None:
     messages: list[str] = []
@@ -313,7 +313,7 @@ def test_a_round_learns_from_its_groups_when_the_difficulty_has_no_further_puzzl
     assert "with a signal of 1,000 wanted, after 6 puzzles (--game plan_path: only 20 of" in message
 
 
-def test_a_round_without_a_signal_ends_the_loop_when_the_difficulty_has_no_further_puzzles(
+def test_a_round_without_a_signal_ends_the_loop_when_puzzles_run_out(
     where: Deployed, tmp_path: Path
 ) -> None:
     settings = loop_settings(
@@ -327,7 +327,7 @@ def test_a_round_without_a_signal_ends_the_loop_when_the_difficulty_has_no_furth
 
 @contextmanager
 def bad_roles(where: Deployed, folder: Path) -> Generator[None]:
-    """In place of the deployment's role worker, one on which a game's rewards raise."""
+    """Replaces the deployment's role worker with one whose game raises in its rewards."""
     bus = where.settings.bus
     bad = RoleWorkerSettings(bus=bus, name="bad", roles=("player",))
     good = where.processes["roles"]

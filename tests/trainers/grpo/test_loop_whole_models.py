@@ -44,7 +44,7 @@ def test_the_next_round_samples_with_the_weights_of_the_round_before(
     book = book_of(tmp_path / "out")
     for facts in report.rounds:
         assert (facts.stale, facts.foreign, facts.broken, facts.left_out) == (0, 0, 0, {})
-        # The trainer, which has these weights, finds what was sampled as likely as the engine did.
+        # The trainer, which has these weights, finds the samples as likely as the engine did.
         for summary in facts.step.policies.values():
             assert summary.effective_samples == pytest.approx(1.0, abs=1e-5)
     for agent, policy in POLICIES.items():

@@ -1,4 +1,4 @@
-"""Every loss alongside an independent reference of a few lines, in plain floats."""
+"""Every loss compared with an independent reference of a few lines, in plain floats."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def near(actual: torch.Tensor, expected: Sequence[float]) -> bool:
 
 
 @given(batches(), st.floats(0, 0.5), st.floats(0, 0.5))
-def test_without_correction_the_loss_clips_the_ratio_to_the_policy_at_the_start_of_the_step(
+def test_without_correction_the_loss_clips_the_ratio_to_the_step_s_initial_policy(
     batch: list[Token], low: float, high: float
 ) -> None:
     tokens, _ = tensors(batch)
@@ -137,7 +137,7 @@ def test_the_truncated_gradient_is_weight_times_advantage_at_every_token(
 
 @given(batches())
 def test_decoupled_weights_have_no_gradient(batch: list[Token]) -> None:
-    """The gradient is w · ρ · A inside the clip range, and nothing where it is clipped."""
+    """The gradient is w · ρ · A inside the clip range, and zero where it is clipped."""
     tokens, _ = tensors(batch)
     policy_losses(tokens, Objective(correction="token", cap=5.0)).sum().backward()
     for token, gradient in zip(batch, tokens.logprobs.grad.tolist(), strict=True):  # pyright: ignore[reportOptionalMemberAccess]
@@ -188,7 +188,7 @@ def test_k3_follows_its_formula_and_is_never_negative(batch: list[Token]) -> Non
 
 
 def test_k3_estimates_the_divergence_even_from_samples_of_another_policy() -> None:
-    """Exactly, over all three tokens of a vocabulary, each with its probability."""
+    """Exact, over all three tokens of a vocabulary, each with its probability."""
     logprobs, reference, sampler = (
         torch.tensor(probabilities, dtype=torch.float64).log()
         for probabilities in ([0.2, 0.3, 0.5], [0.5, 0.25, 0.25], [0.3, 0.3, 0.4])
@@ -272,7 +272,7 @@ def test_quantiles_describe_ratios_and_not_their_logarithms() -> None:
 def test_quantiles_of_many_ratios_include_the_last_ones(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """Rows come by their length: the longest are the last."""
+    """Rows are sorted by length: the longest are the last."""
     monkeypatch.setattr(ratios, "MOST", 10)
     logs = torch.linspace(0.0, 1.0, count)
     assert math.log(ratio_quantiles(logs)[-1]) > 0.85

@@ -1,4 +1,4 @@
-"""What takes less memory computes the same step."""
+"""Options that save memory compute the same step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Losses besides GRPO's, each alongside an independent reference of a few lines in plain floats."""
+"""Losses other than GRPO's, each compared with an independent reference of a few lines in plain
+floats."""
 
 from __future__ import annotations
 

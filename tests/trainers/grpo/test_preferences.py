@@ -1,4 +1,4 @@
-"""DPO and RSO from sealed groups, alongside independent references of a few lines."""
+"""DPO and RSO from sealed groups, compared with independent references of a few lines."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_weights_are_the_gradient_of_the_published_loss(
 def test_rejection_sampling_accepts_low_rewards_with_the_right_probability() -> None:
     rewards, draws = [1.0, 0.0], 4_000
     samples = [rejection_sampled(rewards, 0.5, 1, str(seed)) for seed in range(draws)]
-    # The better one is accepted in every round; the worse one stands behind it.
+    # The better one is accepted in every round; the worse one comes after it.
     assert {tuple(places) for places in samples} == {(0,)}
     behind = [rejection_sampled([0.0, 1.0], 0.5, 1, str(seed)) for seed in range(draws)]
     share = sum(places == [0] for places in behind) / draws
@@ -81,7 +81,7 @@ def test_a_step_has_the_gradient_of_dpo_on_all_pairs_of_its_groups(
             parameter.add_(0.02 * torch.randn_like(parameter))
 
     def log_probability(ids: tuple[int, ...], learned: tuple[bool, ...]) -> torch.Tensor:
-        """Of all that was written in a sequence, at temperature 1."""
+        """The sum over all written tokens of a sequence, at temperature 1."""
         logits = network.whole(input_ids=torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
         token_logits = logits.gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
         return token_logits[torch.tensor(learned[1:])].sum()

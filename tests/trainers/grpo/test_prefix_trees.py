@@ -1,4 +1,4 @@
-"""Prefixes that are shared change the time of a step, and nothing else."""
+"""Shared prefixes change only the time of a step."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_an_id_attends_to_itself_and_to_earlier_ids_of_its_own_rows(model: Loade
         [[at for at, visible in enumerate(line) if visible] for line in tree]
         for tree in micro_batch.ancestor_mask()[:, 0].tolist()
     )
-    # Of padding only itself, up to the length of 16.
+    # Padding attends only to itself, up to the length of 16.
     assert short == [[0], [0, 1], *([at] for at in range(2, 16))]
     paths = [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 4], [0, 1, 5]]
     assert branched == [*paths, *([at] for at in range(6, 16))]
@@ -173,7 +173,7 @@ def test_a_step_has_the_same_loss_and_the_same_gradients_with_shared_prefixes(
 
 @dataclass(frozen=True)
 class OneOfTwo(Processes):
-    """A process whose peer is played by another step of the test."""
+    """A process whose peer is simulated by another step of the test."""
 
     number: int = 0
 
@@ -206,8 +206,8 @@ def test_a_prompt_goes_through_the_model_once_in_one_of_two_processes(folder: Pa
 
 
 def with_a_signal(group: Group) -> Group:
-    """A model that has learned nothing earns nothing: rewards by place, of a sampler that was a
-    little apart."""
+    """A model without training earns nothing, so rewards go by position; the sampler's
+    log-probabilities are slightly off."""
     return replace(
         group,
         members=tuple(

@@ -1,4 +1,4 @@
-"""Two processes of a CPU that train together: their steps are those of one."""
+"""Two CPU processes that train together take the same steps as one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def recorded(store: Path, runs: list[Trajectory]) -> Path:
 
 
 def test_two_processes_take_the_same_steps_as_one(base: Path, tmp_path: Path) -> None:
-    """Rows that can't be shared evenly, and minibatches of less rows than processes have."""
+    """Rows that can't be divided evenly, and minibatches with fewer rows than processes."""
     store = recorded(tmp_path / "store", rollouts(load(base), 0, count=5))
     settings = settings_of(minibatch=1, micro_batch_tokens=64, objective={"kl": 0.1})
     with launched(settings, store, base, tmp_path / "two", count=2) as started:
@@ -82,7 +82,7 @@ def test_a_nan_loss_in_one_process_ends_both(base: Path, tmp_path: Path) -> None
 def test_the_last_good_version_is_kept_under_a_launcher_that_kills_all_once_one_has_ended(
     minibatch: int | None, base: Path, tmp_path: Path
 ) -> None:
-    """Also where the first process has to go back to a checkpoint."""
+    """Even if the first process has to return to a checkpoint."""
     loaded = load(base)
     runs = [run for version in range(2) for run in rollouts(loaded, version)]
     store = recorded(tmp_path / "store", spoiled(runs, 4))
@@ -93,7 +93,7 @@ def test_the_last_good_version_is_kept_under_a_launcher_that_kills_all_once_one_
 
 
 def kill_all_once_one_has_ended(started: Sequence[BaseProcess]) -> None:
-    """As launchers do, though they leave them half a minute."""
+    """As launchers do, although launchers wait half a minute first."""
     wait([process.sentinel for process in started])
     for process in started:
         process.kill()

@@ -1,5 +1,5 @@
-"""A training from the store of a loop in which workers were late: it learns from what the loop has
-learned from, in the same order."""
+"""A training from the store of a loop in which workers were late: it learns from the same samples
+as the loop, in the same order."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .tiny_grpo import settings_of
 
 SEALING = Sealing(size=2, belongs=lambda call: True, max_context=64)
 MANY = 10_000
-"""Groups of a batch: all that there are."""
+"""All groups of a batch."""
 ROUNDS = 4
 
 
 def a_game(number: int, versions: dict[str, int], instance: int | None = None) -> Trajectory:
-    """A step of each agent, by an adapter of that name in that version; rewards of its own."""
+    """A step of each agent, by an adapter of that name in that version, with its own rewards."""
     steps = [
         a_step(
             [a_candidate(reward, a_call(policy=sampled_by(agent, version), version=version))
@@ -49,7 +49,7 @@ def tagged(run: Trajectory, number: int, loop: str = "one") -> Trajectory:
 
 
 def by_loop(rounds: Sequence[Sequence[Trajectory]], settings: GrpoSettings) -> list[StepBatch]:
-    """What the loop learned from, whose round n was published as version n."""
+    """The batches of a loop whose round n was published as version n."""
     came_of = {(name, n): n for name in ("tool", "plan") for n in range(len(rounds) + 1)}
     return [
         seal_round(runs, SEALING, came_of, first=0, number=number, settings=settings).batch(
@@ -65,7 +65,7 @@ def by_replay(store: Path, runs: Sequence[Trajectory], settings: GrpoSettings) -
 
 
 def games(late: Sequence[tuple[int, int, str, int]]) -> list[list[Trajectory]]:
-    """Rounds of five games, of whose agents all serve what the round before came to, but for these:
+    """Rounds of five games whose agents all serve the version of the round before, except these:
     (round, game, agent, version)."""
     rounds: list[list[Trajectory]] = []
     for number in range(1, ROUNDS + 1):
@@ -83,10 +83,10 @@ def games(late: Sequence[tuple[int, int, str, int]]) -> list[list[Trajectory]]:
     [
         (0, []),
         (0, [(2, 1, "tool", 0), (4, 0, "plan", 2), (4, 3, "tool", 1)]),
-        # One of the adapters was late to all that it was asked for in the round.
+        # One of the adapters was late for all of its requests in the round.
         (0, [(3, game, "plan", 1) for game in range(5)]),
         (1, [(2, 1, "tool", 0), (4, 0, "plan", 2), (4, 3, "tool", 1)]),
-        # A round that was begun before the version of the one before it was there.
+        # A round that started before the previous round's version was there.
         (1, [(3, game, agent, 1) for game in range(5) for agent in ("tool", "plan")]),
     ],
 )
@@ -109,7 +109,7 @@ def test_a_replay_learns_the_same_from_each_round_as_the_loop_even_if_a_worker_w
 def test_rounds_of_two_loops_are_distinguished_even_if_they_have_the_same_numbers(
     tmp_path: Path,
 ) -> None:
-    """The second one goes on from what the first one came to."""
+    """The second loop continues from the first one's result."""
     runs = [
         tagged(a_game(10 * version, {"tool": version}), version % 2 + 1, loop)
         for loop, versions in (("one", (0, 1)), ("two", (2, 3)))
@@ -131,7 +131,7 @@ def test_a_fork_of_a_run_does_not_belong_to_its_round() -> None:
 
 
 def test_halves_of_a_group_from_two_rounds_do_not_form_a_group() -> None:
-    """In neither of them the loop had a whole one."""
+    """The loop had a complete group in neither of them."""
     halves = [
         tagged(
             run.model_copy(

@@ -1,4 +1,4 @@
-"""What the in-process sampler draws, and with which log-probabilities."""
+"""The in-process sampler's draws and their log-probabilities."""
 
 from __future__ import annotations
 

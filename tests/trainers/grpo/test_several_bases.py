@@ -43,14 +43,14 @@ LARGER = Sizes(hidden=48, feed_forward=96, layers=2)
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Of two sizes."""
+    """Two bases of different sizes."""
     folder = tmp_path_factory.mktemp("bases")
     larger = TinySizes(hidden=48, feed_forward=96, layers=2)
     return write_base(folder / "small"), write_base(folder / "large", larger)
 
 
 def settings_for(bases: tuple[Path, Path], **changes: object) -> GrpoSettings:
-    """The tester is of the second base, and learns at another rate."""
+    """The tester has the second base, and learns at another rate."""
     return settings_of(
         base=str(bases[0]), policies="per-role",
         bases={"tester": {"model": str(bases[1]), "sha256": weights_sha256(bases[1])}},
@@ -180,7 +180,8 @@ def in_turn(together: tuple[str, ...]) -> LoopSettings:
 def where(
     _shared_servers: dict[str, RedisProcess], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployed]:
-    """Pools of two bases: the tool agent's and, larger and of another vocabulary, the planner's."""
+    """Pools of two bases: the tool agent's and the planner's, which is larger and has another
+    vocabulary."""
     pytest.importorskip("peft", reason="needs make install")
     folder = tmp_path_factory.mktemp("workers")
     bus = quick_settings(next(iter(_shared_servers.values())).url, lease_seconds=2.0)
@@ -214,7 +215,7 @@ def test_a_loop_trains_two_agents_on_two_bases_in_turn(where: Deployed, tmp_path
         assert set(facts.step.policies) == {learned}
         assert (facts.stale, facts.foreign, facts.broken, facts.left_out) == (0, 0, 0, {})
         assert facts.frozen > 0
-        # The trainer finds what was sampled as likely as the engine, at the agent's temperature.
+        # The trainer finds the samples as likely as the engine did, at the agent's temperature.
         assert facts.step.policies[learned].effective_samples == pytest.approx(1.0, abs=1e-4)
         for policy in ("tool_agent", "plan_agent"):
             before, after = (adapter(book, facts.round - back, policy) for back in (1, 0))

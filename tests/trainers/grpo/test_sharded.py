@@ -1,4 +1,4 @@
-"""FSDP: two processes of a CPU that each hold half of the weights make the steps of one."""
+"""FSDP: two CPU processes that each hold half of the weights take the same steps as one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def store(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of two agents; rows that can't be shared evenly."""
+    """Runs of two agents, with rows that can't be divided evenly."""
     folder = tmp_path_factory.mktemp("sharded") / "store"
     runs = [
         run for version in range(2) for run in rollouts(load(base), version, count=5, agents=ROLES)
@@ -70,7 +70,7 @@ def joined(settings: GrpoSettings, store: Path, base: Path, output: Path) -> Rep
 def test_two_processes_that_shard_the_weights_take_the_same_steps_as_one(
     changes: dict[str, object], base: Path, store: Path, tmp_path: Path
 ) -> None:
-    """Minibatches of fewer rows than processes have, a reference and two policies among them."""
+    """Includes minibatches with fewer rows than processes, a reference and two policies."""
     settings = settings_with(**changes)
     together = joined(settings, store, base, tmp_path / "two")
     alone = train(settings, data_in(store, load(base)), load(base), tmp_path / "one")
@@ -99,7 +99,7 @@ def test_a_killed_training_resumes_to_the_same_weights(
     settings = settings_with()
     joined(settings, store, base, tmp_path / "whole")
     with launched(settings, store, base, tmp_path / "killed", count=2, sharded=True, held_at=3):
-        pass  # In the second step, whose checkpoint is not there yet.
+        pass  # In the second step, whose checkpoint does not exist yet.
     joined(settings, store, base, tmp_path / "killed")
     for name in ROLES:
         whole, killed = (

@@ -1,4 +1,4 @@
-"""The bound on how old samples may be, as a batch is made."""
+"""The bound on the age of samples when a batch is made."""
 
 from __future__ import annotations
 

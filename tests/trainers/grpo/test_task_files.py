@@ -1,4 +1,5 @@
-"""Files of tasks that a loop plays in place of a game: what is read, and what a round draws."""
+"""Files of tasks that a loop plays in place of a game: reading them, and drawing a round's
+tasks."""
 
 from __future__ import annotations
 
@@ -151,7 +152,7 @@ def test_the_sparse_scheme_is_refused_if_a_tester_learns(
     ("task", "changes"),
     [
         (a_program(CodeSetting()), {"agents": ("coder",)}),
-        # Of whole runs the tester is paid for how its team did.
+        # With whole runs the tester is rewarded for its team's result.
         (a_program(CodeSetting()), {"grouping": "trajectory"}),
         (a_program(CodeSetting(team=("coder",))), {}),
         (a_sum(1), {}),
@@ -175,7 +176,7 @@ def test_all_schemes_except_sparse_distinguish_a_tester_s_tests(
 
 
 def sparse(path: Path, **changes: object) -> LoopSettings:
-    """Settings as they are before anybody has looked at them."""
+    """Settings before any validation."""
     grpo = settings_of(weights="lora", staleness=0, reward={"scheme": "sparse"}, **changes)
     return settings(path).model_copy(update={"grpo": grpo})
 

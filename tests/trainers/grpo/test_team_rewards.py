@@ -1,4 +1,4 @@
-"""What a whole run of any workflow is worth to its agents, and how that spreads over turns."""
+"""What a whole run of any workflow is worth to its agents, and how that is divided among turns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SEALING = Sealing(
 
 
 def a_team_run(number: int, outcome: Outcome, *, cost: int = 0) -> Trajectory:
-    """Of a planner, a caller, the planner again and a summarizer, none of which anybody paid."""
+    """A run of a planner, a caller, the planner again and a summarizer, without any rewards."""
     order = (*AGENTS[:2], AGENTS[0], AGENTS[2])
     steps = [
         a_step([Candidate(calls=(a_call(cost_micro_dollars=cost),))], agent=agent, turn=turn)
@@ -66,7 +66,7 @@ def by_length(trajectory: Trajectory) -> float:
 
 
 def by_turn(trajectory: Trajectory) -> Feedback:
-    """A user's reward, which pays an agent and one of its turns."""
+    """A user's reward for an agent and one of its turns."""
     good = trajectory.outcome is Outcome.SOLVED
     turns: dict[tuple[str | None, int], float] = {("planner", 0): float(good), ("planner", 2): 3.0}
     return Feedback(team=1.0, agents={"caller": 0.5}, turns=turns)
@@ -213,8 +213,8 @@ def test_a_turns_advantage_compares_discounted_returns_of_the_same_turn(
 
 
 def paid_runs() -> tuple[Trajectory, Trajectory]:
-    """Two runs that solve; in the first the planner's second turn was good, in the other the
-    first."""
+    """Two runs that solve; the planner's second turn was good in the first run, its first turn in
+    the other."""
 
     def paid(run: Trajectory, values: tuple[float, float]) -> Trajectory:
         left = iter(values)

@@ -69,10 +69,10 @@ def data_of(store: Path, base: Path) -> GrpoData:
     return data_in(store, load(base))
 
 
-def test_the_loop_in_one_process_and_its_replay_from_the_store_have_the_same_weights(
+def test_the_in_process_loop_and_its_replay_from_the_store_give_the_same_weights(
     base: Path, tmp_path: Path
 ) -> None:
-    """Twenty versions, each sampled by the one before it: bit-identical in fp32."""
+    """Twenty versions, each trained on the previous one's samples: bit-identical in fp32."""
     settings = settings_of(staleness=0, minibatch=2)
     loaded = load(base)
     policies = initial_policies(settings, ["shared"], loaded)
@@ -91,7 +91,7 @@ def test_the_loop_in_one_process_and_its_replay_from_the_store_have_the_same_wei
     offline = weights(tmp_path / "out")
     assert all(torch.equal(offline[name], online[name]) for name in online)
     assert not same(offline, load_file(base / "model.safetensors"))
-    # On policy: what the sampler said is what the trainer says, but for rounding.
+    # On policy: the sampler's and the trainer's values agree except for rounding.
     first = report.steps[0].policies["shared"]
     assert first.effective_samples == pytest.approx(1.0, abs=1e-6)
     assert first.ratios == pytest.approx([1.0] * 5, abs=1e-5)
@@ -123,7 +123,8 @@ def without_time(report: Report) -> list[object]:
 def test_a_run_killed_with_sigkill_within_a_step_resumes_as_if_uninterrupted(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
-    """Losses, random numbers, place in the stream and weights are those of an undisturbed run."""
+    """Losses, random numbers, position in the stream and weights equal those of an undisturbed
+    run."""
     settings = settings_of(policies="per-role", minibatch=1, epochs=2, objective={"kl": 0.01})
     killed = tmp_path / "killed"
     with launched(settings, store, base, killed, held_at=8) as (process,):
@@ -206,7 +207,7 @@ def test_adapters_per_role_are_served_as_they_were_trained(
             alone = base_model.model(ids).logits
             assert torch.allclose(alone, trained[name], rtol=0, atol=1e-5)
             assert torch.allclose(together[row : row + 1], trained[name], rtol=0, atol=1e-5)
-    # No adapter, the other role's, or one at another scale is further away than rounding.
+    # No adapter, the other role's, or one at another scale differs by more than rounding.
     for logits in (plain, trained["tester"]):
         assert float((trained["coder"] - logits).abs().max()) > 1e-3
 
@@ -227,8 +228,8 @@ def test_one_policy_learns_from_all_agents_or_each_from_its_own(
 
 
 def spoiled(runs: list[Trajectory], at: int, logprob: float = -2_000.0) -> list[Trajectory]:
-    """The sampler of run `at` calls the tokens of its last step so unlikely; as they are given,
-    impossible: their ratios are beyond all numbers."""
+    """The sampler of run `at` gives the tokens of its last step these log-probabilities; by default
+    impossible ones, whose ratios overflow."""
     run = runs[at]
     *others, step = run.steps
     candidates = [
@@ -253,7 +254,7 @@ def spoiled(runs: list[Trajectory], at: int, logprob: float = -2_000.0) -> list[
 def test_a_nan_loss_stops_the_training_and_keeps_the_last_good_version(
     agents: tuple[str, ...], minibatch: int | None, base: Path, tmp_path: Path
 ) -> None:
-    """Also where a part of the bad step, or another policy's, has already changed weights."""
+    """Even if a part of the bad step, or another policy's, has already changed weights."""
     loaded = load(base)
     runs = [run for version in range(3) for run in rollouts(loaded, version, agents=agents)]
     policies = ("shared",) if len(agents) == 1 else agents
@@ -298,7 +299,7 @@ def test_a_failed_step_restores_weights_and_moments_that_its_minibatches_had_cha
 
 
 def test_a_nan_gradient_of_a_finite_loss_changes_no_weight(base: Path) -> None:
-    """Ratios of e^60 are numbers, their squares in a norm are not."""
+    """Ratios of e^60 are finite; their squares in a norm overflow."""
     loaded = load(base)
     runs = spoiled(rollouts(loaded, 0), 1, logprob=-65.0)
     settings = settings_of(objective={"correction": "clip"})
@@ -313,7 +314,7 @@ def test_a_nan_gradient_of_a_finite_loss_changes_no_weight(base: Path) -> None:
     assert same(before, dict(learner.policies.network.trained()))
 
 
-def test_a_full_disk_at_a_checkpoint_is_reported_and_the_training_resumes_from_the_one_before(
+def test_a_full_disk_at_a_checkpoint_is_reported_and_the_previous_one_resumes(
     base: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, data = settings_of(), data_of(store, base)
@@ -337,13 +338,11 @@ def test_a_full_disk_at_a_checkpoint_is_reported_and_the_training_resumes_from_t
 
 
 def full(path: Path) -> SimpleNamespace:
-    """What `shutil.disk_usage` says of a disk with a megabyte left."""
+    """The result of `shutil.disk_usage` for a disk with a megabyte left."""
     return SimpleNamespace(total=10**9, used=10**9 - 10**6, free=10**6)
 
 
-def test_a_store_with_only_groups_of_equal_rewards_is_refused(
-    base: Path, tmp_path: Path
-) -> None:
+def test_a_store_with_only_groups_of_equal_rewards_is_refused(base: Path, tmp_path: Path) -> None:
     run = rollouts(load(base), 0, count=1)[0]
     (step,) = run.steps
     same_reward = [c.model_copy(update={"reward_parts": {"team": 1.0}}) for c in step.candidates]
@@ -367,9 +366,7 @@ def test_a_store_without_runs_or_complete_groups_is_reported(
         read_data(store, None, foreign)
 
 
-def test_runs_recorded_later_do_not_change_a_running_training(
-    base: Path, tmp_path: Path
-) -> None:
+def test_runs_recorded_later_do_not_change_a_running_training(base: Path, tmp_path: Path) -> None:
     loaded = load(base)
     recorded(tmp_path / "store", rollouts(loaded, 0))
     data = data_in(tmp_path / "store", loaded)
@@ -414,7 +411,7 @@ def test_a_restart_deletes_the_training_and_keeps_unrelated_files(
 
 
 def test_a_training_learns_from_an_old_store_version_by_version_within_the_bound() -> None:
-    """With no bound all of it, oldest first; with one, what is too old is counted."""
+    """Without a bound all of it, oldest first; with one, samples that are too old are counted."""
 
     def versions(**changes: object) -> list[tuple[int, list[int], int]]:
         batches = step_batches(_groups([0, 0, 0, 1, 3]), settings_of(batch=2, **changes))

@@ -1,5 +1,5 @@
-"""Where the settings coincide, trl's GRPOTrainer on the same batch has the same loss and the same
-gradients."""
+"""With equal settings, trl's GRPOTrainer has the same loss and the same gradients on the same
+batch."""
 
 # `make test` installs trl, which has no stubs; `make install` does not.
 # pyright: reportMissingImports=false
@@ -50,7 +50,7 @@ def model() -> Any:
 
 @pytest.fixture(scope="module")
 def batch() -> dict[str, torch.Tensor]:
-    """Six completions, of which three are shorter and one has an observation within it."""
+    """Six completions, of which three are shorter and one contains an observation."""
     generator = torch.Generator().manual_seed(1)
     mask = torch.ones(ROWS, ANSWER, dtype=torch.long)
     mask[1, 5:], mask[2, 3:], mask[4, 6:] = 0, 0, 0
@@ -80,7 +80,7 @@ def theirs(
     from transformers import PreTrainedTokenizerFast
 
     save_tokenizer(load_tokenizer(MICRO_MODELS / "slm"), folder, 64)
-    # With a divergence the trainer would load the reference, which is not asked here.
+    # With a divergence the trainer would load the reference, which this test does not need.
     beta = settings.pop("beta", 0.0)
     config = trl.GRPOConfig(
         output_dir=str(folder), per_device_train_batch_size=ROWS, num_generations=2,
@@ -128,7 +128,7 @@ def ours(
 
 
 def proximal(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Of weights a little apart, so that ratios are not one and some are clipped."""
+    """Samples of slightly different weights, so that ratios are not one and some are clipped."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
     with torch.no_grad():
         logits = model(ids).logits[:, PROMPT - 1 : -1].log_softmax(-1)
@@ -202,15 +202,15 @@ def test_a_step_with_masked_truncated_completions_equals_that_of_trl(
     correction: Literal["clip", "token"], alike: bool, batch: dict[str, torch.Tensor],
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    """From groups to gradients. Truncated are both of a group, and one of another. Of rows that
-    begin alike the learner computes the beginning once."""
+    """From groups to gradients. Both completions of one group are truncated, and one of another.
+    The learner computes shared prefixes of rows once."""
     loaded = load(write_base(tmp_path / "base"))
     truncated = torch.tensor([True, True, False, False, True, False])
     if alike:
         batch = beginning_alike(batch)
     behaviour = proximal(loaded.model, batch)
     objective = Objective(correction=correction, cap=1.2)
-    # In a step of one update the proximal weights are those that are trained.
+    # In a step with one update the proximal weights are the trained ones.
     present = behaviour - batch["noise"]
     their_old, ratio = behaviour, None
     if correction == "token":
@@ -233,13 +233,14 @@ def test_a_step_with_masked_truncated_completions_equals_that_of_trl(
     trained = learner.policies.network.trained()
     gradients = {name: parameter.grad for name, parameter in trained if parameter.grad is not None}
     assert summary.truncated == 0.5
-    # Three rows are learned from; by itself each is padded to this length.
+    # The step learns from three rows; each by itself is padded to this length.
     assert summary.tokens == (2 if alike else 3) * LENGTH_STEP
     assert_same((summary.loss, gradients), expected)
 
 
 def beginning_alike(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """All with one prompt, two with the beginning of an answer, and an observation in the last."""
+    """All share one prompt, two share the start of an answer, and the last contains an
+    observation."""
     changed = {name: tensor.clone() for name, tensor in batch.items()}
     changed["prompt_ids"][:] = changed["prompt_ids"][0]
     changed["completion_ids"][3, :2] = changed["completion_ids"][2, :2]
@@ -250,7 +251,7 @@ def beginning_alike(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def groups_of(
     batch: dict[str, torch.Tensor], behaviour: torch.Tensor, truncated: list[bool]
 ) -> tuple[Group, ...]:
-    """Of two rows each, whose rewards are the advantages: their mean is 0."""
+    """Groups of two rows each, whose rewards are the advantages: their mean is 0."""
     members: list[Member] = []
     for row, cut in enumerate(truncated):
         written = int(batch["completion_mask"][row].sum())

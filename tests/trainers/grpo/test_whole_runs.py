@@ -1,4 +1,4 @@
-"""Whole runs that are played in this process are the groups that recorded ones would be."""
+"""Whole runs played in this process form the groups that recorded ones would."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ POLICY = PolicyRef(name="pair", base="model", version=0)
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
-    """One that knows the form of an answer: other rewards than zeros."""
+    """A model that knows the format of an answer, so that rewards are not all zero."""
     output, arm = tmp_path_factory.mktemp("whole_runs"), Arm(kind=WARM_START, seed=1)
     train_arm(arm, output, LEARNING, lambda event: None)
     return load_base(str(arm.folder(output) / MODEL))
 
 
 class Again(Sampler):
-    """Draws what was drawn in recorded runs, in their order."""
+    """Returns the draws of recorded runs, in their order."""
 
     def __init__(self, runs: Sequence[Trajectory]) -> None:
         self.left: dict[tuple[int, ...], deque[Completion]] = defaultdict(deque)
@@ -99,7 +99,7 @@ async def recorded(model: LoadedModel) -> list[Trajectory]:
 
 
 def what_is_learned(groups: Sequence[Group]) -> list[object]:
-    """All but the names of runs and puzzles, which are the store's."""
+    """Everything except the names of runs and puzzles, which come from the store."""
     return [
         (
             group.key.agent, group.key.turn, group.key.state,
@@ -113,7 +113,7 @@ async def test_runs_played_in_process_form_the_groups_that_their_records_would(
     model: LoadedModel,
 ) -> None:
     runs = await recorded(model)
-    # Without the workflow's own sum over the run: its mean is what a run is worth then.
+    # Without the workflow's own sum over the run: the run's reward is then its mean.
     means = [run.model_copy(update={"agent_rewards": {}}) for run in runs]
     sealing = Sealing(size=K, belongs=lambda call: True, max_context=256, grouping="trajectory")
     sealed = seal(means, sealing)

@@ -42,7 +42,7 @@ class Sizes:
 
 
 def write_base(folder: Path, sizes: Sizes | None = None) -> Path:
-    """A model folder in fp32: what is trained can be compared bit by bit."""
+    """A model folder in fp32, so that trained weights can be compared bit by bit."""
     tokenizer = load_tokenizer(MICRO_MODELS / "slm")
     torch.manual_seed(7)
     model = new_model(sizes or Sizes(), tokenizer.get_vocab_size())
@@ -74,8 +74,8 @@ def settings_of(**changes: object) -> GrpoSettings:
 def rollouts(
     loaded: LoadedModel, version: int, *, count: int = 3, agents: Sequence[str] = ("solo",)
 ) -> list[Trajectory]:
-    """Runs of one step for each agent, sampled from the weights as they are; many small ids are a
-    good answer."""
+    """Runs of one step for each agent, sampled from the current weights; a good answer has many
+    small ids."""
     generator = torch.Generator().manual_seed(version)
     rng = random.Random(version)
     runs: list[Trajectory] = []
@@ -117,8 +117,8 @@ def _candidates(
 
 @contextmanager
 def chance_at_updates() -> Generator[None]:
-    """Each update of weights in the block takes a random number, as dropout would: a training that
-    goes on has the random state of an undisturbed one only if it was put back."""
+    """Each update of weights in the block draws a random number, as dropout would: a resumed
+    training has the random state of an undisturbed one only if it was restored."""
 
     def draw(*_: object) -> None:
         torch.rand(1)

@@ -1,4 +1,4 @@
-"""A demonstration so small that it takes seconds: it learns nothing, but does everything."""
+"""A demonstration so small that it takes seconds: it learns nothing, but runs every part."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ LEARNING = TINY.model_copy(
         "supervised": Supervised(steps=40, batch=16, warmup=5, learning_rate=1e-2),
     }
 )
-"""It knows the form of an answer when the rewards begin, so that some groups have a signal: what
-is compared has learned something, if little."""
+"""It knows the format of an answer when the reinforcement starts, so that some groups have a signal
+and the compared weights have learned a little."""
 
 
 def a_model(folder: Path, seed: int = 1, game: LearnedGame = GAME) -> LoadedModel:

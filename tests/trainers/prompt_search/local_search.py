@@ -21,7 +21,7 @@ SOLO = prompt_in("mathematics", "solo")
 
 
 def client(heeds: Sequence[Mapping[str, object]] = (), **scripted: object) -> LocalClient:
-    """A deployment whose pool `llm` respects these phrases."""
+    """A deployment whose pool `llm` obeys these phrases."""
     model = ModelSettings.model_validate(
         {
             "engine": "scripted",
@@ -58,7 +58,7 @@ def variant(label: str, text: str, *, name: str = "solo") -> Candidate:
 
 
 def sums(train: int, held_out: int) -> Questions:
-    """Questions that the scripted engine answers rightly, whatever it is told."""
+    """Questions that the scripted engine answers correctly under any prompt."""
 
     def one(at: int) -> Question:
         a, b = at + 3, 2 * at + 5
@@ -83,7 +83,7 @@ async def searched(
     concurrency: int = 8,
     **changes: object,
 ) -> SearchResult:
-    """A search for the prompt of `solo`, going on with what is in the folder."""
+    """A search for the prompt of `solo`, which resumes from the folder."""
     candidates = {"solo": [current_candidate(SOLO, None), *variants]}
     question_set = questions or sums(40, 20)
     settings = SearchSettings.model_validate(

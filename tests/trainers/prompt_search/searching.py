@@ -1,4 +1,4 @@
-"""Searches for tests: real workers on a real bus, and models that respect what they are told."""
+"""Searches for tests: real workers on a real bus, and models that obey their instructions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def prompt_file(path: Path, text: str, *, name: str = "umi_planner", version: in
 
 
 def umi_team(bus: BusSettings, scripted: Mapping[str, object]) -> list[WorkerBase]:
-    """The team of `umi`, whose planner gives up as often as `scripted` says."""
+    """The team of `umi`, whose planner gives up at the rate that `scripted` sets."""
     # A quarter of them is held out from a search.
     worlds = [{"split": "train", "seed": SEED, "samples": 200}]
     model = ModelSettings.model_validate(
@@ -78,7 +78,7 @@ def solo_team(
 
 @dataclass(frozen=True)
 class Serving:
-    """A deployment that a search can be run on."""
+    """A deployment that can run a search."""
 
     bus: BusSettings
     environment: dict[str, str]
@@ -98,7 +98,7 @@ class Serving:
         return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
 
     def last_line(self, *arguments: str) -> dict[str, Any]:
-        """What `--json` ends with."""
+        """The last line of `--json`."""
         process = self.run(*arguments, "--json")
         assert process.returncode == 0, process.stderr
         return json.loads(process.stdout.splitlines()[-1])
@@ -108,14 +108,14 @@ class Serving:
 async def serving(
     team: Callable[[BusSettings], Sequence[WorkerBase]], profile: str, folder: Path
 ) -> AsyncGenerator[Serving]:
-    """A Redis server of its own with the workers of a team; commands read the profile for what they
-    have to know of it."""
+    """A separate Redis server with the workers of a team; commands learn about it from the
+    profile."""
     binary = next(iter(installed_servers().values()))
     with (
         TemporaryDirectory(prefix="sw-") as place,
         running_redis(Path(place), binary=binary) as server,
     ):
-        # As the profile has them: all processes of a deployment must agree on them.
+        # As the profile sets them: all processes of a deployment must agree on them.
         bus = load(profile, redis_url=server.url, environ={}).bus
         environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith("LOOPLINE_")},
@@ -128,7 +128,7 @@ async def serving(
 
 
 def sums(path: Path, count: int) -> Path:
-    """A file of questions that the scripted engine answers rightly."""
+    """A file of questions that the scripted engine answers correctly."""
     rows = [
         {"question": f"What is {at + 3} * {2 * at + 5}?", "answer": (at + 3) * (2 * at + 5)}
         for at in range(count)
@@ -138,8 +138,8 @@ def sums(path: Path, count: int) -> Path:
 
 
 def judged_sums(path: Path, count: int, problems: Path) -> Path:
-    """The same as tasks of one turn for reasoner and tool user; the judge of this folder knows
-    what is right."""
+    """The same questions as tasks of one turn for reasoner and tool user; the judge of this folder
+    knows the answers."""
     problem_folder, lines = ProblemFolder(problems), list[str]()
     for at in range(count):
         a, b = at + 3, 2 * at + 5

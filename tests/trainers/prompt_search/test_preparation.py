@@ -1,4 +1,4 @@
-"""What cannot be meant, or cannot be read, is named before a run is paid for."""
+"""Invalid or unreadable input is reported before a run costs anything."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_tasks_that_no_team_can_play_are_reported(
 def test_a_search_for_a_game_s_agent_selects_the_prompt_that_the_agent_reads(
     tmp_path: Path, setting: dict[str, object], suffix: str, game: str | None
 ) -> None:
-    """It has one for calls and one for programs."""
+    """The agent has one prompt for calls and one for programs."""
     profile_path = tmp_path / "own.toml"
     profile_path.write_text('extends = "petting"\n[workers.writer]\nroles = ["completion"]\n')
     petting = {"workflow": "pair", "profile": str(profile_path), "game": game, "setting": setting}
@@ -205,9 +205,7 @@ def test_a_file_with_too_few_questions_is_refused_with_the_runs_that_it_allows(
         prepare(terse, data=data, held_out=90)
 
 
-def test_only_a_restart_replaces_another_search_in_a_folder(
-    tmp_path: Path, terse: Path
-) -> None:
+def test_only_a_restart_replaces_another_search_in_a_folder(tmp_path: Path, terse: Path) -> None:
     preparation, other_preparation = prepare(terse), prepare(terse, seed=2)
     with lock_output(tmp_path / "out"):
         claim(tmp_path / "out", preparation.settings, preparation.candidates, restart=False)
@@ -232,7 +230,8 @@ def test_only_a_restart_replaces_another_search_in_a_folder(
 
 
 def test_a_search_started_with_another_split_cannot_be_resumed(tmp_path: Path) -> None:
-    """As searches were whose winners had to win on what `bench puzzles` measures by."""
+    """Such searches required their winners to win on the puzzles that `bench puzzles` measures
+    with."""
     variant = prompt_file(tmp_path / "plan.md", "Plan.", name="plan_agent")
     preparation = prepare(variant, workflow="pair", game="plan_path", size=5, profile="petting")
     earlier = preparation.settings.model_copy(

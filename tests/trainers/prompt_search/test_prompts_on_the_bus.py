@@ -32,7 +32,7 @@ HEEDS = [
     {"phrase": "You improve", "answer": "<prompt>\nWork it out.\n</prompt>"},
     {"phrase": "step by step", "answer": NO_IDEA},
 ]
-"""A model that knows nothing under the shipped prompt, and writes a better one when it is asked."""
+"""A model that knows nothing under the shipped prompt, and writes a better one on request."""
 
 
 def report_of(output: Path) -> dict[str, Any]:
@@ -91,7 +91,7 @@ async def test_a_better_prompt_is_found_proven_on_held_out_questions_and_adopted
     assert prompt["candidates"][0]["hash"] == prompt["adopted"]
     assert prompt["rounds"] == [[3, 4], [2, 6]]
     assert line["runs"] == 3 * 4 + 2 * 6 + 2 * 20
-    # What was measured is what a deployment says with the profile that was written.
+    # The measured text is the one that a deployment with the written profile uses.
     settings = config.load(str(output / "profile.toml"), environ={})
     assert settings.workers == config.load("umi_scripted", environ={}).workers
     prompt_files = settings.prompt_files
@@ -102,8 +102,8 @@ async def test_a_better_prompt_is_found_proven_on_held_out_questions_and_adopted
 
 
 @pytest.mark.slow
-async def test_where_no_prompt_is_better_the_shipped_one_stays(tmp_path: Path) -> None:
-    """A candidate that leads by a little in the search, and one that changes nothing."""
+async def test_the_shipped_prompt_stays_if_none_is_better(tmp_path: Path) -> None:
+    """A candidate that leads slightly in the search, and one that changes nothing."""
     variants, output = tmp_path / "variants", tmp_path / "out"
     prompt_file(variants / "polite.md", "Be polite.")
     prompt_file(variants / "same.md", load_prompt("umi_planner").text + " Please.")
@@ -122,8 +122,8 @@ async def test_where_no_prompt_is_better_the_shipped_one_stays(tmp_path: Path) -
 async def test_a_stopped_and_killed_search_ends_like_an_uninterrupted_one(
     tmp_path: Path,
 ) -> None:
-    """First by Ctrl-C, then by kill -9; no run is asked for twice, and the bus has paid for what
-    the report says."""
+    """First by Ctrl-C, then by SIGKILL; no run is requested twice, and the bus has charged what the
+    report states."""
     output = tmp_path / "out"
     words = (*asked(tmp_path, "out"), "--propose", "1", "--proposer", "llm")
     async with serving(solo(), "scripted", tmp_path) as deployment:

@@ -1,4 +1,4 @@
-"""What is asked in a search, what counts as solved, and the rounds that it is asked in."""
+"""The questions of a search, what counts as solved, and the rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of a search, on models that respect what they are told."""
+"""The sequence of a search, with models that obey their instructions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.trainers.prompt_search.local_search import (
 )
 
 BAD = {"phrase": "step by step", "answer": NO_IDEA}
-"""The shipped prompt says this: under it the model knows nothing."""
+"""The shipped prompt contains this phrase: under it the model knows nothing."""
 WRITER = "You improve the instructions"
 GOOD = variant("good", "Work it out.")
 USELESS = variant("useless", "Think step by step, please.")
@@ -68,10 +68,10 @@ async def test_the_prompt_in_force_stays_if_no_candidate_solves_more(
 async def test_a_lead_that_held_out_questions_do_not_confirm_is_not_adopted(
     tmp_path: Path,
 ) -> None:
-    """The winner of many noisy candidates is partly lucky: here it is luck altogether."""
+    """The winner of many noisy candidates is partly lucky: here it is entirely luck."""
     question_set = sums(40, 12)
-    # A gold answer that only the prompt which says nothing of steps can hit is put in training
-    # alone, by training questions whose right answer is what that prompt says.
+    # The training questions, and no others, have a gold answer that only the prompt without
+    # steps produces.
     lucky = [q.model_copy(update={"gold": NO_IDEA}) for q in question_set.train]
     questions = type(question_set)(
         question_set.source, question_set.checker, tuple(lucky), question_set.held_out
@@ -89,7 +89,7 @@ async def test_a_lead_that_held_out_questions_do_not_confirm_is_not_adopted(
 
 
 async def test_the_search_ends_when_no_candidate_is_left_to_compare(tmp_path: Path) -> None:
-    """The prompt in force solves everything, so that nothing is proposed."""
+    """The prompt in force solves everything, so nothing is proposed."""
     result = await searched(tmp_path, client([]), [], propose=3, proposer="llm")
     first, _ = rounds(4, 24)
     assert standing(result.report) == {"current": (first.questions, first.questions)}
@@ -98,7 +98,7 @@ async def test_the_search_ends_when_no_candidate_is_left_to_compare(tmp_path: Pa
 
 
 async def test_a_proposal_never_shares_its_name_with_a_variant(tmp_path: Path) -> None:
-    """Such as one that an earlier search proposed."""
+    """For example one that an earlier search proposed."""
     writes = {"phrase": WRITER, "answer": "Here:\n<prompt>\nWork it out.\n</prompt>"}
     deployment = client([writes, BAD])
     result = await searched(
@@ -178,7 +178,7 @@ async def test_a_killed_search_ends_with_the_same_report_and_pays_nothing_twice(
     more: dict[str, Any] = {"propose": 1, "proposer": "llm", "runs": 40}
     whole = await searched(tmp_path / "whole", client([writes, BAD]), [USELESS], **more)
     folder, deployment = tmp_path / "killed", client([writes, BAD])
-    # What a kill leaves: a log that ends anywhere, here within a line, and a bus that has the runs.
+    # A kill leaves a log that ends anywhere, here within a line, and a bus that has the runs.
     await searched(folder, deployment, [USELESS], concurrency=3, **more)
     lines = (folder / LOG).read_bytes().splitlines(keepends=True)
     last_line = [n for n, line in enumerate(lines) if b'"played"' in line][ended]
@@ -204,7 +204,8 @@ async def test_a_finished_search_makes_no_request_when_run_again(tmp_path: Path)
 
 
 async def test_an_unused_prompt_is_reported(tmp_path: Path) -> None:
-    """As with a chat template that leaves the system text out: no candidate changes anything."""
+    """For example with a chat template that omits the system text: no candidate changes
+    anything."""
 
     class Deaf(LocalClient):
         async def submit(self, run: Run) -> bool:

@@ -1,4 +1,4 @@
-"""Canaries of a running deployment: real workers, a real store, decisions by themselves."""
+"""Canaries of a running deployment: real workers, a real store, automatic decisions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POLICY = "slm/red"
 
 
 class Trial:
-    """A deployment with two versions of a policy, of which the first serves."""
+    """A deployment with two versions of a policy; the first one serves."""
 
     def __init__(self, client: Client, store: Path) -> None:
         self.client = client
@@ -33,7 +33,7 @@ class Trial:
         self.bus: Bus = client.bus
 
     async def begin(self, **changes: object) -> Canary:
-        """Version 2 on trial, once the gpu worker has it."""
+        """Start the trial of version 2, once the gpu worker has it."""
         values = {"version": 2, "against": 0, "share": 0.5, "margin": 0.1, **changes}
         canary = Canary.model_validate(values)
         policy = await policies.change(
@@ -65,7 +65,7 @@ class Trial:
         return [await self.client.wait(run.id) for run in runs]
 
     async def decided(self) -> LogEntry:
-        """The decision, once there is one."""
+        """Return the decision once it is made."""
         async with asyncio.timeout(60):
             while True:
                 policy = await policies.load_policy(self.bus, POLICY)
@@ -74,13 +74,13 @@ class Trial:
                 await asyncio.sleep(0.05)
 
     async def until_serving(self, version: int) -> None:
-        """Return when it answers a new run: workers hear of a decision a moment after it."""
+        """Return when it answers a new run: workers learn of a decision a moment later."""
         async with asyncio.timeout(60):
             while versions((await self.play(1))[0]) != {version}:
                 pass
 
     async def recorded(self, count: int) -> list[Trajectory]:
-        """The store, once it has this many runs."""
+        """Return the store's rows once it has this many runs."""
         async with asyncio.timeout(60):
             while True:
                 with suppress(NoRecords):
@@ -242,6 +242,6 @@ async def test_stopping_a_trial_does_not_disturb_running_requests(trial: Trial) 
     playing = asyncio.create_task(trial.play(40))
     await policies.change(trial.bus, POLICY, Policy.without_canary)
     played = await playing
-    # The tiny model may say nothing at all; what would be wrong is a request that nobody answers.
+    # The tiny model may produce an empty text; only an unanswered request would be wrong.
     assert {run.outcome.value for run in played} <= {"answered", "gave_up"}
     assert {frozenset(versions(run)) for run in played} <= {frozenset((1,)), frozenset((2,))}

@@ -1,4 +1,4 @@
-"""What a canary's comparison comes to: promoted, rolled back, or not yet."""
+"""Decisions about a canary: promote, roll back, or wait."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def played(score: float, cost: float = 100.0, tokens: float = 50.0) -> Played:
 
 
 def pairs(rows: list[tuple[float, float]], cost: float = 100.0) -> list[Pair]:
-    """Score of the canary and of the serving version; what a run of the canary costs."""
+    """Scores of the canary and of the serving version, and the cost of a canary run."""
     return [
         Pair(played(canary_score, cost), played(serving_score))
         for canary_score, serving_score in rows
@@ -99,7 +99,7 @@ def test_a_later_evaluation_reaches_the_same_decision(
 def test_a_canary_at_the_margin_is_promoted_no_more_often_than_delta(
     rate: float, seed: int
 ) -> None:
-    """The worst that is to be refused: worse by just the margin, and free."""
+    """The worst case that must be refused: worse by exactly the margin, and free."""
     chance = random.Random(seed)
     trials, wrong = 120, 0
     for _ in range(trials):
@@ -196,7 +196,7 @@ def test_a_shadow_s_own_score_counts() -> None:
 
 
 def failed(outcome: Outcome) -> RunRecord:
-    """A run that ended so before its model had answered."""
+    """Return a run that ended with this outcome before its model had answered."""
     question = Run(
         id=new_run_id(),
         task=Task(prompt="2 + 2?"),

@@ -1,4 +1,4 @@
-"""What every engine that serves adapters does with them. Inherit alongside `EngineConformance`."""
+"""Tests for every engine that serves adapters. Inherit alongside `EngineConformance`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from tests.workers.engines.asking import ask, failure, request
 
 NAMES = ("red", "green", "blue")
 SAME = 1e-4
-"""Logprobs of the same ids differ by so much between batches of other shapes, at most."""
+"""Maximum difference of logprobs of the same ids between batches of other shapes."""
 
 
 async def alike_alone_and_together(engine: Engine, adapters: Sequence[str | None]) -> None:
-    """Three prompts under each of these, one after another and all at once: the same answers."""
+    """Three prompts under each adapter, one after another and all at once, give the same
+    answers."""
     questions = [(f"{topic} " * 20, name) for topic in range(3) for name in adapters]
     sampling = {"max_tokens": 30}
     alone = [await ask(engine, text, adapter=name, sampling=sampling) for text, name in questions]
@@ -57,7 +58,8 @@ class AdapterConformance:
     async def test_cached_prefixes_of_one_adapter_never_reach_another(
         self, equipped: Engine, adapters: list[Path]
     ) -> None:
-        """The same prompt under each, one after another: llama.cpp#26207 mixes them up."""
+        """The same prompt runs under each adapter, one after another: llama.cpp#26207 mixes them
+        up."""
         for name in (*NAMES, None, *NAMES):
             completion = await ask(equipped, adapter=name)
             scores = await equipped.score([*completion.prompt_ids, *completion.output_ids], name)
@@ -140,7 +142,7 @@ class AdapterConformance:
         with pytest.raises(asyncio.CancelledError):
             await loading
         go_on.set()
-        await ask(engine, sampling={"max_tokens": 1})  # answered after what was asked before
+        await ask(engine, sampling={"max_tokens": 1})  # answered after all earlier requests
         assert [
             (adapter_version.name, adapter_version.version) for adapter_version in given_back
         ] == [("red", 1)]

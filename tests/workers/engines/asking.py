@@ -1,4 +1,4 @@
-"""Short ways to ask an engine, shared by the engine tests."""
+"""Helpers for engine tests that send requests."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def request(
     sampling: dict[str, Any] | None = None,
     **fields: Any,
 ) -> GenerateRequest:
-    """A request with an id of its own; greedy unless `sampling` says otherwise."""
+    """Return a request with a unique id; greedy unless `sampling` sets otherwise."""
     messages = (user(question),) if isinstance(question, str) else tuple(question)
     fields.setdefault("id", f"request-{next(_numbers)}")
     return GenerateRequest(
@@ -67,13 +67,13 @@ async def completions(engine: Engine, generate_request: GenerateRequest) -> list
 
 
 async def ask(engine: Engine, question: str | Sequence[Message] = QUESTION, **fields: Any):
-    """The only completion of a request."""
+    """Return the only completion of a request."""
     (completion,) = await completions(engine, request(question, **fields))
     return completion
 
 
 async def failure(engine: Engine, generate_request: GenerateRequest) -> EngineError:
-    """The error that a request ends with."""
+    """Return the error that a request ends with."""
     with pytest.raises(EngineError) as caught:
         await events(engine, generate_request)
     return caught.value

@@ -1,6 +1,6 @@
-"""What every engine does, whatever is behind it. Each engine's test class inherits this one and
-gives it a started engine; what an engine declares that it cannot do is skipped with the reason.
-"""
+"""Rules for every engine, whatever is behind it. Each engine's test class inherits this one and
+gives it a started engine; capabilities that an engine declares missing are skipped with the
+reason."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from tests.workers.engines.asking import (
 from tests.workers.engines.option_conformance import OptionConformance
 
 ANSWERABLE = 60.0
-"""Seconds within which every engine of these tests has answered, on the busiest machine."""
+"""Seconds within which every engine of these tests answers, even on the busiest machine."""
 
 
 class Answer(BaseModel):
-    """What the schema tests ask for."""
+    """The schema that the schema tests request."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     answer: int = Field(ge=0, le=999)
 
 
 class TextConformance:
-    """What concerns text and ids: tokens that end within a character or a word, earlier ids.
-    Define the fixture `engine`, as for all."""
+    """Tests of text and ids: tokens that end within a character or a word, earlier ids. Define the
+    fixture `engine`."""
 
     async def test_streamed_pieces_joined_are_the_text(self, engine: Engine) -> None:
         needs(engine, "streaming")
@@ -63,7 +63,7 @@ class TextConformance:
             assert sum((piece.ids for piece in pieces), ()) == last.output_ids
 
     async def test_every_streamed_piece_is_whole_characters(self, engine: Engine) -> None:
-        """Of two bytes, three, four, and several characters of four joined to one sign."""
+        """Characters of two bytes, three, four, and several of four joined to one sign."""
         needs(engine, "streaming")
         needs(engine, "json_schema")
         word = "Größe 日本語 😀 👩‍🚀"
@@ -81,8 +81,8 @@ class TextConformance:
             piece.text.encode()
 
     async def test_a_stream_that_ends_within_a_character_stops_there(self, engine: Engine) -> None:
-        """Wherever max_tokens cuts: the whole characters before it, then at most one sign that
-        stands for what is missing."""
+        """Wherever max_tokens cuts, the text has the whole characters before it, then at most one
+        sign for the missing rest."""
         needs(engine, "streaming")
         needs(engine, "json_schema")
         word = "ö日😀"
@@ -194,7 +194,8 @@ class TextConformance:
         return completion
 
     async def tool_call(self, engine: Engine) -> Completion:
-        """The scripts use their calculator with some seeds only: the first answer that does."""
+        """The scripts use their calculator only with some seeds: return the first answer that
+        does."""
         sampled = ({"temperature": 1.0, "seed": seed} for seed in range(20))
         for sampling in ({}, *sampled):
             completion = await ask(engine, tools=[CALCULATE], sampling=sampling)
@@ -212,10 +213,10 @@ class TextConformance:
 
 
 class EngineConformance(TextConformance, OptionConformance):
-    """Inherit, and define the fixture `engine` (started, closed afterwards)."""
+    """Inherit this class and define the fixture `engine` (started, closed afterwards)."""
 
     schema_answer: str | None = '{"answer": 89}'
-    """The right answer by the schema; None for a model that cannot be expected to know it."""
+    """The right answer under the schema; None for a model that cannot be expected to know it."""
 
     async def test_an_answer_is_one_completion_with_its_usage(self, engine: Engine) -> None:
         completion = await ask(engine)
@@ -315,7 +316,7 @@ class EngineConformance(TextConformance, OptionConformance):
     ) -> None:
         generate_request = request(stream=True)
         waiting = asyncio.create_task(failure(slow_engine, generate_request))
-        # The task has to have entered the engine before it can be cancelled there.
+        # The task has to reach the engine before it can be cancelled there.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         await slow_engine.cancel(generate_request.id)
@@ -405,7 +406,8 @@ class EngineConformance(TextConformance, OptionConformance):
     async def test_the_event_loop_stays_free_while_the_engine_works(
         self, slow_engine: Engine
     ) -> None:
-        """The loop turns many times during one answer; it turned a few times if it were blocked."""
+        """The loop turns many times during one answer; if blocked, it would turn only a few
+        times."""
         asking = asyncio.create_task(ask(slow_engine))
         turns = 0
         while not asking.done():

@@ -1,4 +1,4 @@
-"""Engines on the tiny model, for tests that ask of more than one kind."""
+"""Engines on the tiny model, for tests that use more than one kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Endpoints for the openai engine's tests that the scripted server is not a match for."""
+"""Endpoints for cases of the openai engine that the scripted server cannot play."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 @asynccontextmanager
 async def replying(body: bytes) -> AsyncGenerator[str]:
-    """A server that answers everything with 200 and these bytes."""
+    """A server that answers every request with 200 and these bytes."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -35,7 +35,7 @@ async def replying(body: bytes) -> AsyncGenerator[str]:
 
 @asynccontextmanager
 async def counted(url: str) -> AsyncGenerator[tuple[str, list[None]]]:
-    """The same server behind a door that notes every connection."""
+    """The same server behind a proxy that records every connection."""
     connections: list[None] = []
     address = urlsplit(url)
 

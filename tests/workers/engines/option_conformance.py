@@ -1,5 +1,5 @@
-"""What every engine does with the options that a caller may set for a completion: it honours them,
-or refuses and says why."""
+"""Tests of a caller's options for a completion: every engine follows them, or refuses with the
+reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WAIT = ToolSpec(
     description="Do nothing.",
     parameters={"type": "object", "properties": {}, "additionalProperties": False},
 )
-"""Calls of both end within a few tokens, whatever a model would say."""
+"""Both tools' calls end within a few tokens, whatever the model would write."""
 
 
 async def only(engine: Engine, generate_request: GenerateRequest) -> Completion:
@@ -36,7 +36,7 @@ async def only(engine: Engine, generate_request: GenerateRequest) -> Completion:
 
 
 class OptionConformance:
-    """A part of `EngineConformance`."""
+    """A part of `EngineConformance` about options."""
 
     async def test_tool_choice_none_prevents_calls(self, engine: Engine) -> None:
         needs(engine, "tools")

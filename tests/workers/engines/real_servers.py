@@ -1,5 +1,5 @@
-"""Servers of others in processes of their own, for the openai engine's tests: each begins when its
-first test asks for it, and serves all of them."""
+"""Third-party servers in separate processes for the openai engine's tests: each starts with the
+first test that needs it, and serves all of them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.vllm.managed import PYTHON_VARIABLE, find_python
 
 START_SECONDS = 400.0
-"""LiteLLM's proxy needs 18 s of CPU, which is minutes on a busy machine."""
+"""LiteLLM's proxy needs 18 s of CPU to start, which is minutes on a busy machine."""
 LITELLM_FOLDER = Path(sys.prefix) / "litellm"
-"""`make .venv/litellm`: the proxy wants other versions than ours of what it does not need here."""
+"""`make .venv/litellm`: the proxy needs other versions than ours of packages that it does not use
+here."""
 LITELLM_KEY = "sk-local-0123456789abcdef0123456789abcdef"
 
 
@@ -41,7 +42,7 @@ def free_port() -> int:
 
 
 def require(*modules: str, remedy: str) -> None:
-    """Skip the test where a package is missing."""
+    """Skip the test if a package is missing."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"{', '.join(missing)} not installed: {remedy}")
@@ -51,7 +52,7 @@ def require(*modules: str, remedy: str) -> None:
 def running(
     command: list[str], port: int, log: Path, *, health: str, **environment: str
 ) -> Generator[RealServer]:
-    """The server, once it answers. Fails with the end of its log where it does not."""
+    """Return the server once it answers; fail with the end of its log if it does not."""
     base = f"http://127.0.0.1:{port}"
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -113,7 +114,7 @@ VLLM_ENVIRONMENT = {
 
 
 def vllm_python() -> str:
-    """The interpreter of an environment with vLLM; skips the test where there is none."""
+    """Return the interpreter of an environment with vLLM, or skip the test if there is none."""
     python = find_python(ModelSettings(engine="vllm", model="any"))
     if not python.is_file():
         pytest.skip(f"no vLLM on this machine: make vllm, or set {PYTHON_VARIABLE}")

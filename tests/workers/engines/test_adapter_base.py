@@ -1,4 +1,4 @@
-"""An adapter that says which base it was trained on is served on no other, whatever its shapes."""
+"""An adapter that records its base is served on no other, whatever the shapes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ANOTHER = "it is an adapter of another base than"
 
 @pytest.fixture
 def other_model(tiny_model: Path, tmp_path: Path) -> Path:
-    """A model of the same shapes with one other number."""
+    """Save a model of the same shapes with one different number."""
     folder = Path(shutil.copytree(tiny_model, tmp_path / "other"))
     [path] = folder.glob("*.safetensors")
     tensors = load_file(path)
@@ -37,7 +37,7 @@ def other_model(tiny_model: Path, tmp_path: Path) -> Path:
 
 
 def trained_on(base: Path, folder: Path, seed: int = 1) -> Path:
-    """An adapter that says so, as `train glpft` leaves it."""
+    """Save an adapter that records its base, as `train glpft` leaves it."""
     make_tiny_lora(base, folder, seed)
     (folder / "training.json").write_text(
         json.dumps({"stage": "caller", "base_sha256": weights_sha256(base)})
@@ -53,7 +53,7 @@ def published(*paths: Path) -> Policy:
 
 
 async def the_second_is_refused(engine: Engine, own_path: Path, foreign: Path) -> None:
-    """As a gpu worker does it: both are published, and the first goes on serving."""
+    """A gpu worker does the same: both are published, and the first keeps serving."""
     follower = PolicyFollower("slm", engine)
     await follower.apply([published(own_path)])
     before = await ask(engine, adapter="slm/caller")

@@ -1,6 +1,5 @@
-"""Files that no engine can serve: each is an error that says what is wrong. Nothing
-of it may end the process, and no code that comes in a file is run.
-"""
+"""Files that no engine can serve: each raises an error that explains the problem. None may end the
+process, and no code from a file is run."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ Damage = Callable[[Path], object]
 
 
 class Payload:
-    """What a pickle would run when it is read."""
+    """A class whose code a pickle would run when it is read."""
 
     def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
         return (pytest.fail, ("code in a file was run",))
@@ -101,7 +100,7 @@ def link_to_itself(name: str) -> Damage:
 
 
 async def refused(engine: str, model: Path | str) -> str:
-    """Why this model is refused; any other error than that is a failure here."""
+    """Return the reason why this model is refused; any other error fails the test."""
     started = build_engine(ModelSettings(engine=engine, model=str(model)))
     with pytest.raises(EngineError) as caught:
         await started.start()
@@ -234,7 +233,7 @@ def text(word: bytes) -> bytes:
 
 
 def said(key: bytes, value: int) -> Change:
-    """Another value of a key that has a whole number."""
+    """Replace the integer value of a key."""
 
     def change(file: bytes) -> bytes:
         at = file.index(text(key)) + 8 + len(key) + 4
@@ -304,7 +303,8 @@ def strings(key: bytes, words: Sequence[bytes]) -> bytes:
 def test_a_header_that_would_crash_llama_cpp_is_refused_first(
     tmp_path: Path, content: bytes, words: str
 ) -> None:
-    """An assertion in llama.cpp, or memory without bound; the first ones are by its own rules."""
+    """Without the check, llama.cpp would hit an assertion or allocate unbounded memory; the first
+    cases break its own rules."""
     file = tmp_path / "broken.gguf"
     file.write_bytes(content)
     with pytest.raises(DamagedHeader) as caught:
@@ -335,7 +335,7 @@ for file in sorted(Path(sys.argv[1]).glob("*.gguf")):
 
 
 def test_no_damaged_header_crashes_the_process(tiny_gguf: Path, tmp_path: Path) -> None:
-    """Bytes changed at random, in another process: it lives to tell of every file."""
+    """Random bytes change, in another process, which must survive to report every file."""
     good = tiny_gguf.read_bytes()
     for seed in range(60):
         rng = random.Random(seed)
@@ -372,7 +372,7 @@ async def test_a_damaged_gguf_adapter_is_refused_and_the_model_continues(
     damage: Change | None,
     words: str,
 ) -> None:
-    """The last one is a whole model, and no adapter."""
+    """The last file is a whole model instead of an adapter."""
     file = tmp_path / "adapter.gguf"
     good = (tiny_gguf_loras[0] / "adapter.gguf").read_bytes()
     file.write_bytes(tiny_gguf.read_bytes() if damage is None else damage(good))  # noqa: ASYNC240
@@ -428,7 +428,7 @@ async def test_a_template_with_endless_output_is_refused_before_tokenization(
 async def test_a_token_without_an_embedding_row_is_refused_with_its_position(
     tiny_model_copy: Path,
 ) -> None:
-    """Such as the padding of a fine-tuned model, whose embedding nobody made larger."""
+    """An example is the padding token of a fine-tuned model whose embedding was not enlarged."""
     saved = json.loads((tiny_model_copy / "tokenizer.json").read_text())
     added = saved["added_tokens"]
     beyond = max(token["id"] for token in added) + 1

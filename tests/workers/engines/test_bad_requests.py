@@ -1,4 +1,4 @@
-"""Requests and settings that mean nothing: each is an error that says what is wrong."""
+"""Invalid requests and settings: each raises an error that explains the problem."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.workers.engines.asking import ask, failure, request
 
 
 async def test_non_finite_logits_raise_an_error_and_produce_no_text(torch_engine: Engine) -> None:
-    """Weights that were well when they were loaded; each request says what is wrong."""
+    """The weights were fine when they were loaded; each request reports the problem."""
     model = torch_engine._loaded.model  # pyright: ignore
     completion = await ask(torch_engine, sampling={"max_tokens": 2})
     model.model.norm.weight.data.fill_(float("nan"))
@@ -39,7 +39,7 @@ async def test_no_engine_continues_ids_of_another_model(
 async def test_a_conversation_from_another_model_continues_as_a_new_sample(
     torch_engine: Engine, llama_engine: Engine, earlier: tuple[int, ...]
 ) -> None:
-    """A run is forked to another model, whose vocabulary may be smaller."""
+    """A run may be forked to another model with a smaller vocabulary."""
     scripted = build_engine(ModelSettings(engine="scripted", model="scripted"))
     for engine in (torch_engine, llama_engine, scripted):
         expected = await ask(engine, sampling={"max_tokens": 2})
@@ -52,7 +52,7 @@ async def test_a_conversation_from_another_model_continues_as_a_new_sample(
     "address", ["localhost:8000/v1", "", "http://", "ftp://here/v1", "/v1", "http:///v1", "x y"]
 )
 def test_an_invalid_endpoint_address_is_refused_before_it_is_tried(address: str) -> None:
-    with pytest.raises(ValidationError, match="it looks like http://localhost:8000/v1"):
+    with pytest.raises(ValidationError, match="such as http://localhost:8000/v1"):
         ModelSettings(engine="openai", model="m", base_url=address)
 
 

@@ -1,4 +1,4 @@
-"""A conversation that goes on with another engine than it began with."""
+"""A conversation continues with another engine than it started with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.workers.engines.asking import request
 
 @pytest.mark.parametrize("local_first", [True, False])
 def test_a_conversation_can_move_between_an_endpoint_and_a_local_engine(local_first: bool) -> None:
-    """A run is forked to another model: its calls stand once in the history, in either form."""
+    """A run is forked to another model: its calls appear once in the history, in either form."""
     markup = write_tool_call("calculate", {"expression": "3 * 4"})
     call = ToolCall(id="c", name="calculate", arguments={"expression": "3 * 4"}, raw_arguments="{}")
     message = assistant_message(says(f"Next.\n{markup}" if local_first else "Next.", call))

@@ -1,4 +1,5 @@
-"""Where the openai engine sends what, what refusals teach it, and what is not paid for twice."""
+"""Requests of the openai engine, what it learns from refusals, and calls that are not paid for
+twice."""
 
 from __future__ import annotations
 
@@ -136,7 +137,7 @@ async def test_logprobs_that_the_settings_promise_are_not_omitted() -> None:
 async def test_a_token_whose_bytes_are_not_utf_8_is_a_replacement_character(
     streamed: bool,
 ) -> None:
-    """As OpenAI writes them; a server that sends no bytes is taken at its word."""
+    """OpenAI writes them like this; a server that sends no bytes is taken at its word."""
     content: list[dict[str, Any]] = [
         {"token": "Six", "logprob": -0.5, "bytes": [83, 105, 120], "top_logprobs": []},
         {"token": "\\xf0\\x9f", "logprob": -0.5, "bytes": [240, 159], "top_logprobs": []},
@@ -181,7 +182,7 @@ async def test_completions_requested_one_by_one_have_separate_seeds() -> None:
 
 
 async def test_a_request_with_useless_answers_is_sent_a_bounded_number_of_times() -> None:
-    """However often its step is tried again: it asks under the same id."""
+    """This holds however often its step is repeated: it asks under the same id."""
     async with asking({"body": USELESS}, max_useless_answers=2) as (engine, server):
         first = await failure(engine, request(id="one"))
         assert first.retryable
@@ -194,7 +195,7 @@ async def test_a_request_with_useless_answers_is_sent_a_bounded_number_of_times(
 
 
 async def test_useless_answers_are_also_bounded_by_cost() -> None:
-    price = Price(prompt=Decimal(1000), completion=Decimal(5000))  # 5 cents an answer
+    price = Price(prompt=Decimal(1000), completion=Decimal(5000))  # 5 cents per answer
     limits: dict[str, Any] = {"max_useless_answers": 20, "max_useless_dollars": Decimal("0.12")}
     async with asking({"body": USELESS}, price=price, max_attempts=20, **limits) as (
         engine,

@@ -1,7 +1,7 @@
-"""Answers, errors and habits of real servers, and what the openai engine makes of them.
+"""Answers, errors and habits of real servers, and the openai engine's reading of them.
 
-`cases/endpoint_shapes.json`: each case is what one server sent, as public reports have it, and its
-right value. A real engine asks a real server on this machine.
+`cases/endpoint_shapes.json`: each case is one server's output, from public reports, with its right
+value. A real engine asks a real server on this machine.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Arrived:
 
 @dataclass
 class Server:
-    """Answers as its case says, and notes what it was asked."""
+    """Answers according to its case, and records its requests."""
 
     case: Case
     arrived: list[Arrived] = field(default_factory=list[Arrived])
@@ -125,7 +125,7 @@ async def serving(case: Case) -> AsyncGenerator[Server]:
 
 @dataclass
 class Outcome:
-    """What the engine made of a case."""
+    """The engine's result for a case."""
 
     completions: list[Completion] = field(default_factory=list[Completion])
     discarded: list[Discarded] = field(default_factory=list[Discarded])
@@ -202,7 +202,7 @@ def at(body: object, path: str) -> object:
 
 
 def differences(right: Case, outcome: Outcome, server: Server) -> list[str]:
-    """In what the outcome differs from one right value."""
+    """Return the differences between the outcome and one right value."""
     wrong: list[str] = []
 
     def expect(what: str, actual: object, wanted: object) -> None:

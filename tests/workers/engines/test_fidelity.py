@@ -1,4 +1,4 @@
-"""The engines' log-probabilities are those that a trainer computes: a small `bench fidelity`."""
+"""The engines' log-probabilities match a trainer's: a small `bench fidelity`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def reference() -> Reference:
 async def test_torch_logprobs_match_a_plain_forward_pass(
     reference: Reference, tmp_path: Path
 ) -> None:
-    """Alone, batched, behind known beginnings, with an adapter for each row. Float32 rounds by more
-    than 1e-5 for one token in a hundred, in the plain pass as well: what is asked of the engine is
-    to be no further from float64 than that."""
+    """Rows run alone, batched, after cached prefixes, with an adapter for each row. Float32 rounds
+    by more than 1e-5 for one token in a hundred, in the plain pass as well: the engine must be no
+    farther from float64 than that."""
     adapters = [random_adapter(reference, tmp_path / f"{seed}", seed) for seed in range(3)]
     ways, alone = await torch_side.compare(
         FOLDER, reference, adapters,

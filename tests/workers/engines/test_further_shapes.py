@@ -1,4 +1,4 @@
-"""Further answers of servers, from public reports, with what the openai engine makes of them."""
+"""More server answers from public reports, and the openai engine's reading of them."""
 
 from __future__ import annotations
 

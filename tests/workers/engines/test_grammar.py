@@ -1,4 +1,4 @@
-"""From a schema to a mask per token: what may come next, and which schemas are refused."""
+"""From a schema to a mask per token: the allowed tokens, and the refused schemas."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from loopline.workers.engines.protocol import EngineError
 from tests.workers.engines.tiny_model import special_ids
 
 PADDED = 384
-"""Width of the logits: like that of many models, more than the tokenizer has tokens."""
+"""Width of the logits: like many models', larger than the tokenizer's vocabulary."""
 
 
 class Tokens:
@@ -119,7 +119,7 @@ def test_separators_match_json_dumps(tokens: Tokens) -> None:
 
 
 def _chain(length: int, keyword: str = "properties") -> dict[str, Any]:
-    """Definitions that each need the next."""
+    """Return definitions that each need the next."""
     follow: dict[str, Any] = {"required": ["x"], "type": "object"}
     defs: dict[str, Any] = {
         f"d{i}": {**follow, keyword: {"x": {"$ref": f"#/$defs/d{i + 1}"}}} for i in range(length)
@@ -176,7 +176,7 @@ def test_the_deepest_permitted_schemas_compile(tokens: Tokens, schema: dict[str,
 
 
 def test_the_first_schema_imports_llguidance_and_nothing_earlier() -> None:
-    """Anyone who asks for no schema does not need the package."""
+    """A caller without a schema does not need the package."""
     module = "loopline.workers.engines.torch.engine"
     code = f"import sys, {module}; sys.exit('llguidance' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -210,7 +210,7 @@ hostile = st.dictionaries(
 def test_any_schema_is_refused_or_satisfiable(
     tokens: Tokens, schema: dict[str, Any], picks: Sequence[int]
 ) -> None:
-    """Nonsense of known keywords: never another error than EngineError, never a dead end."""
+    """Nonsense of known keywords raises only EngineError and never leads to a dead end."""
     try:
         matcher = tokens.compiler.matcher(schema)
         for pick in picks:

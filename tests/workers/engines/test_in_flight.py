@@ -1,4 +1,4 @@
-"""A request's deadline and its other limits, under both event loops: workers run on uvloop."""
+"""A request's deadline and its other limits under both event loops: workers run on uvloop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ both_loops = pytest.mark.parametrize(
 
 
 class Endless:
-    """Work that goes on until it is cancelled, and says then that it has ended."""
+    """Work that continues until it is cancelled, and then reports its end."""
 
     def __init__(self) -> None:
         self.begun = self.ended = False
@@ -36,7 +36,8 @@ class Endless:
 
 @both_loops
 def test_work_that_exceeds_its_deadline_ends_with_that_error(new_loop: NewLoop) -> None:
-    """Hundreds at odd fractions of a millisecond, because a timer may end a little early."""
+    """Hundreds of deadlines at odd fractions of a millisecond, because a timer may fire slightly
+    early."""
 
     async def late(number: int) -> type[BaseException] | None:
         ticket = Ticket(request(deadline=time.time() + 0.02 + number * 0.00037))
@@ -55,7 +56,7 @@ def test_work_that_exceeds_its_deadline_ends_with_that_error(new_loop: NewLoop) 
 
 
 @both_loops
-def test_work_has_ended_when_its_deadline_is_reported(new_loop: NewLoop) -> None:
+def test_work_stops_before_its_deadline_is_reported(new_loop: NewLoop) -> None:
     endless = Endless()
 
     async def main() -> None:

@@ -30,11 +30,11 @@ pytest.importorskip("llama_cpp", reason="needs make gguf")
 from loopline.workers.engines.llama_cpp.context import Feed, LlamaContext
 from loopline.workers.engines.llama_cpp.sequences import LlamaSequence, Sequences
 
-# By llguidance's adapter, which still calls it by its old name.
+# llguidance's adapter still calls it by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")
 
 SAME = 1e-4
-"""Logprobs of the same ids differ by so much between batches of other shapes, at most."""
+"""Maximum difference of logprobs of the same ids between batches of other shapes."""
 
 
 def settings(file: Path, **fields: object) -> ModelSettings:
@@ -50,14 +50,14 @@ async def started(file: Path, **fields: object) -> Engine:
 
 
 def about(topic: int) -> tuple[Message, ...]:
-    """A question that no other one begins like, but for its markup."""
+    """A question that shares only its markup with any other."""
     return (user(f"{topic} " * 40),)
 
 
 async def test_a_gpu_that_llama_cpp_was_not_built_for_is_refused(
     tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would run on the CPU without a word."""
+    """Without the refusal it would silently run on the CPU."""
     monkeypatch.setattr("llama_cpp.llama_supports_gpu_offload", lambda: False)
     with pytest.raises(EngineError, match=r"device is 'cuda:1'.*GGML_CUDA=on") as caught:
         await started(tiny_gguf, device="cuda:1")
@@ -79,7 +79,7 @@ class TestLlamaCppEngine(EngineConformance, AdapterConformance):
 
     @pytest.fixture
     async def slow_engine(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
-        """Every step takes 20 ms longer, in the engine's own thread."""
+        """Delay every step by 20 ms, in the engine's own thread."""
         decode = LlamaContext.decode
 
         def linger(self: LlamaContext, feeds: Sequence[Feed]) -> Any:
@@ -120,7 +120,7 @@ class TestLlamaCppEngine(EngineConformance, AdapterConformance):
         ]
 
     async def test_a_shared_prefix_is_computed_once(self, tiny_gguf: Path) -> None:
-        """Eight requests at the same time with the same long role prompt."""
+        """Send eight concurrent requests with the same long role prompt."""
         engine = await started(tiny_gguf)
         role = Message(role="system", content="You are a careful caller of tools. " * 6)
         conversations = [(role, user(f"question {place}")) for place in range(8)]
@@ -136,7 +136,7 @@ class TestLlamaCppEngine(EngineConformance, AdapterConformance):
         self, engine: Engine, adapters: list[Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """llama.cpp#26207, reproduced: with prefixes shared across adapters the first token's
-        logprob is that of no adapter. So the test above can fail."""
+        logprob belongs to no adapter. This proves that the test above can fail."""
         await engine.load_adapter("red", str(adapters[0]), 1)
         by_key = Sequences.longest_prefix
 
@@ -173,7 +173,7 @@ async def test_requests_beyond_the_available_slots_wait_for_their_turn(tiny_gguf
 
 @pytest.fixture
 def set_back(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether there were rows to set back, each time that cells were wanting."""
+    """Record for each shortage of cells whether there were rows to preempt."""
     outcomes: list[bool] = []
     original = Scheduler._preempt  # pyright: ignore[reportPrivateUsage]
 
@@ -188,7 +188,7 @@ def set_back(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 async def test_preempted_rows_finish_with_the_right_logprobs(
     tiny_gguf: Path, set_back: list[bool]
 ) -> None:
-    """Room for a few of the thirty rows."""
+    """The room suffices for a few of the thirty rows."""
     engine = await started(tiny_gguf, max_context=128, max_tokens_in_flight=128, max_concurrency=30)
     sampling = {"temperature": 1.0, "seed": 9, "n": 30}
     results = await completions(engine, request((user("5 " * 40),), sampling=sampling))
@@ -222,7 +222,7 @@ async def test_a_preempted_stream_has_no_gap_and_no_repeat(
 async def test_streams_are_continued_with_the_logits_of_a_few_tokens_at_a_time(
     tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch, set_back: list[bool], cells: int | None
 ) -> None:
-    """Also where rows are set back in the middle of it."""
+    """This is also true when rows are preempted in the middle."""
     monkeypatch.setattr("loopline.workers.engines.llama_cpp.engine.SCORE_CHUNK", 8)
     decode, wanted = LlamaContext.decode, [0]
 
@@ -238,7 +238,7 @@ async def test_streams_are_continued_with_the_logits_of_a_few_tokens_at_a_time(
     begun = [(await ask(engine, sampling={**sampling, "seed": seed})).output_ids for seed in seeds]
     rest = await asyncio.gather(
         *(
-            # With other draws, which would not come to the ids that are given.
+            # Other seeds would not lead to the given ids.
             ask(engine, sampling={**sampling, "seed": 100 + seed}, resume_ids=ids[:17])
             for seed, ids in zip(seeds, begun, strict=True)
         )
@@ -270,7 +270,7 @@ async def test_one_row_s_nan_fails_only_its_request(
             all_wait.set()
 
     def damage(self: LlamaContext, feeds: Sequence[Feed]) -> Any:
-        """The first step that has a row of each request, which is why none begins before all do."""
+        """Spoil the first step with a row of each request; none starts before all of them do."""
         assert all_wait.wait(60)
         logits = decode(self, feeds)
         if len(logits) == len(requests) and not damaged[0]:
@@ -293,7 +293,7 @@ async def test_one_row_s_nan_fails_only_its_request(
 
 
 async def test_a_closed_request_releases_its_cells_within_a_step(tiny_gguf: Path) -> None:
-    """One place and one context: the next request could not run alongside what was cancelled."""
+    """One place and one context: the next request could not run alongside the cancelled one."""
     engine = await started(tiny_gguf, max_tokens_in_flight=CONTEXT, max_concurrency=1)
     generate_request = request(
         (user("x"),), sampling={"max_tokens": 400, "temperature": 3.0}, stream=True

@@ -1,4 +1,4 @@
-"""Who holds which cells: the count held against sets, over random lives of sequences."""
+"""Cell ownership: the count compared with sets, over random lives of sequences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=12)
 
 
 class Memory:
-    """What llama.cpp would hold: each sequence's tokens; a copy shares cells with its source."""
+    """A model of llama.cpp's memory: each sequence's tokens; a copy shares cells with its
+    source."""
 
     def __init__(self) -> None:
         self.cells: dict[int, list[object]] = {}

@@ -1,4 +1,4 @@
-"""Options of a caller that a model in this process honours by its grammar and its sampling."""
+"""A caller's options that a model in this process follows with its grammar and its sampling."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAMPLINGS: tuple[dict[str, Any], ...] = (
 
 
 class TestWithoutGrammar(OptionConformance):
-    """Where tool calls are not constrained."""
+    """The options tests without constrained tool calls."""
 
     @pytest.fixture
     async def engine(self, tiny_model: Path) -> AsyncIterator[Engine]:
@@ -48,7 +48,7 @@ class TestWithoutGrammar(OptionConformance):
 async def test_logprobs_belong_to_the_penalized_distribution(
     torch_engine: Engine, sampling: dict[str, Any]
 ) -> None:
-    """Recomputed from the model itself, one token at a time, by OpenAI's formula."""
+    """Logprobs are recomputed from the model itself, one token at a time, with OpenAI's formula."""
     completion = await ask(torch_engine, sampling=sampling)
     plain = await ask(torch_engine, sampling={"max_tokens": 40})
     assert completion.output_ids != plain.output_ids
@@ -58,7 +58,7 @@ async def test_logprobs_belong_to_the_penalized_distribution(
         with torch.inference_mode():
             ids = torch.tensor([[*completion.prompt_ids, *before]], device=model.device)
             logits = model(input_ids=ids).logits[0, -1]
-        logits = logits.clone()  # outside, it may be changed
+        logits = logits.clone()  # a copy may be changed outside of inference mode
         raw = float(logits.log_softmax(0)[token])
         for earlier, count in Counter(before).items():
             logits[earlier] -= count * 1.9 + 0.7
@@ -109,7 +109,7 @@ async def test_a_narrow_nucleus_leaves_fewer_tokens_than_requested(
 async def test_llama_cpp_applies_penalties_like_torch(
     torch_engine: Engine, llama_engine: Engine, sampling: dict[str, Any]
 ) -> None:
-    """It goes on from the ids that torch has drawn, for which it gives its own numbers."""
+    """It continues from torch's ids and returns its own numbers for them."""
     reference = await ask(torch_engine, sampling=sampling)
     drawn = reference.output_ids[:-1]
     completion = await ask(llama_engine, sampling=sampling, resume_ids=drawn)

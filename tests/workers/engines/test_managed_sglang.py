@@ -1,4 +1,4 @@
-"""An SGLang server that the engine starts itself: the double, as a program of its own."""
+"""An SGLang server that the engine starts itself: the double as a separate program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vLLM server that the engine starts itself: the double, as a program of its own."""
+"""A vLLM server that the engine starts itself: the double as a separate program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def managed(model: Path, python: Path, **vllm: object) -> ModelSettings:
 
 
 def server_of(engine: VllmEngine) -> psutil.Process:
-    """Its first process, behind the guardian."""
+    """Return its first process, below the guardian."""
     process = engine._process  # pyright: ignore[reportPrivateUsage]
     assert process is not None
     assert process.pid is not None

@@ -1,4 +1,4 @@
-"""The openai engine with an endpoint that makes vectors, on its good and its bad days."""
+"""The openai engine with an embedding endpoint that works or fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EMBEDDING: dict[str, object] = {"embeddings": True}
 
 @asynccontextmanager
 async def answering(answer: dict[str, Any]) -> AsyncGenerator[OpenAIEngine]:
-    """An engine whose endpoint always answers this."""
+    """An engine whose endpoint always returns this."""
     async with replying(json.dumps(answer).encode()) as url:
         engine = OpenAIEngine(
             ModelSettings.model_validate(

@@ -1,4 +1,4 @@
-"""The openai engine against the scripted server: the common rules, and an endpoint's bad days."""
+"""The openai engine against the scripted server: the common rules, and an endpoint's faults."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class TestOpenAIEngine(EngineConformance):
 
 
 class TestOpenAIEngineWithIdsAndLogprobs(TestOpenAIEngine):
-    """As vLLM serves: token ids and the logprobs of the distribution that was sampled from."""
+    """The endpoint serves like vLLM: token ids and the logprobs of the sampled distribution."""
 
     @pytest.fixture
     async def engine(self) -> AsyncIterator[OpenAIEngine]:
@@ -434,7 +434,7 @@ async def test_a_body_of_the_wrong_shape_is_garbage(body: bytes) -> None:
 async def test_an_unusable_answer_is_still_recorded_as_paid(
     content: str, finish: str, attempts: int, kind: str, logprobs: bool
 ) -> None:
-    """As often as the endpoint gave it: the ledger is the endpoint's bill."""
+    """Every delivery counts: the ledger is the endpoint's bill."""
     body = (
         f'{{"choices": [{{"index": 0, "message": {{"content": {content}}}, '
         f'"finish_reason": {finish}}}],'

@@ -1,4 +1,4 @@
-"""The openai engine's streams: where they are cut, what is put together, and what they leave."""
+"""The openai engine's streams: how they are split, assembled, and released."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.workers.engines.test_openai_engine import endpoint
 
 
 async def streamed_calls(pieces: Sequence[Sequence[dict[str, object]]]) -> Completion:
-    """What becomes of the pieces of tool calls, chunk by chunk."""
+    """Return the completion with the calls assembled from pieces, chunk by chunk."""
     chunks: list[dict[str, object]] = [
         *({"choices": [{"index": 0, "delta": {"tool_calls": item}}]} for item in pieces),
         {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
@@ -36,7 +36,8 @@ async def streamed_calls(pieces: Sequence[Sequence[dict[str, object]]]) -> Compl
 
 
 async def test_a_tool_call_that_arrives_in_pieces_is_assembled() -> None:
-    """As OpenAI streams: id and name once, arguments cut anywhere, two calls by turns."""
+    """OpenAI streams like this: id and name once, arguments split anywhere, two alternating
+    calls."""
     pieces: list[dict[str, object]] = [
         {"index": 0, "id": "a", "type": "function", "function": {"name": "add", "arguments": ""}},
         {"index": 0, "function": {"arguments": '{"fir'}},
@@ -55,7 +56,7 @@ async def test_a_tool_call_that_arrives_in_pieces_is_assembled() -> None:
 
 
 def piece(arguments: str, *, id: str | None = None, name: str | None = None) -> dict[str, object]:
-    """Of a call, by an endpoint that numbers none."""
+    """Return a piece of a call from an endpoint without indexes."""
     return {"id": id, "function": {"name": name, "arguments": arguments}}
 
 
@@ -110,7 +111,7 @@ async def test_a_connection_serves_many_requests(stream: bool) -> None:
 @pytest.mark.parametrize("mark", ["data: ", "data:"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 async def test_a_stream_is_split_only_at_its_line_ends(mark: str, end: str) -> None:
-    """JSON allows U+2028, U+2029 and U+0085 within a string; they are not line's end here."""
+    """JSON allows U+2028, U+2029 and U+0085 within a string; they do not end a line here."""
     text = "a\u2028b\u2029c\u0085d"
     usage = '{"prompt_tokens": 1, "completion_tokens": 2}'
     lines = (
@@ -161,7 +162,7 @@ async def test_every_attempt_of_every_worker_uses_one_key() -> None:
     generate = request(idempotency_key="call@1")
     async with endpoint("server_error", idempotent=True) as (engine, server):
         await completions(engine, generate)  # its second try is answered
-        await completions(engine, generate)  # of a worker that takes it over, whose first one is
+        await completions(engine, generate)  # of a successor, whose first try is answered
         assert list(server.served.arrivals_by_key.values()) == [3]
         assert list(server.served.answers_by_content().values()) == [1]
 
@@ -170,7 +171,7 @@ async def test_an_unreadable_answer_is_requested_once_more_with_its_key() -> Non
     repeated = request(idempotency_key="call")
     broken = ("malformed_json",) * 3
     async with endpoint(*broken, idempotent=True, settings={"max_attempts": 1}) as (engine, server):
-        for _ in broken:  # each of a request that comes again
+        for _ in broken:  # each repeats the same request
             with pytest.raises(EngineError):
                 await completions(engine, repeated)
         await completions(engine, repeated)

@@ -1,4 +1,4 @@
-"""What follows from a profile and an error alone, with no endpoint asked."""
+"""Behaviour that follows only from a profile or an error, without an endpoint."""
 
 from __future__ import annotations
 

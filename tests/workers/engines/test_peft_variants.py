@@ -1,5 +1,5 @@
-"""Adapters as PEFT saves them: each gives the log-probabilities that PEFT itself gives, or is
-refused by the name of what is not understood. None is loaded and answers otherwise."""
+"""Adapters as PEFT saves them: each gives the same log-probabilities as PEFT, or is refused by the
+name of its unsupported feature. None is loaded with different results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loopline.workers.engines.torch.lora import LoraLayers
 
 peft = pytest.importorskip("peft", reason="needs make install")
 
-# Of PEFT's and transformers' own, about each other and about odd variants.
+# Warnings of PEFT and transformers about each other and about odd variants.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 
 IDS = torch.arange(3, 38).unsqueeze(0)
@@ -48,7 +48,7 @@ def noise(model: Any) -> None:
 
 
 def steps(model: Any) -> None:
-    """Five steps of training, from whatever the variant begins with."""
+    """Train five steps, from the initial state of the variant."""
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=3e-3)
     for _ in range(5):
         model(IDS, labels=IDS).loss.backward()

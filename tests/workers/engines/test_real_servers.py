@@ -1,6 +1,6 @@
-"""The openai engine against real servers of others, each in a process of its own: llama-cpp-python,
-`transformers serve` (both on a micro model), and LiteLLM's proxy in front of the scripted server.
-"""
+"""The openai engine against real third-party servers, each in its own process: llama-cpp-python,
+`transformers serve` (both on a micro model), and LiteLLM's proxy in front of the scripted
+server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.workers.engines.real_servers import (
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-"""The first test of a server waits for it."""
+"""The first test of a server waits for its start."""
 
 MICRO = Path(__file__).parents[3] / "workers/micro_models/slm"
 SHORT = {"max_tokens": 24}
@@ -72,7 +72,8 @@ def history() -> list[Message]:
 
 
 async def cancelled_in_a_stream(engine: OpenAIEngine) -> None:
-    """A request that is cancelled ends so, whatever its server was at; the next one is served."""
+    """A cancelled request ends as cancelled whatever its server was doing; the next one is
+    served."""
     generate_request = request(sampling={"max_tokens": 400, "temperature": 1.0}, stream=True)
     waiting = asyncio.create_task(failure(engine, generate_request))
     await asyncio.sleep(0)
@@ -116,7 +117,7 @@ def litellm_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServ
     command = litellm_command(folder / "config.yaml", port)
     environment = {
         "LITELLM_MASTER_KEY": LITELLM_KEY,
-        # Without it, the prices of all the world's models are looked for on the network.
+        # Without it, the proxy looks up the prices of all models on the network.
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "PYTHONPATH": str(LITELLM_FOLDER),
     }
@@ -268,7 +269,7 @@ class TestLiteLLMProxy:
         monkeypatch.setenv("PROXY_KEY", wrong)
         async with engine_at(server, api_key_env="PROXY_KEY") as other_engine:
             error = await failure(other_engine, request())
-            # Without a database it looks for other keys in, it answers 400 and not 401.
+            # Without a database of other keys it answers 400 instead of 401.
             assert (error.retryable, wrong in str(error)) == (False, False)
 
     async def test_a_cancelled_request_frees_the_server_for_others(

@@ -1,4 +1,4 @@
-"""The vllm engine on a real vLLM server: the common rules, what the check says of it, its death."""
+"""The vllm engine on a real vLLM server: the common rules, its check's verdict, its death."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.workers.engines.test_vllm_engine import VllmConformance, settings
 from tests.workers.engines.tiny_lora import make_tiny_lora
 from tests.workers.engines.tiny_model import make_tiny_model
 
-# A server for CPUs compiles as it begins, for which it runs openssl.
+# A server for CPUs compiles at its start, for which it runs openssl.
 pytestmark = [pytest.mark.slow, pytest.mark.system]
 
 
 @pytest.fixture(scope="module")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With heads of 32 places: vLLM has no attention for smaller ones on a CPU."""
+    """Heads have 32 dimensions: vLLM has no attention for smaller ones on a CPU."""
     vllm_python()
     return make_tiny_model(tmp_path_factory.mktemp("models") / "tiny-qwen2", heads=2)
 

@@ -1,5 +1,5 @@
 """A real vLLM server that the engine starts itself: whole models by a restart, and turns on a GPU
-as far as a server without one goes: it answers the routes, and does not sleep."""
+as far as a server without one supports them: it answers the routes, and does not sleep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.workers.engines.test_managed_vllm import server_of
 from tests.workers.engines.test_torch_whole_models import shaken
 from tests.workers.engines.tiny_model import make_tiny_model
 
-# A server for CPUs compiles as it begins, for which it runs openssl.
+# A server for CPUs compiles at its start, for which it runs openssl.
 pytestmark = [pytest.mark.slow, pytest.mark.system]
 
 LONG = {"max_tokens": 30}
@@ -27,7 +27,7 @@ LONG = {"max_tokens": 30}
 
 @pytest.fixture(scope="module")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With heads of 32 places: vLLM has no attention for smaller ones on a CPU."""
+    """Heads have 32 dimensions: vLLM has no attention for smaller ones on a CPU."""
     vllm_python()
     return make_tiny_model(tmp_path_factory.mktemp("models") / "tiny-qwen2", heads=2)
 

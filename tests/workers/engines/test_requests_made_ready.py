@@ -1,4 +1,4 @@
-"""A request to an endpoint that is made ready while its sender waits for the permission to send."""
+"""A request to an endpoint that is prepared while its sender waits for the permission to send."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from loopline.workers.engines.openai.transport import Answer, Transport, transpo
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 SIZES = (10, 3_000_000)
-"""Bytes of a body that waits with its connection, and of one that is too large to."""
+"""Bytes of a body that waits with its connection, and of one that is too large for that."""
 
 
 @dataclass
 class Endpoint:
-    """A server that notes what comes."""
+    """A server that records incoming data."""
 
     received: bytearray = field(default_factory=bytearray)
     requests: int = 0
     silent: bool = False
-    """Answers nothing."""
+    """Never answers."""
     answer: bytes = ANSWER
     connected: asyncio.Event = field(default_factory=asyncio.Event)
     writers: list[asyncio.StreamWriter] = field(default_factory=list[asyncio.StreamWriter])
@@ -43,7 +43,7 @@ class Endpoint:
 
 @asynccontextmanager
 async def endpoint() -> AsyncGenerator[tuple[Endpoint, Transport, str]]:
-    """An endpoint, a transport to it, and its URL."""
+    """Return an endpoint, a transport to it, and its URL."""
     place = Endpoint()
     server = await asyncio.start_server(place.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"

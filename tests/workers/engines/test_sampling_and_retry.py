@@ -1,4 +1,4 @@
-"""The laws of sampling, and of waiting before the next attempt."""
+"""The laws of sampling, and of the wait before the next attempt."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def logits_of(seed: int, count: int) -> torch.Tensor:
 
 
 def drawn_before(seed: int, length: int) -> list[int]:
-    """An output of this many tokens."""
+    """Return an output of this many tokens."""
     return random.Random(seed).choices(range(50), k=length)
 
 
@@ -53,7 +53,7 @@ def chosen(
     batch: list[RowSampling],
     outputs: Sequence[Sequence[int]],
 ) -> list[Sampled]:
-    """As `choose_tokens`, of logits that are finite."""
+    """Choose tokens like `choose_tokens`, from finite logits."""
     choices = choose_tokens(logits, allowed, batch, outputs)
     finite = [choice for choice in choices if choice is not None]
     assert len(finite) == len(batch)
@@ -143,7 +143,7 @@ def test_a_greedy_row_reports_the_softmax_of_the_raw_logits() -> None:
 def test_penalties_lower_the_logits_of_earlier_tokens_by_their_count(
     row: RowSampling, seed: int, length: int
 ) -> None:
-    """By OpenAI's formula, written out: logit - count * frequency - (count > 0) * presence."""
+    """OpenAI's formula, written out: logit - count * frequency - (count > 0) * presence."""
     logits, output = logits_of(seed, 1), drawn_before(seed, length)
     lowered = logits.clone()
     for token, count in Counter(output).items():

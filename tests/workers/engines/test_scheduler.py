@@ -1,7 +1,7 @@
-"""Which rows run, whatever memory allows: the scheduler on a backend that only counts.
+"""The rows that run for any amount of memory: the scheduler on a backend that only counts.
 
-Its next token is a sum over all that the row has in memory, so a row that was read wrongly, twice
-or behind another one's keys and values ends with other tokens.
+Its next token is a sum over the row's whole memory, so a row that was read wrongly, twice or after
+another row's keys and values ends with other tokens.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class NoRoom(Exception):
 
 
 class CountingBackend:
-    """Holds the tokens of each row, at most `cells` in all, and checks that they are the row's."""
+    """Holds each row's tokens, at most `cells` in total, and checks that they belong to the row."""
 
     kind = "counting"
     max_rows = 5
@@ -189,7 +189,7 @@ def job(prompt: str, count: int, n: int = 1, resumed: int = 0) -> Job:
 
 
 def answers(scheduler: Scheduler, jobs: Sequence[Job]) -> dict[Job, list[Any]]:
-    """Turn until there is nothing left to do."""
+    """Turn until no work is left."""
     events_by_job: dict[Job, list[Any]] = {engine_job: [] for engine_job in jobs}
     for _ in range(5_000):
         if scheduler.idle:
@@ -203,7 +203,7 @@ def answers(scheduler: Scheduler, jobs: Sequence[Job]) -> dict[Job, list[Any]]:
 
 PROMPTS = st.one_of(
     st.text("ABC", min_size=1, max_size=12),
-    # Beginnings that are worth waiting for.
+    # Prefixes long enough to wait for.
     st.text("XY", min_size=1, max_size=4).map(lambda end: "ROLEROLEROLEROLEROLE" + end),
 )
 REQUESTS = st.lists(
@@ -229,7 +229,7 @@ def test_every_answer_is_the_same_as_without_other_requests(
     for engine_job, events in answers(scheduler, list(jobs)).items():
         prompt, count, n = jobs[engine_job]
         if any(isinstance(event, EngineError) for event in events):
-            # Only what has more rows at once than there are cells for.
+            # Only a request that needs more than the cells alone may fail.
             assert [str(event) for event in events] == [ALONE]
             assert n * (len(prompt) + count) > cells // 2
             continue

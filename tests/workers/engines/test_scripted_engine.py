@@ -1,4 +1,4 @@
-"""The scripted engine: the common rules, and what only it can do."""
+"""The scripted engine: the common rules, and its special features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TinyLlama-like model in both engines: the text of pieces depends on what stands before them."""
+"""A TinyLlama-like model in both engines: the text of pieces depends on the preceding ones."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tests.workers.engines.tiny_sentencepiece import (
     sentencepiece_tokenizer,
 )
 
-# By llguidance's adapter, which still calls it by its old name.
+# llguidance's adapter still calls it by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")
 
 WIDTH = 600
-"""Wider than the vocabulary, as a model's logits may be."""
+"""Width of the logits: larger than the vocabulary, as in some models."""
 
 PREFIXES: list[Prefix] = list(get_args(Prefix))
 
@@ -62,7 +62,7 @@ def last(ids: list[int]) -> int | None:
 
 
 def loses_its_blank(prefix: Prefix, text: str) -> bool:
-    """The newer kind does not tell a text from the same with a blank in front."""
+    """The newer kind does not distinguish a text from the same text with a leading space."""
     return prefix == "first" and text.startswith(" ")
 
 
@@ -163,8 +163,8 @@ async def engine(
 
 class TestText(TextConformance):
     async def test_the_answer_matches_the_model_s_training(self, engine: Engine) -> None:
-        """Without a blank in front, though the vocabulary has `▁Sì:`, and with an emoji that is
-        four tokens."""
+        """The text has no leading space, although the vocabulary has `▁Sì:`, and an emoji of four
+        tokens."""
         assert (await ask(engine)).text == ANSWER
 
     async def test_the_prompt_has_the_ids_of_the_rendered_text_and_no_second_bos_token(
@@ -177,7 +177,7 @@ class TestText(TextConformance):
     async def test_sampled_text_is_the_decoding_of_its_ids_after_the_prompt(
         self, engine: Engine
     ) -> None:
-        """So a blank at its beginning is the model's own."""
+        """A space at its start therefore comes from the model."""
         sampling = {"temperature": 4.0, "seed": 1, "n": 24, "max_tokens": 6}
         results = await completions(engine, request(sampling=sampling))
         for completion in results:
@@ -228,7 +228,7 @@ async def test_both_engines_give_the_same_tokens_and_text(tiny_sentencepiece_mod
 def test_llama_cpp_encodes_and_decodes_text_like_the_original(
     prefix: Prefix, tiny_sentencepiece_model: Path, tmp_path: Path
 ) -> None:
-    """Also behind other text, by the codec that the other tests hold to its laws."""
+    """This also works after other text, with the codec whose laws the other tests check."""
     folder = tmp_path / "model"
     folder.mkdir()
     for name in ("config.json", "model.safetensors"):

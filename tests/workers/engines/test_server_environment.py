@@ -1,4 +1,4 @@
-"""What a server that the worker starts is told of the worker's environment."""
+"""Environment variables of a server that the worker starts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Several servers behind one pool: where one hangs or is killed, requests are answered by the
-others, and it gets its share again when it is back."""
+"""Several servers behind one pool: when one hangs or is killed, the others answer its requests, and
+it gets its share again when it is back."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Servers sleep while a training has its turn on their GPU: no request meets one that is asleep,
-and none is lost."""
+"""Servers sleep while a training uses their GPU: no request reaches a sleeping one, and none is
+lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyr
 
 
 async def in_turn(double: VllmDouble) -> None:
-    """What a training does in a thread: it waits, and finds the servers asleep."""
+    """Take a turn in a thread, like a training: it waits, and finds the servers asleep."""
 
     def train() -> None:
         with training_turn(GPU):

@@ -1,5 +1,5 @@
-"""Whole models in the place of the one that servers were started with: exchanged, or restarted,
-without a lost request."""
+"""Whole models that replace the servers' initial one, in place or by a restart, without losing a
+request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def models(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[P
 
 
 async def answers_of(folder: Path, make: Callable[[str], SglangDouble]) -> tuple[int, ...]:
-    """What a server says that was started with this model."""
+    """Return the answer of a server that was started with this model."""
     async with make(str(folder)) as double:
         engine = await sglang_started(folder, double)
         answer = await ask(engine, sampling=LONG)
@@ -40,8 +40,8 @@ async def answers_of(folder: Path, make: Callable[[str], SglangDouble]) -> tuple
 
 
 async def change_many(engine: Engine, models: list[Path], wanted: list[tuple[int, ...]]) -> None:
-    """Whole models follow one another while requests are in progress; every answer is of the
-    version that it names, and none is lost."""
+    """Exchange whole models while requests are in progress; every answer comes from the version
+    that it names, and none is lost."""
     base_ids = (await ask(engine, sampling=LONG)).output_ids
     early = [asyncio.create_task(ask(engine, sampling=LONG)) for _ in range(8)]
     await asyncio.sleep(0)
@@ -85,7 +85,7 @@ class TestExchangedInPlace:
     ) -> None:
         await engine.load_adapter("slm", str(models[0]), 1)
         before = await ask(engine, adapter="slm", sampling=LONG)
-        await double.forget_adapters()  # nobody was told
+        await double.forget_adapters()  # no engine was told
         again = await ask(engine, adapter="slm", sampling=LONG)
         await double.die()
         await double.listen()

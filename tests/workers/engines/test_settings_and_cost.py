@@ -1,4 +1,4 @@
-"""Settings refuse what is wrong, prices are exact, and the factory names what it knows."""
+"""Settings refuse invalid values, prices are exact, and the factory lists the known engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sglang engine against the protocol's double: the common rules, and its own."""
+"""The sglang engine against a double of its protocol: the common rules, and its own."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class TestOneServer:
         await engine.load_adapter("red", str(tiny_loras[0]), 3)
         before = await ask(engine, adapter="red")
         for stream in (True, False):
-            await double.forget_adapters()  # nobody was told
+            await double.forget_adapters()  # no engine was told
             again = (await events(engine, request(adapter="red", stream=stream)))[-1]
             assert isinstance(again, Completion)
             assert again.output_ids == before.output_ids

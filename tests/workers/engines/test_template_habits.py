@@ -1,4 +1,5 @@
-"""What a chat template refuses is said in another way, or its model is refused when loaded."""
+"""Conversations that a chat template refuses are sent in another form, or the model is refused when
+loaded."""
 
 from __future__ import annotations
 
@@ -108,7 +109,7 @@ def test_a_conversation_is_passed_in_the_form_that_the_template_accepts(
 
 
 def test_a_local_model_s_turn_stays_as_written() -> None:
-    """Its ids go on: nothing of it is written again."""
+    """Its ids are continued: none of it is rendered again."""
     turn = Message(role="assistant", content="", tool_calls=CALLS, raw_text="<tool_call>…")
     habits = TemplateHabits(calls=False, calls_at_once=False)
     assert adapt_messages([HISTORY[1], turn, *HISTORY[3:]], habits) == [
@@ -183,7 +184,7 @@ def test_a_control_token_anywhere_in_a_tool_is_plain_text() -> None:
 def test_a_turn_marker_that_the_tokenizer_does_not_mark_special_is_plain_text(
     tmp_path: Path,
 ) -> None:
-    """DeepSeek's distilled models have `<｜User｜>` so."""
+    """DeepSeek's distilled models write `<｜User｜>` like this."""
     from loopline.workers.engines.torch.loading import load_model
 
     folder = tmp_path / "model"
@@ -216,7 +217,7 @@ FIRST_ALONE = (
 
 
 def test_a_template_that_accepts_only_short_ids_receives_short_ids() -> None:
-    """Mistral's: vllm-project/vllm#9019."""
+    """Mistral's template: vllm-project/vllm#9019."""
     habits = habits_of(rendered_by(LETTERS_ALONE))
     assert habits == TemplateHabits(long_ids=False)
     identifier = "call_" + "a" * 24
@@ -236,7 +237,7 @@ def test_a_template_that_accepts_only_short_ids_receives_short_ids() -> None:
 
 
 def test_a_later_system_turn_joins_the_first_where_the_template_requires_it() -> None:
-    """Qwen3.5's: vllm-project/vllm#41114."""
+    """Qwen3.5's template: vllm-project/vllm#41114."""
     habits = habits_of(rendered_by(FIRST_ALONE))
     assert habits == TemplateHabits(late_system=False)
     later = Message(role="system", content="In French.")

@@ -1,4 +1,4 @@
-"""`template_options`: a profile's switches of a chat template, and what is refused as one."""
+"""`template_options`: a profile's switches of a chat template, and the refused ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def settings(
         ({}, BEGUN),
         ({"enable_thinking": True}, BEGUN),
         ({"enable_thinking": False}, f"{BEGUN}{NO_THOUGHT}"),
-        # As `--set models.llm.template_options.enable_thinking=false` gives it.
+        # The value of `--set models.llm.template_options.enable_thinking=false`.
         ({"enable_thinking": "false"}, f"{BEGUN}{NO_THOUGHT}"),
     ],
 )
@@ -182,7 +182,7 @@ def test_the_number_of_template_options_is_limited() -> None:
 
 
 def test_no_option_can_replace_a_template_s_built_in_variables() -> None:
-    """Nor of a parameter that a new release of a package may have."""
+    """The same is true for parameters that a new package release may add."""
     parameters = inspect.signature(PreTrainedTokenizerFast.apply_chat_template).parameters
     for name in {*parameters, *DEFAULT_NAMESPACE}:
         with pytest.raises(ValidationError, match="given to the chat template already"):

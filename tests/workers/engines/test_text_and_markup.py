@@ -1,4 +1,4 @@
-"""Text out of tokens, tool calls out of text, prompts out of conversations: their laws."""
+"""Laws of text from tokens, tool calls from text, and prompts from conversations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ json_values = st.recursive(
 
 
 class Bytes:
-    """Every byte a token: the worst tokenizer for characters of several bytes."""
+    """Every byte is a token: the worst tokenizer for multi-byte characters."""
 
     def encode(self, text: str, after: int | None = None) -> list[int]:
         return list(text.encode())
@@ -77,7 +77,7 @@ def test_text_ends_before_the_first_stop_string(text: str, stop: list[str]) -> N
         if stream.stopped:
             break
     output += stream.finish()
-    # The stream stops at the stop string that is complete first, not the one that begins first.
+    # The stream stops at the stop string that completes first, not the one that starts first.
     ends = [text.find(s) + len(s) for s in stop if s in text]
     if not ends:
         assert (output, stream.stopped) == (text, False)
@@ -92,7 +92,7 @@ def test_a_written_call_reads_back(words: str, name: str, arguments: dict[str, o
     markup = write_tool_call(name or "x", arguments)
     if "</tool_call>" in json.dumps(arguments) or "</tool_call>" in name:
         return
-    if re.search(r".:[0-9]{1,4}\Z", name):  # some models number their calls so
+    if re.search(r".:[0-9]{1,4}\Z", name):  # some models number their calls like this
         return
     (call,) = parse_tool_calls(f"{words}{markup}", id_seed="s")
     assert (call.name, call.arguments, call.error) == (name or "x", arguments, None)
@@ -125,7 +125,7 @@ def test_a_malformed_call_reports_its_error() -> None:
 
 
 def test_every_parsed_call_fits_into_a_record() -> None:
-    """What a model writes travels on as JSON, nested in records of its own depth."""
+    """A model's output travels on as JSON, nested in records with their own depth."""
     nested = "[" * 60 + '"\\ud83d\\ude00"' + "]" * 60
     body = f'{{"name": "f", "arguments": {{"a": {nested}}}}}'
     (call,) = parse_tool_calls(f"<tool_call>{body}</tool_call>", id_seed="s")

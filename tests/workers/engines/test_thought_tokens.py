@@ -1,4 +1,4 @@
-"""A local engine counts the tokens of what its model thought, delimiters included."""
+"""A local engine counts the tokens of its model's thoughts, delimiters included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both local engines with tools: whatever the model wants to say, a call that is closed is one."""
+"""Both local engines with tools: whatever the model prefers, a closed call is a valid one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.workers.engines.asking import (
 )
 from tests.workers.engines.tiny_model import ANSWER
 
-# By llguidance's adapter, which still calls it by its old name.
+# llguidance's adapter still calls it by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")
 
 DECLARED = {tool.name: tool for tool in (calculate, delegate, delegate_many)}
@@ -61,7 +61,7 @@ async def engine(start: Start) -> Engine:
 
 
 def opened(engine: Any) -> tuple[int, ...]:
-    """Ids of an opening tag: what a model writes when it calls a tool."""
+    """Ids of an opening tag: a model's first tokens of a tool call."""
     return tuple(engine._loaded.codec.encode(OPEN))
 
 
@@ -97,8 +97,8 @@ async def test_each_of_several_completions_follows_its_own_grammar_state(engine:
 
 
 async def test_output_that_is_already_valid_stays_the_same(engine: Engine, start: Start) -> None:
-    """The model knows one call by heart, and its text is free: with and without a grammar it
-    says the same."""
+    """The model knows one call by heart, and its text is free: its output is the same with and
+    without a grammar."""
     plain = await start(constrain_tools=False)
     for tools in ([CALCULATE], TOOLS):
         bound, free = await ask(engine, tools=tools), await ask(plain, tools=tools)

@@ -1,4 +1,4 @@
-"""Free text with tool calls in it: what may come next, token by token."""
+"""Free text with tool calls in it: the allowed tokens at each place."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Tokens:
         return matcher.allowed is None or bool(matcher.allowed[token // 8] >> token % 8 & 1)
 
     def after(self, text: str, tools: tuple[ToolSpec, ...] = TOOLS, **held_to: bool) -> Matcher:
-        """Raises AssertionError at a token that is not allowed."""
+        """Consume these tokens. Raises AssertionError at a forbidden one."""
         matcher = self.compiler.tool_matcher(tools, **held_to)
         for token in self.encode(text):
             assert self.allows(matcher, token), self.tokenizer.decode([token])
@@ -61,7 +61,7 @@ class Tokens:
         return matcher
 
     def led_to(self, text: str, tools: tuple[ToolSpec, ...] = TOOLS) -> Matcher:
-        """Whatever the tokens. Raises EngineError."""
+        """Return the matcher after any text. Raises EngineError at a forbidden token."""
         matcher = self.compiler.tool_matcher(tools)
         consume_all(matcher, self.encode(text))
         return matcher
@@ -71,12 +71,12 @@ class Tokens:
 
 
 def _plain(folder: Path) -> Any:
-    """The tags are text like any other."""
+    """The tags are plain text here."""
     return PreTrainedTokenizerFast.from_pretrained(folder)
 
 
 def _added(folder: Path) -> Any:
-    """As in Qwen's: a token each, and not special."""
+    """The tags are like Qwen's: one token each, and not special."""
     tokenizer = _plain(folder)
     tokenizer.add_tokens([AddedToken(tag, special=False) for tag in (OPEN, CLOSE)])
     return tokenizer
@@ -89,7 +89,7 @@ def _special(folder: Path) -> Any:
 
 
 def _micro(folder: Path) -> Any:
-    """Tokens that are half a call."""
+    """Load the micro model's tokenizer, which has tokens that contain half a call."""
     return PreTrainedTokenizerFast.from_pretrained(local_folder("micro:llm"))
 
 

@@ -1,5 +1,5 @@
-"""The torch engine's own forward pass has the logits of transformers', and each row those of its
-own tokens, whatever rows share."""
+"""The torch engine's own forward pass has the logits of transformers, and each row those of its own
+tokens, whatever rows share."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Job:
 
 
 class _Tokens:
-    """Of a row, what a batch looks at."""
+    """A row with the fields that a batch reads."""
 
     unchecked = 0
 
@@ -73,7 +73,7 @@ def some_ids(count: int, seed: int) -> list[int]:
 
 @torch.inference_mode()
 def test_prompts_and_steps_match_the_logits_of_transformers(model: Any) -> None:
-    """Of rows in two groups and one alone, from their prompts through a few steps."""
+    """Compare rows in two groups and one alone, from their prompts through a few steps."""
     roles = [some_ids(300, 1), some_ids(300, 2)]
     prompts = [
         *([*roles[0], *some_ids(5 + place, 10 + place)] for place in range(6)),
@@ -119,7 +119,7 @@ def _look_on(*_: object) -> None:
 
 
 def test_a_hook_on_an_inner_module_is_never_bypassed(model: Any) -> None:
-    """A caller that watches a module which is not called here sees transformers' own pass."""
+    """A caller that watches an uncalled module sees transformers' own pass."""
     installed = dense.install(model, torch.device("cpu"))
     assert installed is not None
     assert installed.is_usable
@@ -129,7 +129,7 @@ def test_a_hook_on_an_inner_module_is_never_bypassed(model: Any) -> None:
     assert installed.is_usable
 
 
-# What rows share.
+# Sharing between rows.
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.integers(0, 1), max_size=6))))
@@ -188,7 +188,7 @@ def test_nothing_of_a_finished_row_is_kept() -> None:
         assert not value or isinstance(value, int)
 
 
-# In the engine.
+# Sharing in the engine.
 
 ROLE = Message(role="system", content="Write down each step of the calculation. " * 6)
 
@@ -203,7 +203,7 @@ async def engine(tiny_model: Path) -> AsyncIterator[TorchEngine]:
 
 @pytest.fixture
 def sharing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many groups each pass that shares has."""
+    """Record the number of groups in each sharing pass."""
     counts: list[int] = []
     attend: Any = dense._attend_shared  # pyright: ignore[reportPrivateUsage]
 
@@ -229,7 +229,7 @@ def asked(adapters: Sequence[str | None]) -> list[GenerateRequest]:
 async def test_rows_that_share_a_role_prompt_have_their_own_logprobs(
     engine: TorchEngine, tiny_loras: list[Path], sharing: list[int]
 ) -> None:
-    """Those of one adapter, or of none, share with each other alone."""
+    """Rows share only with rows of the same adapter, or of none."""
     await engine.load_adapter("red", str(tiny_loras[0]), 1)
     await engine.load_adapter("blue", str(tiny_loras[1]), 1)
     requests = asked((None, "red", "blue"))

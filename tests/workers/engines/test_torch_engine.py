@@ -50,7 +50,7 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
 
     @pytest.fixture
     async def slow_engine(self, engine: TorchEngine) -> TorchEngine:
-        """Every forward pass takes 20 ms longer, in the engine's own thread."""
+        """Delay every forward pass by 20 ms, in the engine's own thread."""
         model = engine._loaded.model  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
 
         def linger(*_: object) -> None:
@@ -78,7 +78,8 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
     async def test_sampled_logprobs_belong_to_the_filtered_distribution(
         self, engine: TorchEngine
     ) -> None:
-        """Recomputed from the model itself, one token at a time, by a few plain lines."""
+        """Logprobs are recomputed from the model itself, one token at a time, in a few plain
+        lines."""
         sampling = {"temperature": 1.7, "top_k": 20, "top_p": 0.9, "seed": 2, "max_tokens": 12}
         completion = await ask(engine, sampling=sampling)
         model = engine._loaded.model  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
@@ -98,7 +99,7 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
             )
 
     async def test_other_requests_in_the_batch_change_nothing(self, engine: TorchEngine) -> None:
-        """Requests of different lengths, seeds and limits join and leave one batch."""
+        """Requests with different lengths, seeds and limits join and leave one batch."""
         requests = [
             request(
                 f"What is {number} * 7 + {'1' * (number % 5)}5?",
@@ -198,7 +199,8 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
     async def test_an_engine_that_cannot_continue_fails_all_waiting_requests(
         self, slow_engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Out of memory even for fewer rows than before: anyone who asks is told, at once."""
+        """The engine runs out of memory even for fewer rows than before: every caller learns it at
+        once."""
         thread: Any = slow_engine._thread  # pyright: ignore[reportPrivateUsage]
         first, second = (slow_engine.submit(request(stream=True)) for _ in range(2))
         await anext(first)
@@ -314,7 +316,7 @@ async def test_the_error_for_a_missing_chat_template_tells_what_to_do(
 async def test_a_tokenizer_whose_tokens_do_not_reproduce_the_text_is_refused(
     tiny_model_copy: Path,
 ) -> None:
-    """SentencePiece style without bytes to fall back to: what it has no piece for would be lost."""
+    """SentencePiece style without byte fallback would lose characters that have no piece."""
     text = "The answer is 7."
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()

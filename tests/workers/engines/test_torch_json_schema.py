@@ -1,7 +1,7 @@
-"""The torch engine under JSON schemas: whatever the model wants to say, what comes out validates.
+"""The torch engine under JSON schemas: whatever the model prefers, its output validates.
 
-The tiny model has never seen JSON but for one tool call, so nearly every token here is one that
-it would not have chosen.
+The tiny model has never seen JSON except for one tool call, so it would not have chosen nearly any
+token here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.workers.engines.tiny_model import ANSWER, special_ids
 
 
 class Exact(BaseModel):
-    """No field more, and no number that is really a string. Every size is bounded, so that a
+    """No extra field, and no number that is really a string. Every size is bounded, so that a
     completion ends before max_tokens."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -143,7 +143,8 @@ async def test_the_same_seed_gives_the_same_tokens_under_a_schema(engine: TorchE
 async def test_logprobs_belong_to_the_distribution_over_allowed_tokens(
     engine: TorchEngine, temperature: float
 ) -> None:
-    """Recomputed from the model itself: two tokens are possible, so two logits count."""
+    """Logprobs are recomputed from the model itself: two tokens are possible, so two logits
+    count."""
     loaded = engine._loaded  # pyright: ignore[reportPrivateUsage]
     assert loaded is not None
     sampling = {"temperature": temperature, "seed": 6}
@@ -249,7 +250,7 @@ async def test_a_refused_schema_fails_only_its_own_request(
 async def test_a_grammar_that_fails_midway_fails_only_its_own_request(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when going on takes more work than the limits allow."""
+    """This simulates a continuation that exceeds the limits on work."""
     consume = GrammarMatcher.consume
     token_ids: list[int] = []
 

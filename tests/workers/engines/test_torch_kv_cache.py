@@ -1,4 +1,4 @@
-"""How the allocation of keys and values grows: what is allocated on the way stays in proportion."""
+"""Growth of the key-value allocation: intermediate allocations stay in proportion."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from loopline.workers.engines.torch.kv_cache import COLUMNS, GROWTH, ROWS, KVCac
 
 HEADS, HEAD_SIZE = 2, 4
 ROW_BYTES = 2 * HEADS * HEAD_SIZE * 4
-"""Of one column of one row, keys and values, in float32."""
+"""Bytes of one column of one row, keys and values, in float32."""
 
 
 class Allocations:
-    """Counts what a cache of one layer allocates; more than `most` bytes in keys or values are
+    """Counts the allocations of a one-layer cache; more than `most` bytes of keys or values are
     refused."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def allocations(monkeypatch: pytest.MonkeyPatch) -> Allocations:
 
 
 def cache_of(rows: int, most_columns: int = 4096) -> KVCache:
-    """With one token in each of that many rows."""
+    """Return a cache with one token in each of that many rows."""
     cache = KVCache(64, most_columns)
     cache.fit(rows, 1)
     cache.set_window(0, torch.zeros((rows, 1), dtype=torch.int64), before=0, width=1)
@@ -53,7 +53,7 @@ def cache_of(rows: int, most_columns: int = 4096) -> KVCache:
 
 
 def live(cache: KVCache) -> int:
-    """Bytes that it holds."""
+    """Return the bytes that it holds."""
     return sum(
         tensor.untyped_storage().nbytes()
         for layer in cache._all_layers  # pyright: ignore[reportPrivateUsage]
@@ -65,7 +65,7 @@ def live(cache: KVCache) -> int:
 def test_rows_that_grow_by_a_token_a_step_allocate_four_times_their_size_in_all(
     allocations: Allocations, columns: int
 ) -> None:
-    """In blocks of 64 columns it would be 4.5 times at 512, 8.5 at 1,024 and 32 at 4,096."""
+    """In blocks of 64 columns the factor would be 4.5 at 512, 8.5 at 1,024 and 32 at 4,096."""
     cache = cache_of(64)
     for length in range(2, columns + 1):
         cache.fit(64, length)

@@ -1,4 +1,4 @@
-"""Logits that are not numbers end the request that they belong to, and no other."""
+"""Non-finite logits end their own request and no other."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.workers.engines.asking import completions, request
 
 FIRST = "9" * 40
 OTHERS = ("9" * 90, "What?", "And 7?")
-"""One that has more in the cache, so that all that the first one has is seen as long as it goes on;
-and shorter ones, the last of which takes the first one's place."""
+"""One with more in the cache, so that its attention covers everything of the first one while it
+runs; and shorter ones, the last of which takes the first one's place."""
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def engine(tiny_model: Path) -> AsyncIterator[TorchEngine]:
 
 
 def damage(engine: TorchEngine, row: int, rows: int, passes: int) -> None:
-    """Let a layer compute NaN for one row, in pass `passes` over this many of them."""
+    """Let a layer compute NaN for one row, in pass `passes` over this many rows."""
     model: Any = engine._loaded.model  # pyright: ignore
     remaining = [passes]
 
@@ -44,7 +44,7 @@ def damage(engine: TorchEngine, row: int, rows: int, passes: int) -> None:
 
 
 def asked(count: int = 1) -> list[GenerateRequest]:
-    """Of which the first has `count` completions."""
+    """Return the requests, the first one with `count` completions."""
     sampled = {"max_tokens": 30, "temperature": 1.0, "seed": 3}
     return [
         request(FIRST, sampling={**sampled, "n": count}),

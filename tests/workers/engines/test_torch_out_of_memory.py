@@ -1,4 +1,4 @@
-"""Memory that runs out is backpressure: fewer rows at once, and every request is answered."""
+"""Running out of memory is backpressure: fewer concurrent rows, and every request is answered."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Starve = Callable[[int], None]
 
 @pytest.fixture
 def starve(engine: TorchEngine) -> Starve:
-    """Let a pass of the model over more than that many rows run out of memory, in its middle."""
+    """Let a pass over more than that many rows run out of memory midway."""
     model: Any = engine._loaded.model  # pyright: ignore
     most = [10**9]
 
@@ -103,7 +103,7 @@ async def test_running_rows_are_preempted_when_memory_shrinks(
 async def test_no_row_is_lost_when_the_cache_cannot_grow(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some layers have the new allocation then and some don't: nothing of it can be used."""
+    """Then some layers have the new allocation and some don't: none of it can be used."""
     expected = [stream_events[-1].output_ids for stream_events in await answers(engine)]
     fit = KVCache.fit
 
@@ -121,7 +121,7 @@ async def test_no_row_is_lost_when_the_cache_cannot_grow(
 async def test_a_cache_that_did_not_fit_the_first_pass_is_recreated_for_the_next(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch, got: int
 ) -> None:
-    """Each layer is allocated when the first pass comes to it."""
+    """The first pass allocates each layer when it reaches it."""
     layer: Any = kv_cache._Layer  # pyright: ignore[reportPrivateUsage]
     allocated, calls = layer._reallocate, itertools.count()
 
@@ -166,8 +166,8 @@ async def test_preemptions_are_logged(
 
 
 async def four(engine: TorchEngine) -> list[Completion]:
-    """Answers of four requests that are decoded together, and end one after the other. None is a
-    trained one, in which a token more in the cache would hardly be seen."""
+    """Return the answers of four requests that are decoded together and end one after the other.
+    None was trained, since an extra token in the cache would hardly change a trained one."""
     requests = [
         request(f"{'9' * number} and?", sampling={"max_tokens": 12 + 4 * number})
         for number in range(1, 5)
@@ -178,17 +178,17 @@ async def four(engine: TorchEngine) -> list[Completion]:
 
 
 class Choices:
-    """Lets choices of tokens run out of memory, each after its pass: one for each of `failing`, in
-    this order, when it says so."""
+    """Let token choices run out of memory, each after its pass: one for each of `failing`, in this
+    order, when its condition is true."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, *failing: Callable[[Choices], bool]
     ) -> None:
         self.failing = list(failing)
         self.rows: list[int] = []
-        """That each choice was for."""
+        """Number of rows in each choice."""
         self.beside = 0
-        """Running rows, while another one is read in again."""
+        """Running rows while another one is reread."""
         choose, step = scheduler.choose_tokens, TorchBackend.step
 
         def choose_or_fail(logits: torch.Tensor, *others: Any) -> Any:
@@ -207,11 +207,11 @@ class Choices:
         monkeypatch.setattr(TorchBackend, "step", step_noted)
 
     def fifth_of_four(self) -> bool:
-        """In the middle of the work on all four requests."""
+        """The failure is in the middle of the work on all four requests."""
         return self.rows.count(4) == 5
 
     def read_again(self) -> bool:
-        """With the pass that reads in a row that was set back, alongside another one."""
+        """The failure is in the pass that rereads a preempted row, alongside another one."""
         return self.beside > 0
 
 
@@ -221,7 +221,7 @@ def assert_same(actual: list[Completion], expected: list[Completion]) -> None:
         assert completion.logprobs == pytest.approx(reference.logprobs, abs=1e-3)
 
 
-async def test_a_choice_without_memory_leaves_no_token_in_the_cache_twice(
+async def test_sampling_without_memory_leaves_no_token_in_the_cache_twice(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = await four(engine)

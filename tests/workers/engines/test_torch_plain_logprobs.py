@@ -1,4 +1,4 @@
-"""`plain_logprobs`: a completion's log-probabilities are read off a pass of its own at its end."""
+"""`plain_logprobs`: a separate pass at its end computes a completion's log-probabilities."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_each_row_has_its_own_pass_on_a_cpu() -> None:
 async def test_rows_that_end_together_share_passes(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch, tokens: int
 ) -> None:
-    """Of several prompts: each row has what a pass of its own gives it."""
+    """Rows of several prompts: each has the result of its own pass."""
     place = "loopline.workers.engines.torch.engine.plain_tokens"
 
     def many(device: torch.device) -> int:

@@ -1,4 +1,4 @@
-"""What the torch engine keeps of prompts it has read, and how much it holds at once."""
+"""The torch engine's cache of prompts, and its bound."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.workers.engines.asking import ask, completions, failure, request, use
 
 ROLE = Message(role="system", content="Write down each step of the calculation. " * 4)
 SAME = 1e-4
-"""Logprobs of the same ids differ by so much between batches of other shapes, at most."""
+"""Maximum difference of logprobs of the same ids between batches of other shapes."""
 
 Start = Callable[..., Any]
 
@@ -55,7 +55,7 @@ async def engine(start: Start) -> TorchEngine:
 
 
 def passes(engine: TorchEngine) -> list[tuple[int, int]]:
-    """Rows and tokens of each forward pass from now on."""
+    """Record the rows and tokens of each forward pass from now on."""
     shapes: list[tuple[int, int]] = []
 
     def note(_: object, __: object, kwargs: dict[str, torch.Tensor]) -> None:
@@ -67,7 +67,7 @@ def passes(engine: TorchEngine) -> list[tuple[int, int]]:
 
 
 def rows_after_passes(engine: TorchEngine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows are in the batch after each pass from now on."""
+    """Record the number of rows in the batch after each pass from now on."""
     backend, counts = _backend(engine), list[int]()
     step = backend.step
 
@@ -82,8 +82,8 @@ def rows_after_passes(engine: TorchEngine, monkeypatch: pytest.MonkeyPatch) -> l
 
 @asynccontextmanager
 async def busy(engine: TorchEngine) -> AsyncGenerator[Callable[[int], Awaitable[None]]]:
-    """An engine in the middle of a pass, until the end of the block; what it gives waits until this
-    many requests wait in line."""
+    """Keep an engine in the middle of a pass until the end of the block; its result waits until
+    this many requests are queued."""
     entered, released = threading.Event(), threading.Event()
 
     def hold(_: object, __: object) -> None:
@@ -109,7 +109,7 @@ async def busy(engine: TorchEngine) -> AsyncGenerator[Callable[[int], Awaitable[
 async def assert_right(
     engine: TorchEngine, completion: Completion, adapter: str | None = None
 ) -> None:
-    """The logprobs are those of the ids without any cache."""
+    """Check that the logprobs equal those of the ids without any cache."""
     scores = await engine.score([*completion.prompt_ids, *completion.output_ids], adapter)
     assert completion.logprobs == pytest.approx(scores[len(completion.prompt_ids) - 1 :], abs=SAME)
 
@@ -254,7 +254,8 @@ async def test_a_cached_prefix_never_serves_another_adapter(
 async def test_a_cache_that_compares_only_tokens_would_mix_up_adapters(
     engine: TorchEngine, tiny_loras: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fault of llama.cpp#26207, made on purpose: so the tests of isolation can fail."""
+    """The fault of llama.cpp#26207, made on purpose: it proves that the isolation tests can
+    fail."""
     longest = PrefixCache.longest
 
     def naive(cache: PrefixCache, _: object, ids: list[int], more_than: int) -> Any:
@@ -276,7 +277,7 @@ async def test_an_adapter_s_cached_prefixes_go_with_its_version(
     prefixes = _backend(engine)._prefixes  # pyright: ignore[reportPrivateUsage]
     assert prefixes.tokens > 0
     await engine.unload_adapter("red")
-    await engine.score([1, 2, 3])  # the thread has done what was asked before
+    await engine.score([1, 2, 3])  # the thread has done all earlier work
     assert prefixes.tokens == 0
 
 
@@ -288,7 +289,7 @@ async def test_rows_with_nan_logits_leave_nothing_behind(engine: TorchEngine) ->
         await anext(beside)
 
         def spoil(_: object, __: object, output: torch.Tensor) -> torch.Tensor:
-            """The prompt's tokens: a pass of its own, or behind the token of the row that runs."""
+            """Spoil the prompt's tokens, in a separate pass or after the running row's token."""
             spoiled = output.clone()
             spoiled[int(output.shape[1] == 1) :] = float("nan")
             return spoiled
@@ -331,7 +332,7 @@ async def test_a_cache_that_released_its_memory_keeps_nothing_of_the_first_promp
 async def test_requests_wait_while_their_tokens_have_no_room(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 512 tokens 128 are for finished requests; a request may need about 75."""
+    """128 of 512 tokens are for finished requests; a request may need about 75."""
     engine = await start(max_tokens_in_flight=512)
     rows = rows_after_passes(engine, monkeypatch)
     order: list[int] = []

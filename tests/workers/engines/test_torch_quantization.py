@@ -1,4 +1,4 @@
-"""Weights in 8 and 4 bits: refused where they cannot be had, and adapters on top of them."""
+"""Weights in 8 and 4 bits: refused where unavailable, and adapters on top of them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_full_precision_needs_no_package(tiny_model: Path) -> None:
 
 
 class Int8Linear(torch.nn.Linear):
-    """As bitsandbytes' layers are: a Linear whose weights are integers."""
+    """A stand-in for bitsandbytes' layers: a Linear whose weights are integers."""
 
     def __init__(self, original: torch.nn.Linear) -> None:
         super().__init__(original.in_features, original.out_features, bias=False)

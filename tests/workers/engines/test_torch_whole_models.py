@@ -1,5 +1,5 @@
-"""Whole models in the place of adapters: what training all weights comes to, swapped into a running
-engine, several of them in one batch."""
+"""Whole models in the place of adapters: the results of training all weights, swapped into a
+running engine, several of them in one batch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def settings(model: Path, **fields: object) -> ModelSettings:
 def changed_model(
     model: Path, folder: Path, change: Callable[[dict[str, torch.Tensor]], object]
 ) -> Path:
-    """A copy with other tensors."""
+    """Save a copy with other tensors."""
     shutil.copytree(model, folder)
     [path] = folder.glob("*.safetensors")
     tensors = load_file(path)
@@ -45,7 +45,7 @@ def changed_model(
 
 
 def shaken(model: Path, folder: Path, seed: int) -> Path:
-    """The model with other numbers in every tensor, embedding and norms too."""
+    """Save the model with other numbers in every tensor, including embedding and norms."""
     rng = torch.Generator().manual_seed(seed)
 
     def shake(tensors: dict[str, torch.Tensor]) -> None:
@@ -57,7 +57,7 @@ def shaken(model: Path, folder: Path, seed: int) -> Path:
 
 @pytest.fixture(scope="session")
 def shaken_models(tiny_model: Path) -> list[Path]:
-    """Three models that could have come of training all weights of the tiny one."""
+    """Three models that could result from training all weights of the tiny one."""
     return [shaken(tiny_model, tiny_model.parent / f"whole-{seed}", seed) for seed in range(3)]
 
 
@@ -106,7 +106,7 @@ class TestWholeModels(AdapterConformance):
         red = await ask(engine, adapter="red", sampling=LONG)
         await engine.unload_adapter("red")
         after = await ask(engine, sampling=LONG)
-        # Where in memory numbers lie decides in which order some processors add them.
+        # Some processors add numbers in an order that depends on their memory addresses.
         wanted = pytest.approx(before.logprobs, abs=1e-6)
         assert (after.output_ids, after.logprobs) == (before.output_ids, wanted)
         assert red.logprobs != wanted
@@ -114,7 +114,7 @@ class TestWholeModels(AdapterConformance):
     async def test_a_model_unloaded_after_the_last_pass_leaves_memory(
         self, engine: Engine, shaken_models: list[Path]
     ) -> None:
-        """Of a batch of several, the network holds one and the pass the others."""
+        """In a mixed batch the network holds one model and the pass the others."""
         before = whole_models_in_memory()
         for name, folder in zip(("red", "green"), shaken_models, strict=False):
             await engine.load_adapter(name, str(folder), 1)
@@ -147,7 +147,7 @@ class TestWholeModels(AdapterConformance):
 def test_a_model_is_read_correctly_while_the_network_s_weights_change(
     tiny_model: Path, shaken_models: list[Path]
 ) -> None:
-    """The thread that decodes may be between two layers of an exchange."""
+    """The decoding thread may be between two layers of an exchange."""
     loaded = load_model(settings(tiny_model))
     models = WholeModels(loaded.model, loaded.device)
     red = read_whole_model(str(shaken_models[0]), loaded, models.original)

@@ -1,4 +1,4 @@
-"""The caller of `umi` under its schema: whatever the model wants, it calls an offered tool."""
+"""The caller of `umi` under its schema: whatever the model prefers, it calls an offered tool."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def engine(tiny_model: Path) -> AsyncIterator[TorchEngine]:
 
 
 def grammars(model: Path) -> tuple[Any, GrammarCompiler]:
-    """The tokenizer, and what compiles for it."""
+    """The tokenizer and its compiler."""
     tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(model)
     end = special_ids(model)["<|im_end|>"]
     return tokenizer, GrammarCompiler(lambda: from_tokenizer(tokenizer, eos_token=[end]), [end])

@@ -1,5 +1,6 @@
 """The caller's constraint on the tools of real sources: an MCP server's, an OpenAPI document's,
-ToolBench's. Their schemas compile, and a call is held to what a plain check of them says."""
+ToolBench's. Their schemas compile, and the constraint on a call agrees with a plain check of
+them."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class Caller:
         )
 
     def can_write(self, tools: Sequence[ToolSpec], name: str, arguments: object) -> bool:
-        """Whether the call is within the constraint of these tools, and is whole there."""
+        """Tell whether the call fits the constraint of these tools and is complete."""
         matcher = self.compiler.matcher(call_schema(tools))
         text = json.dumps({"Action": name, "Action Input": arguments}, ensure_ascii=False)
         try:
@@ -68,8 +69,8 @@ def valid(schema: JsonObject, value: Any) -> bool:
 
 
 def example(schema: Any, *, whole: bool) -> Any:
-    """A value of the schema with all that it describes, or with the least that it needs. The
-    properties stand in its order: a grammar knows no other."""
+    """Return a value of the schema with all properties, or with only the required ones. The
+    properties are in its order: a grammar allows no other."""
     match schema:
         case {"const": value} | {"enum": [value, *_]}:
             return value
@@ -100,7 +101,7 @@ def example(schema: Any, *, whole: bool) -> Any:
 
 
 def wrong_arguments(tool: ToolSpec, right: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """One argument of another type, one that is missing, one too many."""
+    """Yield calls with one argument of another type, one missing, one too many."""
     parameters: Any = tool.parameters
     for name, schema in parameters["properties"].items():
         for value in OF_ANY_KIND:
@@ -113,7 +114,8 @@ def wrong_arguments(tool: ToolSpec, right: dict[str, Any]) -> Iterator[dict[str,
 
 
 def check(caller: Caller, tools: Sequence[ToolSpec]) -> tuple[int, int]:
-    """Each tool, offered alone and among all of them; how many calls were accepted and refused."""
+    """Check each tool, offered alone and among all of them; return the number of accepted and
+    refused calls."""
     accepted = refused = 0
     for tool in tools:
         for offered in ([tool], tools):
@@ -161,7 +163,7 @@ class Condition(BaseModel):
 
 
 def registry() -> MCPServer:
-    """A server whose tools take what typed Python functions take."""
+    """Create a server whose tools have the parameters of typed Python functions."""
     server = MCPServer("registry")
 
     @server.tool()

@@ -1,4 +1,4 @@
-"""The vllm engine against the protocol's double: the common rules, and its own."""
+"""The vllm engine against a double of its protocol: the common rules, and its own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def settings(folder: Path, url: str, **fields: object) -> ModelSettings:
 
 
 class VllmConformance(EngineConformance, AdapterConformance):
-    """What holds for the double and for a real server alike."""
+    """Tests for the double and a real server alike."""
 
     schema_answer = None
 

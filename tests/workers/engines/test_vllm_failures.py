@@ -1,4 +1,4 @@
-"""What vLLM servers do now and then, and what the engine makes of it."""
+"""Occasional faults of vLLM servers, and the engine's reaction."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def engine(tiny_model: Path, double: VllmDouble) -> AsyncIterator[VllmEngi
 
 
 async def come_back(double: VllmDouble) -> None:
-    """Wait for the server's death, and start it again."""
+    """Wait for the server's death, and restart it."""
     await until(lambda: not double.is_up, "the server's death")
     await double.listen()
 
@@ -96,7 +96,7 @@ class TestOneServer:
     ) -> None:
         await engine.load_adapter("red", str(tiny_loras[0]), 3)
         before = await ask(engine, adapter="red")
-        await double.forget_adapters()  # nobody was told
+        await double.forget_adapters()  # no engine was told
         again = await ask(engine, adapter="red")
         await double.die()
         await double.listen()

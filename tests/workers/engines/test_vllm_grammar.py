@@ -1,4 +1,4 @@
-"""The grammar of tool calls that a vLLM server gets, compared with the one of local engines."""
+"""The grammar of tool calls for a vLLM server, compared with that of local engines."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def allowed(bits: bytes | None, width: int) -> np.ndarray:
 def test_the_server_s_grammar_allows_the_same_tokens_as_a_local_engine_s(
     text: ModelText, choice: ToolChoice, parallel: bool, content: str
 ) -> None:
-    """At every place of such a text; but for bytes that begin no character, and the end of a turn,
-    which a server's grammar knows only where it may end."""
+    """They agree at every place of such a text, except for bytes that start no character, and the
+    end of a turn, which a server's grammar knows only where it may end."""
     generate_request = request(tools=[PICK, WAIT], tool_choice=choice, parallel_tool_calls=parallel)
     key = grammar_key(generate_request, constrain_tools=True)
     assert isinstance(key, ToolKey)

@@ -1,4 +1,4 @@
-"""LoRA adapters for the tiny model: random ones, strong enough that each changes every answer."""
+"""LoRA adapters for the tiny model: random ones, each strong enough to change every answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALPHA = 8.0
 
 
 def make_tiny_lora(model: Path, folder: Path, seed: int) -> Path:
-    """Write an adapter in PEFT's format; returns the folder."""
+    """Write an adapter in PEFT's format; return the folder."""
     folder.mkdir(parents=True)
     config: Any = Qwen2Config.from_pretrained(model)
     heads = config.hidden_size // config.num_attention_heads

@@ -1,7 +1,7 @@
-"""A real model of 120 thousand parameters, made on the spot: a Qwen2 with a byte-level BPE.
+"""A real model of 120 thousand parameters, created on the spot: a Qwen2 with a byte-level BPE.
 
-It is trained for a second or two on three conversations, so that it says something: text with
-characters of several bytes, a tool call, an end of turn.
+It is trained for a second or two on three conversations, so that it generates text with characters
+of several bytes, a tool call, and an end of turn.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ THINKING_TEMPLATE = f"""\
 {{%- if add_generation_prompt and enable_thinking is defined and enable_thinking is false %}}
 {{{{- {NO_THOUGHT!r} }}}}
 {{%- endif %}}"""
-"""With the switch of Qwen3's: off, an answer begins behind an empty thought."""
+"""A template with Qwen3's switch: when off, an answer starts after an empty thought."""
 
 CONTEXT = 512
 
 
 def make_tiny_model(folder: Path, heads: int = 4) -> Path:
-    """Train and save; returns the folder. Each of the attention's heads has 64 / `heads` places."""
+    """Train and save; return the folder. Each attention head has 64 / `heads` dimensions."""
     samples = [_sample(False, ANSWER), _sample(True, TOOL_CALL), _after_tool()]
     tokenizer = _tokenizer([before + after for before, after in samples])
     config = Qwen2Config(
@@ -67,7 +67,7 @@ def make_tiny_model(folder: Path, heads: int = 4) -> Path:
 
 
 def write_pickle_checkpoint(source: Path, folder: Path) -> Path:
-    """The same model the old way, as a pickle: to be refused."""
+    """Save the same model in the old way, as a pickle, which engines must refuse."""
     folder.mkdir()
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
         (folder / name).write_bytes((source / name).read_bytes())
@@ -111,13 +111,13 @@ def _tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
 
 
 def train(config: Any, samples: list[tuple[list[int], list[int]]]) -> Any:
-    """A new model that gives the second ids of each sample behind its first."""
+    """Train a new model that continues the first ids of each sample with the second."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model: Any = AutoModelForCausalLM.from_config(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.0)
     longest = max(len(before) + len(after) for before, after in samples)
-    # Behind the end stands padding, which no label counts.
+    # Padding follows the end; no label counts it.
     ids = torch.tensor([[*b, *a, *[0] * (longest - len(b) - len(a))] for b, a in samples])
     labels = torch.tensor(
         [[*[-100] * len(b), *a, *[-100] * (longest - len(b) - len(a))] for b, a in samples]

@@ -1,9 +1,9 @@
-"""The tiny model again, of TinyLlama's kind: a Llama with a tokenizer of SentencePiece's style.
+"""The tiny model again, of TinyLlama's kind: a Llama with a SentencePiece-style tokenizer.
 
-Its tokenizer is laid out as the conversion of Llama 2's is: control tokens, 256 bytes, pieces in
-the order of their merges, characters; a merge for every way to make a piece out of two others.
-What is not a character of its vocabulary (an emoji, a line's end) is written as bytes. The chat
-template is TinyLlama's: `<|user|>` is text like any other, only `</s>` is a control token.
+Its tokenizer has the layout of Llama 2's conversion: control tokens, 256 bytes, pieces in the order
+of their merges, characters; a merge for every way to make a piece out of two others. Other
+characters (an emoji, a line end) are written as bytes. The chat template is TinyLlama's: `<|user|>`
+is plain text, and only `</s>` is a control token.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from tests.workers.engines.tiny_model import (
 )
 
 Prefix = Literal["each", "first", "never"]
-"""Where a text gets a blank in front: Llama 2's way is at the beginning and behind each control
-token, the newer way is at the beginning alone."""
+"""Where a text gets a leading space: Llama 2 adds it at the start and after each control token, the
+newer kind only at the start."""
 
 SPECIAL = ["<unk>", "<s>", "</s>"]
 TEMPLATE = """\
@@ -59,7 +59,7 @@ CORPUS = [
 
 
 def make_tiny_sentencepiece_model(folder: Path) -> Path:
-    """Train and save; returns the folder."""
+    """Train and save; return the folder."""
     tokenizer = chat_tokenizer(sentencepiece_tokenizer("each"))
     plain_prompt = f"<|user|>\n{QUESTION}</s>\n<|assistant|>\n"
     offered = f"<|tools|> calculate</s>\n{plain_prompt}"
@@ -86,7 +86,7 @@ def make_tiny_sentencepiece_model(folder: Path) -> Path:
 
 
 def chat_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerFast:
-    """With TinyLlama's settings."""
+    """Build a model with TinyLlama's settings."""
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         unk_token="<unk>",
@@ -102,8 +102,7 @@ def chat_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerFast:
 def sentencepiece_tokenizer(
     prefix: Prefix, merges: list[tuple[str, str]] | None = None, texts: Iterable[str] = ()
 ) -> Tokenizer:
-    """Trained on a few lines, and on `texts`; `merges` in the place of those that belong to its
-    pieces."""
+    """Train it on a few lines and on `texts`; `merges` replaces those that belong to its pieces."""
     pieces, characters = _pieces(list(texts))
     bytes_ = [f"<0x{value:02X}>" for value in range(256)]
     tokens = [*SPECIAL, *bytes_, *pieces, *characters]
@@ -132,7 +131,7 @@ def sentencepiece_tokenizer(
 
 
 def all_merges(pieces: Iterable[str], vocabulary: dict[str, int]) -> list[tuple[str, str]]:
-    """Every pair that makes a piece, in the order of the pieces."""
+    """Return every pair that makes a piece, in the order of the pieces."""
     return [
         (piece[:cut], piece[cut:])
         for piece in pieces
@@ -142,7 +141,7 @@ def all_merges(pieces: Iterable[str], vocabulary: dict[str, int]) -> list[tuple[
 
 
 def _pieces(more: list[str]) -> tuple[list[str], list[str]]:
-    """Pieces in the order of their merges, and the characters that they are made of."""
+    """Return pieces in the order of their merges, and the characters that they consist of."""
     learner = Tokenizer(models.BPE())
     learner.normalizer = normalizers.Replace(Regex("[^ -~À-ÿ]"), "")
     learner.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -151,6 +150,6 @@ def _pieces(more: list[str]) -> tuple[list[str], list[str]]:
     learner.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, show_progress=False))
     vocabulary = sorted(learner.get_vocab().items(), key=lambda pair: pair[1])
     characters = [text for text, _ in vocabulary if len(text) == 1]
-    # A run of blanks is cut by the learner; in Llama 2's vocabulary runs come first.
+    # The learner splits a run of spaces; in Llama 2's vocabulary runs come first.
     runs = ["▁" * length for length in (2, 4, 8, 3, 5)]
     return [*runs, *(text for text, _ in vocabulary if len(text) > 1)], characters

@@ -1,5 +1,5 @@
-"""A server that speaks OpenEnv's protocol as the package's own does, by its published messages, and
-plays a game: guess the number that the seed stands for. Or one in which any text is an action."""
+"""A server that speaks OpenEnv's protocol, with the package's published messages, and plays a game:
+guess the number that the seed determines. In another mode any text is an action."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def secret_of(seed: int) -> int:
 
 @dataclass
 class NumberServer:
-    """What tests turn, and what it counts."""
+    """Switches and counters for tests."""
 
     url: str = ""
     room: int = 8
-    """Sessions at once."""
+    """Maximum number of concurrent sessions."""
     texts: bool = False
-    """Any text is an action, and its length a reward."""
+    """In this mode any text is an action, and its length the reward."""
     repeats: bool = True
-    """One seed leads to one beginning."""
+    """Whether one seed always gives the same start."""
     open: int = 0
     sessions: int = 0
     resets: int = 0
@@ -55,7 +55,7 @@ class NumberServer:
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     def drop(self) -> None:
-        """Break off every session, as a network does."""
+        """Close every session abruptly, like a network failure."""
         for transport in [*self.transports]:
             self.loop.call_soon_threadsafe(transport.abort)
 
@@ -134,7 +134,7 @@ def error(message: str, code: str, **more: Any) -> dict[str, Any]:
 
 @contextmanager
 def number_server() -> Generator[NumberServer]:
-    """It runs in a thread of its own: who plays, waits."""
+    """It runs in its own thread, since a player blocks."""
     server, started, ending = NumberServer(), threading.Event(), asyncio.Event()
     loop = server.loop
 

@@ -42,7 +42,7 @@ def first(environment: NumberEnvironment, **difficulty: Any) -> Any:
 
 
 def guesses(secret: int) -> list[int]:
-    """A way that ends with the right one."""
+    """Return guesses that end with the right one."""
     return [secret % 9 + 1, secret]
 
 
@@ -131,7 +131,7 @@ def test_a_server_that_starts_differently_with_the_same_seed_is_reported(
 ) -> None:
     puzzle = first(numbers)
     server.repeats = False
-    monkeypatch.setattr(openenv, "_server_at", Server)  # as another process has it: without memory
+    monkeypatch.setattr(openenv, "_server_at", Server)  # like another process, without memory
     elsewhere = openenv_environment("numbers", "Numbers", server.url)
     instance = json.loads(puzzle.task.model_dump_json())["instance"]
     with pytest.raises(OpenEnvError, match="a reset must depend only on its seed"):
@@ -144,7 +144,7 @@ def test_a_full_server_is_asked_again_until_it_has_room(
     server.room = 1
     first_server, another = Server(server.url), Server(server.url)
     first_server.play({"seed": 1}, ())
-    # The first gives its session back when nobody has used it for a while.
+    # The first one frees its session after a while without use.
     [result] = another.play({"seed": 2}, ())
     assert result.observation == {"hint": "Guess a number from 1 to 9."}
     monkeypatch.setattr(client, "WAIT_SECONDS", 0.5)

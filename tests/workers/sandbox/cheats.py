@@ -1,4 +1,4 @@
-"""Programs that solve nothing and want to pass. Each is asked for a function `f`, or to print."""
+"""Programs that solve nothing but try to pass. Each must define a function `f`, or print."""
 
 from __future__ import annotations
 

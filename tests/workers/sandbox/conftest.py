@@ -1,5 +1,5 @@
-"""Sandboxes for tests, where bubblewrap works; in both ways of being nobody, where there are
-two."""
+"""Sandboxes for tests, where bubblewrap works, under both kinds of unprivileged user if
+available."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ needs_bubblewrap = pytest.mark.skipif(bool(REFUSAL), reason=REFUSAL or "needs bw
 
 @pytest.fixture
 def settings() -> SandboxSettings:
-    """Few interpreters wait, so that a test costs few."""
+    """Few interpreters are kept ready, so that a test starts few."""
     return SandboxSettings(parallel=2, ready=1)
 
 
 @contextmanager
 def folder_in_sight() -> Generator[Path]:
-    """A folder that programs can read: it lies alongside the interpreter's own files."""
+    """A folder that programs can read: it is next to the interpreter's own files."""
     prefix = bubblewrap.interpreter().prefix
     if not os.access(prefix, os.W_OK):
         pytest.skip(f"only who may write to {prefix} can have a folder there")
@@ -45,7 +45,7 @@ def folder_in_sight() -> Generator[Path]:
 
 @pytest.fixture(params=["user namespace", "spare user"])
 def identity(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Who a program is: nobody in a namespace, as under a user, or an id of its own, as under
+    """The identity of a program: nobody in a namespace, as under a user, or a separate id, as under
     root."""
     if request.param == "user namespace":
         monkeypatch.setattr(bubblewrap, "_spare_users", lambda: None)

@@ -1,4 +1,4 @@
-"""What a hostile program tries, and what comes of it: nothing, anyone who runs the sandbox."""
+"""Attacks of a hostile program, all of which fail under every user that runs the sandbox."""
 
 from __future__ import annotations
 
@@ -88,21 +88,21 @@ print(len(ends) * 2 < {open_files}, 0 < held < 2**25)
 
 
 async def run(settings: SandboxSettings, program: str, **limits: float) -> Result:
-    """One program under tight limits."""
+    """Run one program under tight limits."""
     sandbox_limits = Limits.model_validate({**TIGHT.model_dump(), **limits})
     async with Sandbox(sandbox_limits, settings=settings) as sandbox:
         return await sandbox.run(TRY + program)
 
 
 async def said(settings: SandboxSettings, program: str, **limits: float) -> str:
-    """What a program printed that came to its end."""
+    """Return the output of a program that must exit normally."""
     result = await run(settings, program, **limits)
     assert result.ending is Ending.OK, result
     return result.stdout.strip()
 
 
 async def test_a_fork_bomb_cannot_start_its_first_child(settings: SandboxSettings) -> None:
-    """By fork, by a spawned program, by the multiprocessing package."""
+    """It tries fork, a spawned program, and the multiprocessing package."""
     program = """
 import multiprocessing, os, subprocess
 print(tried(os.fork), tried(lambda: subprocess.run(["/bin/true"])),
@@ -115,7 +115,7 @@ print(tried(os.fork), tried(lambda: subprocess.run(["/bin/true"])),
 async def test_threads_run_and_their_number_is_limited(
     settings: SandboxSettings, identity: str
 ) -> None:
-    """Deep recursion is run in a thread by many programs, so threads there must be."""
+    """Many programs run deep recursion in a thread, so threads must work."""
     program = """
 import threading
 stop, made = threading.Event(), []
@@ -142,7 +142,7 @@ async def test_a_memory_bomb_only_exhausts_its_own_limit(settings: SandboxSettin
 
 
 async def test_memory_outside_the_address_space_is_unavailable(settings: SandboxSettings) -> None:
-    """Files in memory, shared segments, the folders that bubblewrap makes in memory."""
+    """This covers files in memory, shared segments, and the in-memory folders of bubblewrap."""
     program = """
 import ctypes, mmap, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -153,7 +153,7 @@ print(tried(lambda: os.memfd_create("x")), libc.shmget(0, 2**24, 0o1600),
 
 
 async def test_nothing_can_be_written_without_a_disk(settings: SandboxSettings) -> None:
-    """Not the root, not the system, not the sandbox's own files, not the working directory."""
+    """This covers the root, the system, the sandbox's own files and the working directory."""
     program = """
 import os, sys
 places = ["/x", "/usr/x", "/tmp/x", "/dev/x", "/sandbox/x", "/sandbox/launcher.py", "/proc/x",
@@ -167,7 +167,7 @@ print({tried(lambda: open(place, "w")) for place in places} <=
 async def test_a_hidden_folder_stays_empty_whatever_is_added_to_it(
     settings: SandboxSettings,
 ) -> None:
-    """As a judge's problems are that lie below `/usr`. It need not be there yet."""
+    """A judge's problems below `/usr` are an example. The folder need not exist yet."""
     with folder_in_sight() as folder:
         hidden = folder / "problems"
         listed = f"import os\nprint(os.listdir({str(hidden)!r}))"
@@ -181,7 +181,7 @@ async def test_a_hidden_folder_stays_empty_whatever_is_added_to_it(
 
 
 async def test_a_program_s_disk_has_a_size_limit(settings: SandboxSettings) -> None:
-    """In one file, and in many."""
+    """The disk fills with one file, and with many."""
     program = """
 def fill():
     number = 0
@@ -206,7 +206,7 @@ async def test_the_next_program_finds_an_empty_disk(settings: SandboxSettings) -
 async def test_secrets_of_the_environment_are_absent(
     settings: SandboxSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither in its own environment nor in that of a process in sight."""
+    """They are neither in its own environment nor in that of a visible process."""
     monkeypatch.setenv("SOME_API_KEY", "swordfish-1234")
     program = """
 import glob, os
@@ -219,7 +219,7 @@ print("swordfish" in seen, len(os.environ) < 10)
 
 
 async def test_no_user_s_files_are_visible(settings: SandboxSettings, tmp_path: Path) -> None:
-    """So a judge's expected outputs are not, nor this repository, nor the system's accounts."""
+    """This covers a judge's expected outputs, this repository and the system's accounts."""
     secret = tmp_path / "expected.txt"
     secret.write_text("42")
     repository = Path(__file__).parents[3]
@@ -229,13 +229,13 @@ async def test_no_user_s_files_are_visible(settings: SandboxSettings, tmp_path: 
 
 
 async def test_no_other_process_is_visible(settings: SandboxSettings) -> None:
-    """Bubblewrap's own and the program's."""
+    """It sees only bubblewrap's process and its own."""
     program = "import os\nprint(len([name for name in os.listdir('/proc') if name.isdigit()]))"
     assert int(await said(settings, program)) <= 2
 
 
 async def test_sockets_cannot_connect_anywhere(settings: SandboxSettings) -> None:
-    """Not to a port of this machine, not to the hypervisor, not to the kernel, and not by name."""
+    """This covers ports of this machine, the hypervisor, the kernel, and names."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         program = f"""
@@ -253,7 +253,7 @@ print(tried(lambda: socket.create_connection(("127.0.0.1", {port}), timeout=5)),
 
 
 async def test_ptrace_and_similar_calls_are_refused(settings: SandboxSettings) -> None:
-    """Nor can a namespace be made to get rights in."""
+    """It cannot create a namespace to gain rights either."""
     program = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -268,26 +268,28 @@ print(libc.ptrace(PTRACE_ATTACH, 1, 0, 0), libc.unshare(CLONE_NEWUSER),
 async def test_a_program_can_read_and_write_only_its_own_memory(
     settings: SandboxSettings, identity: str
 ) -> None:
-    """Its own under either identity: who could not look at itself could not open `/dev/stdin`. Its
-    parent and the first process stay out of reach."""
+    """Its own memory is accessible under either identity: otherwise it could not open `/dev/stdin`.
+    Its parent and the first process stay out of reach."""
     assert await said(settings, OTHERS_MEMORY) == "['self']"
 
 
 async def test_kernel_memory_outside_the_limit_is_refused(
     settings: SandboxSettings,
 ) -> None:
-    """All of it alongside the limit of memory: what strangers have sent to a socket that listens,
-    files on their way, longer buffers, pages in a pipe, locks, watches."""
+    """The kernel would keep these outside the memory limit: data sent to a listening socket, files
+    in transit, longer buffers, pages in a pipe, locks, watches."""
     assert (await said(settings, KERNEL_MEMORY)).split() == ["PermissionError"] * 8 + ["-1"] * 4
 
 
 async def test_pipes_and_socket_pairs_work_with_small_buffers(settings: SandboxSettings) -> None:
-    """`asyncio` needs a pair to wake up by. Filled, all that a program may have open are 32 MiB."""
+    """`asyncio` needs a pair for its wake-ups. All pipes and sockets that a program may open hold
+    32 MiB when filled."""
     assert (await said(settings, asyncio_and_buffers(64))).split() == ["5", "True", "True"]
 
 
 async def test_a_program_has_no_privileges(settings: SandboxSettings) -> None:
-    """No capability, none to be had by a set-user-id program, no way back to root."""
+    """It has no capabilities, gains none through a set-user-id program, and cannot return to
+    root."""
     program = """
 import os
 lines = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
@@ -299,7 +301,7 @@ print(int(lines["CapEff"], 16), int(lines["CapPrm"], 16), lines["NoNewPrivs"].st
 
 
 async def test_its_parent_cannot_be_killed(settings: SandboxSettings) -> None:
-    """A process 1 takes no signal from inside, and nobody else is there."""
+    """Process 1 accepts no signal from inside, and no other process exists."""
     program = """
 import os, signal
 tried(lambda: os.kill(os.getppid(), signal.SIGKILL))
@@ -317,7 +319,7 @@ print("alive")
 async def test_symlinks_reach_only_files_in_the_sandbox(
     settings: SandboxSettings, tmp_path: Path
 ) -> None:
-    """Neither a link to a file of the judge nor the links of /proc."""
+    """This covers a link to a file of the judge and the links of /proc."""
     secret = tmp_path / "expected.txt"
     secret.write_text("42")
     program = f"""
@@ -338,7 +340,7 @@ print(tried(lambda: open("/tmp/link").read()), tried(lambda: open("/tmp/usr/x", 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 async def test_endless_output_ends_the_program(settings: SandboxSettings, stream: str) -> None:
-    """And only its beginning is kept."""
+    """Only the start of the output is kept."""
     result = await run(settings, f"import sys\nwhile True: sys.{stream}.write('x' * 65536)")
     assert result.ending is Ending.OUTPUT_TOO_LONG
     assert len(getattr(result, stream)) == MIB
@@ -357,7 +359,7 @@ async def test_the_number_of_open_files_is_limited(settings: SandboxSettings) ->
 
 
 async def test_damage_by_one_program_does_not_reach_the_next(settings: SandboxSettings) -> None:
-    """Also where both run in interpreters that were started before."""
+    """This is also true when both run in interpreters started earlier."""
     async with Sandbox(TIGHT, settings=settings) as sandbox:
         broken = "import builtins, math\nmath.floor = builtins.print = lambda *_: None"
         await asyncio.gather(*(sandbox.run(broken) for _ in range(3)))

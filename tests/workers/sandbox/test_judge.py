@@ -1,4 +1,4 @@
-"""The judge is right about honest programs, and a program that cheats gains nothing."""
+"""The judge is right about honest programs, and a cheating program gains nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from loopline.workers.sandbox.judge import Judge, Verdict
 from tests.workers.sandbox.cheats import CHEATS
 from tests.workers.sandbox.conftest import needs_bubblewrap
 
-# One sandbox serves all tests here: each program has an interpreter of its own anyway.
+# One sandbox serves all tests here: each program has its own interpreter anyway.
 pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
 
 DOUBLED = tuple(ProgramTest(stdin=f"{n}\n", stdout=f"{2 * n}\n") for n in (3, 1000))
@@ -40,7 +40,7 @@ HONEST = {
 
 
 def problem(*tests: CodeTest, setup: str = "", names: tuple[str, ...] = ("f",)) -> CodeProblem:
-    """A problem with these tests."""
+    """Return a problem with these tests."""
     return CodeProblem(id="t/1", statement="Double it.", tests=tests, setup=setup, names=names)
 
 
@@ -53,7 +53,7 @@ async def judge() -> AsyncIterator[Judge]:
 
 
 def whys(verdict: Verdict) -> list[str]:
-    """Why each test failed."""
+    """Return the reason of each failed test."""
     return [outcome.why for outcome in verdict.outcomes]
 
 
@@ -86,7 +86,7 @@ async def test_an_honest_program_passes(judge: Judge, kind: str) -> None:
     ],
 )
 async def test_each_test_counts_separately(judge: Judge, kind: str, program: str) -> None:
-    """Also where a program hangs or ends in one of them."""
+    """This is also true when a program hangs or exits in one of them."""
     tight = problem(*KINDS[kind]).model_copy(update={"wall_seconds": 1.0})
     verdict = await judge.judge(tight, program)
     assert [outcome.passed for outcome in verdict.outcomes] == [True, False]
@@ -98,14 +98,14 @@ async def test_each_test_counts_separately(judge: Judge, kind: str, program: str
 
 @pytest.mark.parametrize("cheat", CHEATS)
 async def test_cheating_gains_nothing(judge: Judge, cheat: str) -> None:
-    """Neither words nor exit codes, objects, patches nor looking around; in no kind of test."""
+    """Output, exit codes, objects, patches and introspection do not help, in any kind of test."""
     program = CHEATS[cheat] + "\nif 'f' in globals(): print(f(0))"
     verdict = await judge.judge(problem(*(tests[0] for tests in KINDS.values())), program)
     assert verdict.pass_rate == 0, verdict
 
 
 async def test_a_program_cannot_replace_the_judge_s_names(judge: Judge) -> None:
-    """A program that brings its own `set` and helper is not compared by them."""
+    """A program's own `set` and helper are not used for the comparison."""
     tests = (AssertionTest(source="assert set(f(1)) == set([1]) and half(f(2)) == 1"),)
     setup = "def half(values): return len(values) / 2"
     program = "class set(set):\n    def __eq__(self, _): return True\nhalf = lambda _: 1\n"
@@ -116,21 +116,21 @@ async def test_a_program_cannot_replace_the_judge_s_names(judge: Judge) -> None:
 
 
 async def test_the_program_replaces_a_stub_of_the_setup(judge: Judge) -> None:
-    """HumanEval's prompts define the function that is to be completed."""
+    """HumanEval's prompts define the function to complete."""
     code_problem = problem(*ASSERTED, setup="def f(n):\n    '''Twice.'''")
     assert (await judge.judge(code_problem, HONEST["assertion"])).solved
 
 
 @pytest.mark.parametrize("leave", ["exit()", "quit()", "exit(0)", "import sys; sys.exit()"])
 async def test_a_right_program_may_exit_early(judge: Judge, leave: str) -> None:
-    """By the builtins that `site` brings, too: a contest's programs end so."""
+    """It may also use the builtins from `site`: contest programs exit that way."""
     program = f"n = int(input())\nif n == 3:\n    print(6)\n    {leave}\nprint(2 * n)"
     verdict = await judge.judge(problem(*DOUBLED), program)
     assert whys(verdict) == ["", ""]
 
 
 async def test_a_right_program_may_read_and_write_long_numbers(judge: Judge) -> None:
-    """Longer than the 4,300 digits that Python takes without being asked."""
+    """The numbers are longer than Python's default limit of 4,300 digits."""
     test_input, wanted = "9" * 9_000, "1" + "9" * 8_999 + "8"
     verdict = await judge.judge(
         problem(ProgramTest(stdin=test_input, stdout=wanted)), HONEST["program"]
@@ -149,7 +149,7 @@ thread.start()
 
 
 async def test_a_problem_s_memory_limit_leaves_room_for_a_deep_stack() -> None:
-    """Which is reserved and hardly used; but not for as much again as the sandbox allows."""
+    """The stack's room is reserved and hardly used, but stays below the sandbox's own limit."""
     limits = Limits(wall_seconds=60, cpu_seconds=10)
     settings = SandboxSettings(limits=limits, parallel=1, ready=1)
     code_problem = problem(DOUBLED[0]).model_copy(update={"memory_bytes": 256 * 10**6})
@@ -173,7 +173,7 @@ time.sleep(1000)
 
 @pytest.mark.parametrize("kind", ["call", "assertion"])
 async def test_a_program_that_ignores_its_input_gets_no_extra_time(judge: Judge, kind: str) -> None:
-    """It says that it has started, and leaves the judge with a pipe that is full."""
+    """It reports that it has started, and leaves the judge with a full pipe."""
     many = 6
     long = list(range(60_000))
     tests: dict[str, CodeTest] = {
@@ -185,12 +185,12 @@ async def test_a_program_that_ignores_its_input_gets_no_extra_time(judge: Judge,
     verdict = await judge.judge(code_problem, FORGED)
     took = time.monotonic() - before
     assert whys(verdict) == ["timed_out"] * many
-    # 0.9 seconds each; it was as much as for all that were left, each time: 27 seconds.
+    # About 0.9 seconds each; earlier each test took the time of all remaining ones: 27 seconds.
     assert took < 3 * many, took
 
 
 async def test_plain_data_is_returned_unchanged(judge: Judge) -> None:
-    """Of every kind, nested, and beyond what JSON knows."""
+    """This covers every kind, nested values, and values that JSON lacks."""
     values = [
         "(1, [2.5, None], {'a': {3}}, frozenset({4}))", "10**400", "float('inf')", "-0.0", "1j",
         "b'\\xff'", "'ä\\n\\ud800'", "{(1, 2): True}", "str", "[[]]",
@@ -203,7 +203,7 @@ async def test_plain_data_is_returned_unchanged(judge: Judge) -> None:
 
 
 async def test_tests_can_use_a_program_s_objects_without_trusting_them(judge: Judge) -> None:
-    """Trees that a test builds, matches, generators: as MBPP's tests need them."""
+    """Trees that a test builds, matches and generators, as MBPP's tests need them."""
     setup = "root = Node(1)\nroot.left = Node(2)\nroot.left.left = Node(3)"
     tests = [
         "assert depth(root) == 3", "assert root.left.value == 2",
@@ -231,14 +231,14 @@ def found(text): return re.search(r"\\d", text)
 
 
 async def test_a_method_of_a_solution_class_is_called(judge: Judge) -> None:
-    """As LeetCode's problems have it, with the imports that they take for granted."""
+    """LeetCode's problems have this form, with their implicit imports."""
     code_problem = problem(*CALLED).model_copy(update={"preamble": "from typing import *"})
     program = "class Solution:\n    def f(self, n: Optional[int]): return 2 * n"
     assert (await judge.judge(code_problem, program)).solved
 
 
 async def test_a_method_takes_precedence_over_the_preamble_s_function(judge: Judge) -> None:
-    """As the published judges take it; a function of the program's own is not a method."""
+    """The published judges do the same; a program's own function is not a method."""
     preamble = "from heapq import *\ndef f(n): return 0"
     code_problem = problem(*CALLED).model_copy(update={"preamble": preamble})
     method = "class Solution:\n    def f(self, n): return 2 * n"
@@ -260,7 +260,7 @@ FUTURES = [
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_program_may_start_with_future_imports(judge: Judge, kind: str) -> None:
-    """Whatever preamble goes before it, and however it is written."""
+    """This works after any preamble and in any notation."""
     code_problem = problem(*KINDS[kind][:1]).model_copy(update={"preamble": "import math\ntwo = 2"})
     for future in FUTURES:
         program = f"{future}\ndef g(n: Unknown): return math.gcd(two)\n{HONEST[kind]}"
@@ -278,7 +278,7 @@ async def test_line_numbers_of_a_program_exclude_its_preamble(judge: Judge) -> N
 async def test_an_exception_of_a_program_does_not_end_a_test_s_own_loop(
     judge: Judge, end: str
 ) -> None:
-    """Around a function, `map` and `filter` would take it for the end of what they go through."""
+    """Around a function, `map` and `filter` would mistake it for the end of their input."""
     tests = [
         "assert all(map(lambda n: f(n) == 2 * n, [1, 2]))",
         "assert not list(filter(lambda n: f(n) != 2 * n, [1, 2]))",
@@ -292,7 +292,8 @@ async def test_an_exception_of_a_program_does_not_end_a_test_s_own_loop(
 
 
 async def test_a_function_is_imported_without_running_its_main_block(judge: Judge) -> None:
-    """As HumanEval's, APPS' and LiveCodeBench's judges do: many programs test themselves."""
+    """The judges of HumanEval, APPS and LiveCodeBench do the same: many programs test
+    themselves."""
     for guarded in (
         "print(f(int(input())))",
         "import unittest; unittest.main()",
@@ -317,7 +318,7 @@ async def test_a_function_is_imported_without_running_its_main_block(judge: Judg
     ],
 )  # fmt: skip
 async def test_an_outcome_states_its_reason(judge: Judge, program: str, why: str) -> None:
-    # Only the one that hangs needs a short limit: another may be slow on a busy machine.
+    # Only the hanging one needs a short limit: another may be slow on a busy machine.
     seconds = 1.0 if why == "timed_out" else 30.0
     code_problem = problem(*CALLED).model_copy(update={"wall_seconds": seconds})
     verdict = await judge.judge(code_problem, program)
@@ -326,7 +327,7 @@ async def test_an_outcome_states_its_reason(judge: Judge, program: str, why: str
 
 
 async def test_a_program_s_output_is_shown(judge: Judge) -> None:
-    """So that an agent learns what its program did."""
+    """An agent learns from it what its program did."""
     verdict = await judge.judge(problem(DOUBLED[0]), "print(int(input()) + 1)")
     assert [(outcome.actual, outcome.why) for outcome in verdict.outcomes] == [
         ("4\n", "wrong answer")
@@ -352,7 +353,7 @@ async def test_a_problem_without_tests_is_not_solved(judge: Judge) -> None:
 
 
 async def test_parallel_judges_do_not_wait_for_each_other() -> None:
-    """Each assertion needs two interpreters, and only one program runs at once."""
+    """Each assertion needs two interpreters, while only one program runs at a time."""
     settings = SandboxSettings(parallel=1, ready=1)
     async with Sandbox(settings=settings) as sandbox:
         judge = Judge(sandbox)
@@ -367,7 +368,7 @@ async def test_parallel_judges_do_not_wait_for_each_other() -> None:
     not os.environ.get(VARIABLE), reason=f"{VARIABLE} does not point to the published data"
 )
 async def test_published_solutions_pass_their_own_tests(judge: Judge) -> None:
-    """A few that need something special: a helper of the prompt (32), trees (367), a type as an
+    """A few tasks need special support: a helper of the prompt (32), trees (367), a type as an
     argument (533), an import of the solution's (596)."""
     wanted = {"humaneval/32", "mbpp/367", "mbpp/533", "mbpp/596"}
     records = [*humaneval.load().records, *mbpp.load("full").records]

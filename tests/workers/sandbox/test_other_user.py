@@ -1,4 +1,4 @@
-"""The judge as a user that is not root, in earnest: its process has given root up."""
+"""The judge as a non-root user: its process has really given up root."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.workers.sandbox.test_escapes import (
 )
 
 USER = 12345
-"""An id that nobody has."""
+"""An id that no user has."""
 JUDGE = """
 import asyncio, json, os, sys
 from loopline.workers.sandbox import Limits, Sandbox, SandboxSettings
@@ -41,7 +41,7 @@ PROJECT = Path(__file__).parents[3]
 
 
 def _python() -> str | None:
-    """Of this version, that another user may run; this one may lie in root's home."""
+    """Find a Python of this version that another user may run; this one may be in root's home."""
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for path in (
         os.path.realpath(sys.executable),
@@ -58,7 +58,7 @@ def _python() -> str | None:
 
 
 def judged(program: str, **limits: int) -> str:
-    """What a program prints whose judge is another user."""
+    """Return the output of a program whose judge is another user."""
     if os.geteuid() != 0:
         pytest.skip("anyone who runs this is not root: the other tests are such a judge's")
     python = _python()
@@ -95,7 +95,7 @@ def test_a_program_can_read_and_write_only_its_own_memory() -> None:
 
 
 def test_the_process_that_waits_for_a_program_can_do_nothing_else() -> None:
-    """Were a program to get at it in spite of everything."""
+    """This matters if a program gets access to it in spite of everything."""
     program = """
 import resource
 names = ["AS", "DATA", "FSIZE", "NOFILE", "NPROC", "MEMLOCK"]

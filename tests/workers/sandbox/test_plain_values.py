@@ -1,4 +1,4 @@
-"""Values on their way between processes of which one is hostile."""
+"""Values on their way between processes, one of which is hostile."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ JSON = st.recursive(
 
 
 def sent(value: Any) -> Any:
-    """There and back, as a line of JSON."""
+    """Send a value there and back as a line of JSON."""
     return decode(json.loads(json.dumps(encode(value))))
 
 
 @given(VALUES)
 def test_plain_data_arrives_unchanged(value: Any) -> None:
-    """Also its type, and what JSON has nothing for."""
+    """This includes its type, and values that JSON lacks."""
     assert sent(value) == value
     assert type(sent(value)) is type(value)
 
@@ -67,7 +67,7 @@ def test_any_output_of_a_program_is_a_value_or_refused(data: Any) -> None:
 
 
 def test_a_subclass_arrives_as_its_plain_type() -> None:
-    """So that none of its methods does."""
+    """This way none of its methods runs."""
 
     class Everything(int):
         def __eq__(self, other: object) -> bool:

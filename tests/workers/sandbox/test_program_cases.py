@@ -1,4 +1,4 @@
-"""Programs of public reports, each with the verdict it deserves; and what a program is given."""
+"""Programs from public reports with their correct verdicts, and the environment of a program."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ CASES: list[dict[str, Any]] = [
     json.loads(line) for line in (FOLDER / "programs.jsonl").read_text().splitlines()
 ]
 WITHOUT = {"sortedcontainers", "Optional"}
-"""Programs have the standard library alone, and of its names what APPS' own judge imports for them:
-over both one may differ."""
+"""Names that programs lack: they get only the standard library, and of its names those that APPS'
+own judge imports. Both choices are debatable."""
 SLOW = {"sleeps for two seconds", "sleeps for ever", "endless output", "opens a connection"}
 
 pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
@@ -76,7 +76,7 @@ READ = "n, *xs = map(int, {}.split())\nprint(n + sum(xs))"
     ],
 )
 async def test_standard_input_is_a_file(identity: str, reading: str) -> None:
-    """With a size, a position, and a name under which it is opened again."""
+    """It has a size, a position, and a name under which it can be reopened."""
     async with Sandbox(settings=SandboxSettings(parallel=1, ready=1)) as sandbox:
         result = await sandbox.run(reading, stdin="1 2\n34")
     assert (result.stdout, result.stderr) == ("37\n", "")
@@ -84,7 +84,7 @@ async def test_standard_input_is_a_file(identity: str, reading: str) -> None:
 
 @pytest.mark.parametrize("how", ["os.write(0, b'x' * 100)", "os.ftruncate(0, 2**20)"])
 async def test_standard_input_cannot_be_written(identity: str, how: str) -> None:
-    """It is memory that no limit of the program's own counts."""
+    """Its memory is outside every limit of the program."""
     limits = Limits(disk_bytes=4 * MIB)
     async with Sandbox(settings=SandboxSettings(parallel=1, ready=1, limits=limits)) as sandbox:
         result = await sandbox.run(f"import os\n{how}", stdin="1")
@@ -93,7 +93,7 @@ async def test_standard_input_cannot_be_written(identity: str, how: str) -> None
 
 
 async def test_a_thread_may_ask_for_a_stack_as_large_as_its_memory() -> None:
-    """512 MiB is what many programs of contests ask for; 20,000 calls deep they go."""
+    """Many contest programs ask for 512 MiB and recurse 20,000 calls deep."""
     program = (
         "import sys, threading\nsys.setrecursionlimit(10**6)\nthreading.stack_size(2**29)\n"
         "def f(n):\n    return 0 if n == 0 else 1 + f(n - 1)\n"
@@ -105,7 +105,7 @@ async def test_a_thread_may_ask_for_a_stack_as_large_as_its_memory() -> None:
 
 
 async def test_a_program_can_import_only_the_standard_library() -> None:
-    """Also where it puts the folders of packages on its path."""
+    """This is true even if the machine adds package folders to its path."""
     program = (
         "import glob, sys\n"
         "for root in ('/usr', '/usr/local', sys.base_prefix):\n"

@@ -1,4 +1,4 @@
-"""What the sandbox promises its caller."""
+"""The sandbox's guarantees to its caller."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ UNSAFE = SandboxSettings(parallel=2, ready=1, unsafe_exec=True)
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition that some process brings about."""
+    """Wait for a condition that another process brings about."""
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - what we wait for is another process
             await asyncio.sleep(0.01)
 
 
 def running(mark: str) -> list[int]:
-    """Processes with the mark in their environment or, as bubblewrap's, their command line."""
+    """Return processes with the mark in their environment or, like bubblewrap's, in their command
+    line."""
     pids: list[int] = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -48,7 +49,7 @@ def running(mark: str) -> list[int]:
 
 
 def sandboxes() -> list[psutil.Process]:
-    """Bubblewrap's processes of this one; other tests may have left it a Redis server."""
+    """Return this process's bubblewrap children; other tests may have left it a Redis server."""
     processes: list[psutil.Process] = []
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error):
@@ -85,7 +86,7 @@ async def test_the_result_states_how_a_program_ended(
 
 @needs_bubblewrap
 async def test_an_error_names_the_line_of_the_program(settings: SandboxSettings) -> None:
-    """And none of the sandbox's own files."""
+    """The traceback contains none of the sandbox's own files."""
     async with Sandbox(settings=settings) as sandbox:
         result = await sandbox.run("def f():\n    return 1 / 0\nf()")
     assert 'File "program.py", line 2, in f' in result.stderr
@@ -95,7 +96,7 @@ async def test_an_error_names_the_line_of_the_program(settings: SandboxSettings)
 
 @needs_bubblewrap
 async def test_large_inputs_and_outputs_pass_through(settings: SandboxSettings) -> None:
-    """Beyond what a pipe holds, also when the program reads nothing."""
+    """They exceed a pipe's capacity, which also works if the program reads nothing."""
     text = "x" * 3_000_000
     async with Sandbox(settings=settings) as sandbox:
         copied = await sandbox.run("import sys\nsys.stdout.write(sys.stdin.read())", stdin=text)
@@ -105,8 +106,8 @@ async def test_large_inputs_and_outputs_pass_through(settings: SandboxSettings) 
 
 
 @needs_bubblewrap
-async def test_a_program_can_have_limits_of_its_own(settings: SandboxSettings) -> None:
-    """But no more disk than the sandbox was made with."""
+async def test_a_program_can_have_its_own_limits(settings: SandboxSettings) -> None:
+    """A program's disk cannot exceed the sandbox's."""
     async with Sandbox(settings=settings) as sandbox:
         tight = Limits(memory_bytes=80 * 2**20)
         program = "print(len(bytearray(100 * 2**20)))"
@@ -120,7 +121,7 @@ async def test_a_program_can_have_limits_of_its_own(settings: SandboxSettings) -
 async def test_the_cpu_limit_also_ends_a_program_that_ignores_its_signal(
     settings: SandboxSettings,
 ) -> None:
-    """The signal can be ignored, the kill a second later can't."""
+    """A program can ignore the signal but not the kill a second later."""
     busy = "while True: pass"
     limits = Limits(wall_seconds=60, cpu_seconds=1)
     ignoring = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n" + busy
@@ -139,7 +140,7 @@ async def test_a_program_that_is_too_long_is_refused(settings: SandboxSettings) 
 
 
 async def cancel_waits(sandbox: Sandbox, count: int) -> None:
-    """Ask for interpreters that are not up yet, and lose patience."""
+    """Request interpreters that are not ready yet, and lose patience."""
     for _ in range(count):
         task = asyncio.create_task(sandbox.run("print(1)"))
         await asyncio.sleep(0)
@@ -154,7 +155,7 @@ async def test_cancelled_waits_leave_no_more_interpreters_than_configured(
 ) -> None:
     async with Sandbox(settings=settings) as sandbox:
         await cancel_waits(sandbox, 5)
-        # All are up, and what nobody wants is gone.
+        # All are ready, and unneeded ones are gone.
         await until(lambda: 0 < sandbox.waiting == len(sandboxes()))
         assert sandbox.waiting == settings.ready
 
@@ -183,7 +184,7 @@ async def test_a_dead_ready_interpreter_is_replaced(settings: SandboxSettings) -
 async def test_no_program_keeps_running_when_the_caller_gives_up_or_closes(
     settings: SandboxSettings,
 ) -> None:
-    """A cancelled run ends its program; a closed sandbox has no process left."""
+    """A cancelled run ends its program; a closed sandbox has no remaining process."""
     async with Sandbox(settings=settings) as sandbox:
         task = asyncio.create_task(sandbox.run("while True: pass"))
         await until(lambda: len(sandboxes()) >= 2)
@@ -198,8 +199,8 @@ async def test_no_program_keeps_running_when_the_caller_gives_up_or_closes(
 async def test_sandboxed_programs_die_with_their_killed_parent(
     tmp_path: Path, identity: str
 ) -> None:
-    """SIGKILL, so that it can do nothing for it: neither a program that runs nor an interpreter
-    that waits stays."""
+    """SIGKILL leaves it no time to clean up: neither a running program nor a ready interpreter
+    remains."""
     mark = str(tmp_path / "mark")
     script = f"""
 import asyncio
@@ -241,7 +242,7 @@ async def test_the_error_without_bubblewrap_tells_what_to_install(
 async def test_a_bubblewrap_that_does_not_work_is_quoted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Most often user namespaces are off."""
+    """User namespaces are the most frequent cause."""
     fake = tmp_path / bubblewrap.PROGRAM
     fake.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
     fake.chmod(0o755)
@@ -264,7 +265,7 @@ async def test_a_machine_without_a_filter_is_refused(
 
 
 def test_only_visible_folders_are_hidden_and_each_only_once() -> None:
-    """Not the interpreter's own, without which nothing would run."""
+    """The interpreter's own folders stay visible, or nothing would run."""
     prefix = Path(bubblewrap.interpreter().prefix)
     app, state = Path("/usr/src/app"), Path("/usr/src/app/state/problems")
     folders = [state, app, Path("/srv/problems"), Path("/usr"), Path("/"), prefix, prefix / "app"]
@@ -279,7 +280,7 @@ async def test_a_sandbox_that_is_not_entered_runs_nothing() -> None:
 async def test_unsafe_exec_runs_without_bubblewrap_but_with_limits(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Also then the environment is empty and the working directory the program's own."""
+    """The environment is still empty, and the program has its own working directory."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("SOME_API_KEY", "swordfish-1234")
     limits = Limits(wall_seconds=20, cpu_seconds=1, memory_bytes=128 * 2**20)
@@ -291,7 +292,7 @@ async def test_unsafe_exec_runs_without_bubblewrap_but_with_limits(
 
 
 async def test_an_unsafe_program_s_children_end_with_it() -> None:
-    """Those of its process group."""
+    """This covers the processes of its process group."""
     limits = Limits(wall_seconds=0.5)
     program = "import os, time\nprint(os.fork() or os.getpid(), flush=True)\ntime.sleep(1000)"
     async with Sandbox(limits, settings=UNSAFE) as sandbox:

@@ -1,7 +1,6 @@
-"""An MCP server over its standard input and output with the habits of one case:
-`case_server.py CASE.json RECEIVED`. What its tools are called with is written to RECEIVED, a JSON
-object a line. It must start within milliseconds, so it imports nothing but the standard library.
-"""
+"""An MCP server over standard input and output with the habits of one case: `case_server.py
+CASE.json RECEIVED`. It writes the arguments of its tool calls to RECEIVED, one JSON object per
+line. It must start within milliseconds, so it imports only the standard library."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ DONE = {"content": [{"type": "text", "text": "done"}]}
 
 
 def answer(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The result of a request; None for one that this server does not know."""
+    """Return the result of a request; None for one unknown to this server."""
     match message["method"]:
         case "initialize":
             version = HABITS.get("protocol_version", message["params"]["protocolVersion"])

@@ -1,4 +1,4 @@
-"""An MCP server over HTTP that can forget its sessions, as one that is started again does."""
+"""An MCP server over HTTP that can forget its sessions, like a restarted one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFUSAL = {"status": 404, "text": "Session not found"}
 
 @dataclass
 class ForgetfulServer:
-    """`refusal` is what a request gets whose session it does not know."""
+    """`refusal` is the answer to a request with an unknown session."""
 
     refusal: dict[str, Any] = field(default_factory=lambda: REFUSAL)
     redirect: int | None = None

@@ -1,4 +1,4 @@
-"""Tool sources as a profile would name them, joined for one test."""
+"""Tool sources as in a profile, joined for one test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def source(**values: object) -> ToolSourceSettings:
 
 
 def raw(*mode: str, **values: object) -> ToolSourceSettings:
-    """A server that breaks the rules."""
+    """Start a server that breaks the rules."""
     command = [sys.executable, "-S", "-E", RAW_SERVER, *mode]
     return source(mcp={"command": command}, **values)
 
@@ -34,14 +34,14 @@ async def joined(
 
 
 async def text_of(sources: ToolSources, tool: str, /, **arguments: Any) -> str:
-    """The result of a call that works."""
+    """Return the result of a successful call."""
     answer = await sources.call(tool, arguments)
     assert "error" not in answer, answer
     return str(answer["result"])
 
 
 async def error_of(sources: ToolSources, tool: str, /, **arguments: Any) -> str:
-    """The error of a call that does not."""
+    """Return the error of a failed call."""
     answer = await sources.call(tool, arguments)
     assert list(answer) == ["error"], answer
     return str(answer["error"])

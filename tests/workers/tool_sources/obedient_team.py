@@ -1,5 +1,5 @@
-"""A team of `umi` on a bus that does whatever it reads. Its models are an endpoint of the tests'
-own, which takes no notice of a schema."""
+"""A team of `umi` on a bus that does whatever it reads. The tests' own endpoint serves its models
+and ignores schemas."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ ORDER = re.compile(r"[Cc]all (\w+) with (\{.*?\})")
 
 
 def obeys(text: str) -> str:
-    """The turn of a team's member that does whatever stands in its history, anyone who wrote it."""
+    """Return the turn of a team member that does whatever its history says, no matter who wrote
+    it."""
     history = text.partition("\nHistory:\n")[2] or text.removeprefix("History:\n")
     orders = ORDER.findall(history)
     answer_count = history.count("</s>observation: ")
@@ -67,7 +68,7 @@ async def _complete(request: Request) -> Response:
 async def obedient_team(
     server: RedisProcess, sources: Mapping[str, ToolSourceSettings], offered: Collection[str]
 ) -> AsyncGenerator[Client]:
-    """Workers on a bus with tools of these sources, as soon as those in `offered` are there."""
+    """Workers on a bus with tools of these sources, once those in `offered` are available."""
     bus = quick_settings(server.url)
     models = Starlette(routes=[Route("/v1/chat/completions", _complete, methods=["POST"])])
     async with listening(models) as endpoint:

@@ -1,6 +1,6 @@
-"""An MCP server by hand, which breaks the rules in a chosen way: `raw_server.py MODE [FILE]`.
+"""A handmade MCP server that breaks the rules in a chosen way: `raw_server.py MODE [FILE]`.
 
-It must start within milliseconds, so it imports nothing but the standard library.
+It must start within milliseconds, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 MODE = sys.argv[1]
 FLAG = Path(sys.argv[2]) if len(sys.argv) > 2 else Path()
-"""Tells a server that it has died once, or others its process id."""
+"""A file that tells a server that it has died once, or gives others its process id."""
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -24,7 +24,7 @@ def tool(name: str, schema: dict[str, Any] = SCHEMA, text: str = "It does.") -> 
 
 
 def bomb() -> dict[str, Any]:
-    """Ten levels of ten references each stand for ten thousand million parts."""
+    """Ten levels of ten references each expand to ten thousand million parts."""
     definitions: dict[str, Any] = {"d0": {"type": "string"}}
     for level in range(1, 11):
         fields = {f"f{n}": {"$ref": f"#/$defs/d{level - 1}"} for n in range(10)}
@@ -62,7 +62,7 @@ def listed(cursor: str | None) -> dict[str, Any]:
         }
     if MODE == "same_page":
         return {"tools": [tool("act")], "nextCursor": "again"}
-    if MODE == "php":  # whose empty objects are lists
+    if MODE == "php":  # a server that writes empty objects as lists
         schema = {"type": "object", "properties": [], "required": {}}
         return {"tools": [tool("act", schema), "no tool", {"description": "no name"}]}
     if MODE == "wordy":
@@ -123,7 +123,7 @@ def main() -> None:
     if MODE == "lingers":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         FLAG.write_text(str(os.getpid()))
-    print("listening now!", flush=True)  # no message: servers write such lines
+    print("listening now!", flush=True)  # not a message: servers write such lines
     for line in sys.stdin:
         message = json.loads(line)
         number, method = message.get("id"), message["method"]

@@ -1,4 +1,4 @@
-"""An HTTP server that answers as it is told and keeps what it was asked."""
+"""An HTTP server with configurable answers that records its requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RecordedRequest:
 
     method: str
     path: str
-    """As it was sent, with its escapes."""
+    """The path as sent, with its escapes."""
     query: str
     headers: list[tuple[str, str]]
     body: bytes
@@ -36,7 +36,7 @@ class RecordedRequest:
         return [[*pair] for pair in parse_qsl(self.body.decode(), keep_blank_values=True)]
 
     def header(self, name: str) -> list[str]:
-        """All of that name: there should be one."""
+        """Return all headers with that name: there should be one."""
         return [value for key, value in self.headers if key == name.lower()]
 
 

@@ -1,4 +1,4 @@
-"""What a source says that its tools do to the world, and the key that goes with a call."""
+"""A source's hints about its tools' effects, and the key that is sent with a call."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_an_api_that_cuts_off_its_answer_leaves_the_outcome_unknown(
 ) -> None:
     async with joined(s=source(openapi=api_file, base_url="http://127.0.0.1:9")) as sources:
         refused = await sources.tool("s__post").carry_out({}, CONTEXT)
-    assert not refused.unknown  # nobody was reached
+    assert not refused.unknown  # no server was reached
     api = RecordingApi(
         {"/a": {"status": 200, "headers": {"content-encoding": "gzip"}, "body": "no gzip"}}
     )

@@ -1,4 +1,5 @@
-"""MCP servers with the habits of real ones: what of them is offered, and what reaches them."""
+"""MCP servers with the habits of real ones: the tools that are offered, and the calls that reach
+them."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ async def _check(
 def _problem(
     tool: str, right: dict[str, Any], answer: dict[str, Any], received: Any, state: dict[str, Any]
 ) -> str:
-    """What is not right; empty if all is."""
+    """Return the differences; empty if there are none."""
     if "any_of" in right:
         ways = [_problem(tool, way, answer, received, state) for way in right["any_of"]]
         return "" if "" in ways else "; ".join(ways)

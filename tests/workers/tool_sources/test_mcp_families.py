@@ -1,4 +1,4 @@
-"""A server that is started through wrappers leaves nothing behind, however its worker ends."""
+"""A server started through wrappers leaves no process behind, however its worker ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ true
 
 
 def wrapped(folder: Path) -> list[str]:
-    """A command that starts a server which will not end, two shells below."""
+    """Return a command that starts a server that ignores signals, two shells deep."""
     script = folder / "wrapper.sh"
     script.write_text(WRAPPER.format(folder=folder))
     script.chmod(0o755)
@@ -38,7 +38,7 @@ def wrapped(folder: Path) -> list[str]:
 
 
 def family(folder: Path) -> list[psutil.Process]:
-    """The wrapper, what it left alone, and the server, which was joined."""
+    """Return the wrapper, the process that it detached, and the joined server."""
     names = ("wrapper", "detached", "server")
     return [psutil.Process(int((folder / name).read_text())) for name in names]
 

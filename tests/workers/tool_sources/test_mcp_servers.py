@@ -1,4 +1,4 @@
-"""MCP servers, over pipes and over HTTP, that behave and that do not."""
+"""MCP servers, over pipes and over HTTP, well-behaved and not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOKEN = "tok-4711-secret"
 
 @asynccontextmanager
 async def over_pipes(**values: object) -> AsyncGenerator[ToolSources]:
-    # The server is handed only what it is to see: the search path of this checkout too.
+    # The server gets only its allowed variables, including this checkout's search path.
     mcp = {"command": TOWN_COMMAND, "cwd": ROOT, "env": ["TOWN_TOKEN", "PYTHONPATH"]}
     environ = {"TOWN_TOKEN": TOKEN, "PYTHONPATH": os.environ.get("PYTHONPATH") or ROOT}
     async with joined(environ, town=source(mcp=mcp, **values)) as sources:
@@ -207,7 +207,7 @@ async def test_compressed_answers_and_refusals_of_an_http_server_are_understood(
             message = "s answered: HTTP 401: No key, no session."
             assert message in await error_of(sources, "s__good")
             server.sessions |= {"session-0"}
-            server.answer = "x" * 1_000_000  # packed into a thousand bytes
+            server.answer = "x" * 1_000_000  # compressed to a thousand bytes
             assert "more than 100000 bytes" in await error_of(sources, "s__good")
 
 

@@ -1,5 +1,5 @@
-"""From a profile's `[tools]` to a run: a tool worker tells what it offers, admission writes it into
-the run, and a call reaches the server."""
+"""From a profile's `[tools]` to a run: a tool worker announces its tools, admission writes them
+into the run, and a call reaches the server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOOLS: JsonObject = {"tools": ["calculate", "town__act"]}
 
 
 async def offered(client: Client) -> None:
-    """Until a tool worker has said what it offers."""
+    """Wait until a tool worker has announced its tools."""
     async with asyncio.timeout(20):
         while not await offered_tools_on(client.bus):  # noqa: ASYNC110 - said by another party
             await asyncio.sleep(0.02)

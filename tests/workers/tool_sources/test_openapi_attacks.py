@@ -1,4 +1,4 @@
-"""Documents and arguments that want a request to go elsewhere, or the worker to die or to hang."""
+"""Documents and arguments that try to redirect a request, or to crash or block the worker."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ async def test_a_secret_is_sent_once_whatever_the_model_writes(tmp_path: Path) -
 
 
 def _reference_bomb() -> str:
-    """A schema of 60,000 fields, to which each of 1,000 operations refers 30 times."""
+    """A schema of 60,000 fields, which each of 1,000 operations references 30 times."""
     wide = {
         "type": "object",
         "properties": {f"f{n}": {"$ref": "#/components/schemas/Wide"} for n in range(20_000)},

@@ -1,4 +1,4 @@
-"""Small documents in the manner of real ones, and the request that each call of theirs must be."""
+"""Small documents that resemble real ones, and the exact request of each of their calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PREFIX = "s__"
 
 
 async def _here(_module: str, payload: bytes, *, max_answer_bytes: int) -> bytes:
-    """What the child does, without the second that a process takes to start."""
+    """Do the child's work without the second that a process takes to start."""
     question, _, raw = payload.partition(b"\n")
     answer = answer_question(Question.model_validate_json(question), raw)
     assert len(answer) <= max_answer_bytes
@@ -75,7 +75,7 @@ def _problems(
     request: RecordedRequest | None,
     state: dict[str, Any],
 ) -> str:
-    """What is not right; empty if all is."""
+    """Return the differences; empty if there are none."""
     if "any_of" in right:
         ways = [_problems(way, answer, request, state) for way in right["any_of"]]
         return "" if "" in ways else "; ".join(ways)

@@ -1,4 +1,4 @@
-"""Documents as the generators of well-known APIs write them, and what a call of theirs sends."""
+"""Documents as generators of well-known APIs write them, and the requests of their calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def _here(_module: str, payload: bytes, *, max_answer_bytes: int) -> bytes
 async def sent(
     folder: Path, path: str, node: dict[str, Any], arguments: dict[str, Any], **more: Any
 ) -> RecordedRequest:
-    """The request of a call of the one operation, a POST, of a document."""
+    """Return the request of a call to a document's only operation, a POST."""
     method = more.pop("method", "post")
     paths = {path: {method: {"operationId": "act", **node}}}
     file = folder / "api.json"
@@ -67,7 +67,7 @@ def _no_child(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[repor
 
 DEEP = {"style": "deepObject", "explode": True}
 FORMS: list[tuple[dict[str, Any], dict[str, Any], list[list[str]]]] = [
-    # Stripe: lists and objects within each other, and an empty text that unsets a field.
+    # Stripe: nested lists and objects, and an empty text that unsets a field.
     (
         {"encoding": {"items": DEEP, "metadata": DEEP, "expand": DEEP}},
         {"items": [{"price": "p1", "n": 2}], "metadata": "", "expand": ["a", "b"]},
@@ -124,7 +124,7 @@ PATHS: list[tuple[str, dict[str, Any], Any, str]] = [
     ("/a/{v}", {"style": "matrix", "explode": True}, ["x", "y"], "/a/;v=x;v=y"),
     ("/a/{v}", {"style": "matrix", "explode": True}, {"k": 1}, "/a/;k=1"),
     ("/a/{v}", {}, {"k": 1, "l": 2}, "/a/k,1,l,2"),
-    # Google: a name with slashes, and an action behind it.
+    # Google: a name with slashes, followed by an action.
     ("/v1/{+v}:cancel", {}, "projects/p/jobs/j 1", "/v1/projects/p/jobs/j%201:cancel"),
     ("/v1/{v}", {}, "projects/p", "/v1/projects%2Fp"),
     ("/名/{v}", {}, "ü", "/%E5%90%8D/%C3%BC"),
@@ -145,7 +145,7 @@ BODIES: list[tuple[dict[str, Any], Any, str, bytes]] = [
     ({JSON: {"schema": TEXT}}, "a", JSON, b'"a"'),
     ({"text/plain": {"schema": TEXT}}, "a\nü", "text/plain; charset=utf-8", "a\nü".encode()),
     ({"application/xml": {}}, "<a/>", "application/xml; charset=utf-8", b"<a/>"),
-    # Kubernetes: any type for a new object; for a change the one that looks like it.
+    # Kubernetes: any type for a new object; for a change the one that resembles the object.
     ({"*/*": {"schema": OBJECT}}, {"a": 1}, JSON, b'{"a": 1}'),
     (
         {"application/json-patch+json": {}, "application/merge-patch+json": {"schema": OBJECT}},
@@ -153,7 +153,7 @@ BODIES: list[tuple[dict[str, Any], Any, str, bytes]] = [
         "application/merge-patch+json",
         b'{"a": null}',
     ),
-    # .NET: the same under several names, one of them with a star.
+    # .NET: the same body under several media types, one of them with a star.
     ({"application/*+json": {}, "text/json": {}, JSON: {}}, {"a": 1}, JSON, b'{"a": 1}'),
     ({MULTIPART: {"schema": OBJECT}, FORM: {"schema": OBJECT}}, {"a": 1}, FORM, b"a=1"),
 ]
@@ -171,7 +171,7 @@ async def test_a_body_uses_the_best_of_its_media_types(
 async def test_a_multipart_form_is_sent_without_optional_files(
     tmp_path: Path,
 ) -> None:
-    """As FastAPI writes it: a schema by reference, a file that may be left away."""
+    """FastAPI writes it like this: a schema by reference, and an optional file."""
     schemas = {
         "Form": {
             "type": "object",
@@ -201,7 +201,7 @@ async def test_a_multipart_form_is_sent_without_optional_files(
 async def test_a_cookie_is_sent_and_read_only_fields_are_not_requested(
     tmp_path: Path,
 ) -> None:
-    """As Django's documents have it: a session's cookie, and one schema for both directions."""
+    """Django's documents have a session cookie, and one schema for both directions."""
     schema = {
         "type": "object",
         "properties": {"id": {"type": "integer", "readOnly": True}, "name": TEXT},

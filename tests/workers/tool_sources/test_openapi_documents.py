@@ -1,4 +1,4 @@
-"""HTTP APIs by their OpenAPI documents: what is offered, what is sent, what is read."""
+"""HTTP APIs with OpenAPI documents: the offered operations, the requests, the answers."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_a_document_from_the_network_cannot_redirect_calls() -> None:
 async def test_an_operation_on_another_path_of_the_host_is_excluded(
     tmp_path: Path, path: str | None, operation: str | None, offered: bool
 ) -> None:
-    """What an operation says of its server wins over what its path says."""
+    """An operation's server takes precedence over its path's."""
     node: dict[str, Any] = {"get": {"operationId": "see"}}
     for place, url in ((node, path), (node["get"], operation)):
         if url is not None:
@@ -187,7 +187,7 @@ BOMB = "openapi: 3.0.0\na0: &a0 [x]\n" + "".join(
 WIDE_BOMB = (
     f"openapi: 3.0.0\na: &a [{', '.join(['x'] * 30_000)}]\nb: [{', '.join(['*a'] * 30_000)}]\n"
 )
-"""Two levels, 900 million values."""
+"""Two levels with 900 million values."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Whatever a server calls a schema, what models and validators get is plain, small and valid."""
+"""Whatever a server calls a schema, models and validators receive a plain, small and valid one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`[tools.<name>]` in a profile: what may stand there, and what keeps its secrets."""
+"""`[tools.<name>]` in a profile: the allowed entries, and the protection of its secrets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A whole run of `umi` over the bus on the tools of real MCP servers, and a team that does whatever
-it reads."""
+"""A whole run of `umi` over the bus with the tools of real MCP servers, and a team that does
+whatever it reads."""
 
 from __future__ import annotations
 

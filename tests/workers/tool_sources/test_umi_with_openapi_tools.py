@@ -1,5 +1,5 @@
-"""A whole run of `umi` over the bus on an HTTP API that is known by its OpenAPI document, and a
-team that does whatever it reads."""
+"""A whole run of `umi` over the bus with an HTTP API described by its OpenAPI document, and a team
+that does whatever it reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOKEN = "tok-4711-secret"
 
 @asynccontextmanager
 async def team(server: RedisProcess, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Client]:
-    """An API that wants a secret, its document alongside it."""
+    """An API that requires a secret, with its document."""
     monkeypatch.setenv("TOWN_TOKEN", TOKEN)
     async with listening(town_api()) as url:
         town = source(

@@ -25,7 +25,8 @@ def _query(name: str, schema: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def document(server: str = "/v1") -> dict[str, Any]:
-    """Version 3.0, with what real documents have: references, styles, several media types."""
+    """Return the document: version 3.0 with features of real ones: references, styles, several
+    media types."""
     text = {"type": "string"}
     several = {"type": "array", "items": text}
     return {
@@ -125,7 +126,7 @@ async def _big(_: Request) -> Response:
 
 
 async def _hangs(request: Request) -> Response:
-    """Until the client goes."""
+    """Wait until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
     return Response()

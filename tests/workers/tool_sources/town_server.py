@@ -1,5 +1,5 @@
-"""A small MCP server, written with the `mcp` package. As a program it talks over its standard input
-and output."""
+"""A small MCP server, written with the `mcp` package. As a program it uses standard input and
+output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 
 def town() -> MCPServer:
-    """A server with tools that behave, and others that do not."""
+    """Create a server with well-behaved tools and others."""
     server = MCPServer("town")
     finished: list[str] = []
 

@@ -1,4 +1,4 @@
-"""A collector of traces for tests: what OTLP/HTTP brings, decoded."""
+"""A trace collector for tests: decodes OTLP/HTTP requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ERROR = otlp.Status.STATUS_CODE_ERROR
 
 @dataclass(frozen=True)
 class Received:
-    """A span as it arrived."""
+    """A received span."""
 
     trace_id: str
     span_id: str
@@ -39,26 +39,26 @@ class Received:
 
     @property
     def instance(self) -> str:
-        """The process that it says it is of."""
+        """The process that it claims to come from."""
         return self.resource.get("service.instance.id", "")
 
 
 @dataclass
 class TestCollector:
-    """Keeps all spans; while `status` is not 200 it takes none."""
+    """Keeps all spans; it refuses them while `status` is not 200."""
 
     __test__ = False
 
     url: str = ""
     status: int = 200
     refuses: bytes | None = None
-    """Bytes that no request may hold."""
+    """The collector refuses requests that contain these bytes."""
     requests: int = 0
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     spans: list[Received] = field(default_factory=list[Received])
 
     def of_trace(self, trace_id: str) -> list[Received]:
-        """Each span once: one that came twice is the same."""
+        """Return each span once, ignoring repeated deliveries."""
         spans = {span.span_id: span for span in self.spans if span.trace_id == trace_id}
         return sorted(spans.values(), key=lambda span: (span.started, -span.ended))
 
@@ -104,7 +104,7 @@ def _value(value: AnyValue) -> Any:
 
 @contextmanager
 def collecting(port: int = 0) -> Generator[TestCollector]:
-    """A collector that listens."""
+    """A listening collector."""
     collector = TestCollector()
 
     class Handler(BaseHTTPRequestHandler):

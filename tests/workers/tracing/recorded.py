@@ -1,4 +1,4 @@
-"""A journal for tests of spans: two requests of a step, made up."""
+"""A made-up journal for tests of spans, with two requests per step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A collector that is away, or refuses: runs don't notice, and what can be delivered later is."""
+"""A collector that is absent or refuses: runs don't notice, and deliverable spans arrive later."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.workers.tracing.collector import collecting
 from tests.workers.tracing.recorded import RUN_ID, run, step, trajectory
 
 COUNT = 7
-"""Spans of the trajectory."""
+"""Return spans of the trajectory."""
 
 
 async def publish(bus: Bus, run_id: str = RUN_ID) -> None:
-    """A run has ended."""
+    """Record that a run has ended."""
     steps = (step(run_id=run_id),)
     record = trajectory(*steps, run=run(id=run_id))
     journal = b"[" + b",".join(part.model_dump_json().encode() for part in steps) + b"]"
@@ -36,7 +36,7 @@ async def publish(bus: Bus, run_id: str = RUN_ID) -> None:
 
 
 class Running:
-    """The readers of a recorder, in this process."""
+    """A recorder's readers in this process."""
 
     def __init__(self, bus: Bus, url: str | None, **changes: float) -> None:
         tracing = TracingSettings.model_validate({"endpoint": url, **changes})

@@ -1,4 +1,4 @@
-"""The trace context of a call reaches the program that carries it out."""
+"""A call's trace context reaches the program that carries it out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a journal to spans: times, ids, errors, and what they say in each version of the
+"""From a journal to spans: times, ids, errors, and attributes in each version of the
 conventions."""
 
 from __future__ import annotations

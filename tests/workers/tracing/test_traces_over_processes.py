@@ -1,4 +1,4 @@
-"""A run over real processes, of which one is killed in mid-step, is one trace at the collector."""
+"""A run over real processes, one of which is killed in mid-step, is one trace at the collector."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ ANSWERS: list[JsonValue] = [
 
 @dataclass(frozen=True)
 class Traced:
-    """What was asked, and what came to the collector."""
+    """The request, and the spans that reached the collector."""
 
     trajectory: Trajectory
     trace: list[Received]
     of_client: list[Received]
-    """Of a run whose client brought a trace."""
+    """Spans of a run whose client brought a trace."""
     traces: set[str]
-    """That arrived."""
+    """Ids of the traces that arrived."""
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_a_run_over_four_processes_and_a_kill_forms_one_tree_without_orphans(
     [root] = [span for span in traced.trace if not span.parent_id]
     assert root.span_id == span_id_of(traced.trajectory.run.id)
     assert all(span.parent_id in spans for span in traced.trace if span is not root)
-    # The worker that was killed has committed nothing; its work shows in the step that took over.
+    # The killed worker committed nothing; its work is visible in the step that took over.
     instances = {span.instance for span in traced.trace}
     assert instances == {"", "planner", "heir", "gpu"}
     steps = [span for span in traced.trace if span.name.startswith("invoke_agent")]
@@ -140,7 +140,7 @@ def test_a_run_over_four_processes_and_a_kill_forms_one_tree_without_orphans(
     assert sum(span.name.startswith("serve ") for span in traced.trace) == len(chats)
 
 
-def test_every_span_lies_within_its_parent_and_takes_no_negative_time(traced: Traced) -> None:
+def test_every_span_lies_within_its_parent_and_has_no_negative_duration(traced: Traced) -> None:
     spans = {span.span_id: span for span in traced.trace}
     run = traced.trajectory.run
     for span in traced.trace:
@@ -235,5 +235,5 @@ def test_the_tool_worker_s_span_lies_within_the_call(traced: Traced) -> None:
 
 
 def test_a_run_whose_client_does_not_record_its_trace_is_not_exported(traced: Traced) -> None:
-    # It ended before the other, which has arrived.
+    # It ended before the other run, which has arrived.
     assert traced.traces == {trace_id_of(traced.trajectory.run.id), CLIENT.split("-")[1]}

@@ -65,19 +65,19 @@ def _require_usable(proxy: Proxy) -> None:
         name, scheme = proxy.name, urlsplit(proxy.url).scheme
     except ValueError as error:
         raise ProxyUnusable(
-            f"{proxy.variable} is not an address of a proxy ({error}); it looks like "
-            f"http://proxy.example:3128. Correct it, {otherwise}"
+            f"{proxy.variable} is not the address of a proxy ({error}), such as "
+            f"http://proxy.example:3128; correct it, {otherwise}"
         ) from None
     if scheme in ("http", "https"):
         return
     if scheme not in ("socks5", "socks5h"):
         raise ProxyUnusable(
-            f"{proxy.variable} names {name}, but only http, https, socks5 and socks5h proxies are "
+            f"{proxy.variable} is {name}, but only http, https, socks5 and socks5h proxies are "
             f"supported; {otherwise}"
         )
     if importlib.util.find_spec("socksio") is None:
         raise ProxyUnusable(
-            f"{proxy.variable} names the SOCKS proxy {name}, which needs the package socksio; "
+            f"{proxy.variable} is the SOCKS proxy {name}, which needs the package socksio; "
             f"{install_hint('socks')}, {otherwise}"
         )
 

@@ -82,13 +82,13 @@ def test_arguments_that_are_not_json_are_kept_verbatim() -> None:
         ([CALL, OUTPUT, OUTPUT], "input", "No tool call found"),
         (["text"], "input[0]", "an item is an object"),
         ([{"type": "web_search_call"}], "input[0].type", "web_search_call"),
-        ([{"type": ["message"]}], "input[0].type", "is not taken here"),
+        ([{"type": ["message"]}], "input[0].type", "is not accepted here"),
         ([{"role": "user"}], "input[0].content", "Missing required parameter"),
         ([{"role": "robot", "content": "x"}], "input[0].role", "Invalid value"),
         (
             [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}],
             "input[0].content[0].image_url",
-            "begins with https://",
+            "must begin with https://",
         ),
         (
             [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}],
@@ -98,7 +98,7 @@ def test_arguments_that_are_not_json_are_kept_verbatim() -> None:
         (
             [{"role": "system", "content": [{"type": "input_image", "image_url": "https://x"}]}],
             "input[0].content[0]",
-            "images are a user's",
+            "only a user sends images",
         ),
         (
             [{"role": "user", "content": [{"type": "input_text"}]}],
