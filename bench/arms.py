@@ -180,6 +180,6 @@ def exchange_policies(arm: Arm, policies: Mapping[str, str]) -> dict[str, str]:
         raise UsageError(
             f"arm {arm.name}: {first} and {second} are both served by the policy "
             f"{policies[first]!r}, so there is nothing to swap; leave the arm out, or give each "
-            "role a policy of its own under [policies]"
+            "role its own policy under [policies]"
         )
     return {first: policies[second], second: policies[first]}

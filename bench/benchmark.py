@@ -42,7 +42,7 @@ benchmark's own `classes`. A right result has `Class.RIGHT`."""
 Rescorer = Callable[[Result, ManifestItem], Result]
 """Returns the result with the score that today's checkers give its stored prediction."""
 
-_CONSTANT = "the constant that solves most, chosen by these questions' own answers"
+_CONSTANT = "the constant that solves the most questions, chosen with their answers"
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,10 @@ def pigeonhole_bootstrap(
     ValueError for rows of different lengths.
     """
     if len(set(map(len, values))) > 1:
-        raise ValueError(f"seeds of different items: {', '.join(str(len(row)) for row in values)}")
+        raise ValueError(
+            "the seeds have different numbers of items: "
+            + ", ".join(str(len(row)) for row in values)
+        )
     if not values or not values[0]:
         return Interval(math.nan, math.nan, math.nan)
     from scipy.special import ndtri, stdtrit

@@ -184,9 +184,7 @@ class Environment(Generic[D, I, E]):
                     "and have at most 64 small letters, digits and _"
                 )
         if not names or len(set(names)) < len(names):
-            raise ValueError(
-                f"environment {self.name!r}: agents need names that differ, not {names}"
-            )
+            raise ValueError(f"environment {self.name!r}: agents need distinct names, not {names}")
 
     @property
     def key(self) -> str:
@@ -246,7 +244,7 @@ class Environment(Generic[D, I, E]):
         (`--size`, `--difficulty` or `--setting`)."""
         if size is not None and not self.sides:
             raise InvalidOptions(
-                f"{self.name}: --size {size}: they have no sides; see --difficulty"
+                f"{self.name}: --size {size}: its instances have no sides; see --difficulty"
             )
         sized = {} if size is None else dict.fromkeys(self.sides, size)
         try:

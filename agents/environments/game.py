@@ -234,7 +234,7 @@ def replay_episode(
 ) -> Episode:
     """Return the episode after these actions. Raises `InvalidTask`, `OutOfTurn` or `ProgramNotRun`,
     and `EnvironmentFault` for any other error of the environment's code."""
-    with environment_code(environment.name, "as the instance was set up"):
+    with environment_code(environment.name, "while the instance was set up"):
         episode = environment.reset(instance)
     for action in actions:
         with environment_code(environment.name, f"as an action of {action.agent} was played again"):

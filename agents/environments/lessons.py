@@ -24,7 +24,7 @@ class Lessons(Generic[D, I, E, W]):
     """Difficulty and setting of the learned puzzles."""
     weak_team: W
     """Weaknesses of the imitated team."""
-    heard: Callable[[int, D, W], Iterator[I]]
+    demonstrated_puzzles: Callable[[int, D, W], Iterator[I]]
     """Yields training puzzles that the weak team demonstrates, without end, by seed."""
     answer: Callable[[I, E, W, random.Random], str]
     """Returns the weak team's text for the agent that acts next."""

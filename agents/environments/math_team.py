@@ -70,7 +70,7 @@ class MathSetting(Record):
     @classmethod
     def _check_team(cls, team: tuple[Member, ...]) -> tuple[Member, ...]:
         if team not in (MEMBERS, MEMBERS[:1]):
-            raise ValueError("a team is reasoner, then tool_user; or the reasoner alone")
+            raise ValueError("a team is reasoner, then tool_user; or only the reasoner")
         return team
 
 

@@ -64,7 +64,7 @@ def draw_puzzles(
             yield puzzle
         elif (failures := failures + 1) > tries:
             raise ValueError(
-                f"{tries} tries in a row made no {game} puzzle: the difficulty leaves none"
+                f"{tries} attempts in a row made no {game} puzzle: the difficulty allows none"
             )
 
 

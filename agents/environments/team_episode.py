@@ -91,7 +91,7 @@ class Setting(Record):
     @classmethod
     def _check_team(cls, team: tuple[Agent, ...]) -> tuple[Agent, ...]:
         if team not in (AGENTS, *((agent,) for agent in AGENTS)):
-            raise ValueError("a team is tool_agent, then plan_agent; or one of them alone")
+            raise ValueError("a team is tool_agent, then plan_agent; or only one of them")
         return team
 
 

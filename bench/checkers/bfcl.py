@@ -91,9 +91,11 @@ def check(
     ]
     if len(calls) == 1:
         return verdicts[0][0]
-    lonely = _unmatched_row([[verdict.right for verdict in row] for row in verdicts])
+    unmatched = _unmatched_row([[verdict.right for verdict in row] for row in verdicts])
     return (
-        RIGHT if lonely is None else BfclVerdict("no matching call", question.wanted[lonely].name)
+        RIGHT
+        if unmatched is None
+        else BfclVerdict("no matching call", question.wanted[unmatched].name)
     )
 
 
@@ -141,13 +143,13 @@ def _fault(
             value = float(value)
         except OverflowError:
             return "wrong value"
-    meant = _type_of(possible)
+    expected_type = _type_of(possible)
     if type(value) is declared:
         if element is not None and not _elements_fit(value, possible, element):
             return "wrong type"
-    elif meant is None or type(value) is not meant:
+    elif expected_type is None or type(value) is not expected_type:
         return "wrong type"
-    by_name = meant is not None and meant is not declared
+    by_name = expected_type is not None and expected_type is not declared
     right = value in possible if by_name else _is_possible(value, possible, declared, element)
     return None if right else "wrong value"
 

@@ -218,13 +218,13 @@ def _stated_number(text: str) -> Number | None:
     if not numbers:
         return _number_in_words(text)
     equals = max(cleaned.rfind("="), cleaned.rfind("≈"))
-    behind = [number for number in numbers if number.start > equals]
-    if not behind:
+    right_side = [number for number in numbers if number.start > equals]
+    if not right_side:
         return numbers[-1]
-    first, *others = behind
+    first, *others = right_side
     lead = cleaned[equals + 1 : first.start]
     if not _FILLER.fullmatch(lead) or len(lead.split()) > _WORDS:
-        return behind[-1]
+        return right_side[-1]
     if _CALCULATES.match(cleaned, first.end):
         return replace(first, value=None)
     if others:

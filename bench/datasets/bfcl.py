@@ -180,8 +180,8 @@ def read(category: Category, questions_path: Path, possible: Path | None) -> Rea
         ]
     questions = read_lines(questions_path, question)
     file = f"{POSSIBLE_ANSWERS}/{file_of(category)}"
-    unasked = [Skipped(file, "an answer without a question", name) for name in answers]
-    return Reading(questions.records, (*skipped, *questions.skipped, *unasked))
+    unmatched_answers = [Skipped(file, "an answer without a question", name) for name in answers]
+    return Reading(questions.records, (*skipped, *questions.skipped, *unmatched_answers))
 
 
 def _wanted_calls(row: _AnswerRow) -> tuple[WantedCall, ...]:

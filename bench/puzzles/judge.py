@@ -52,7 +52,7 @@ class PuzzlesJudge:
         steps = [step for step in trajectory.steps if step.decision.kind == "acted"]
         environment = trajectory.run.task.environment
         try:
-            with environment_code(environment, "when the judge replayed the run"):
+            with environment_code(environment, "while the judge replayed the run"):
                 played = find(environment)
                 episode = played.reset(instance)
                 agent_observations: list[tuple[str, Observation]] = []

@@ -171,9 +171,9 @@ def _checks(arms: list[ArmRuns], stored: StoredRuns, entries: Sequence[UsageEntr
     """Describe figures that do not add up."""
     notices: list[str] = []
     run_ids = set(stored.runs)
-    strange = sum(entry.run_id not in run_ids for entry in entries)
-    if strange:
-        notices.append(f"{strange} ledger entries belong to other runs; left out")
+    foreign = sum(entry.run_id not in run_ids for entry in entries)
+    if foreign:
+        notices.append(f"{foreign} ledger entries belong to other runs; left out")
     for arm in arms:
         recorded = Sum(
             sum(result.calls for result in arm.results),

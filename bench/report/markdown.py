@@ -32,7 +32,7 @@ def render(facts: Facts) -> str:
     players = teams.rows(facts)
     if players:
         rows = [list(row) for row in players]
-        lines += ["", "## Who solves how many", "", *table(list(teams.HEAD), rows)]
+        lines += ["", "## Solved by player", "", *table(list(teams.HEAD), rows)]
         lines += ["", teams.caption(facts)]
     if any(arm["measures"] for arm in facts.results["arms"].values()):
         lines += ["", "## Measures", "", *_measures(facts)]
@@ -43,7 +43,7 @@ def render(facts: Facts) -> str:
     if facts.results["groups"]:
         lines += ["", "## By kind of question", "", *_groups(facts)]
     if manifest.compat == "delegate":
-        lines += ["", "## In Delegate's books, and in ours", "", *compat_table(facts)]
+        lines += ["", "## Delegate's figures and ours", "", *compat_table(facts)]
     return "\n".join(lines) + "\n"
 
 

@@ -25,7 +25,8 @@ MEANINGS = {
     "turns": "turns played",
     "moves_over_shortest": "moves of a solution beyond those of the shortest one",
     "refused": "actions on the real state that were refused, in whole or in part",
-    "agreement": "proposals that the plan agent did exactly; one that always agrees adds nothing",
+    "agreement": "proposals that the plan agent carried out exactly; one that always agrees adds "
+    "nothing",
 }
 
 SHARES = frozenset({

@@ -91,13 +91,13 @@ def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
     if oracle_spot:
         caption += (
             " Dashed: the oracle router, which sends a question to the big model exactly when "
-            "only that solves it; no router of whole questions lies above. Dotted: mixing the two "
-            "models at random; a router on this line has learnt nothing."
+            "only that solves it; no router of whole questions can exceed it. Dotted: mixing the "
+            "two models at random; a router on this line has learned nothing."
         )
     if labels.left_out:
         caption += (
-            f" There is no room for {format_count(labels.left_out, 'name')}: a pointer over a dot "
-            "shows its own."
+            f" {format_count(labels.left_out, 'name')} did not fit: hover over a dot to see its "
+            "name."
         )
     drawing = svg.picture(WIDTH, height, "Accuracy against cost", *parts)
     return drawing, caption
@@ -116,8 +116,8 @@ def differences(facts: Facts) -> str:
     ]
     if not lines:
         return ""
-    axis = "difference of accuracies, percentage points"
-    return differences_plot("Paired differences of accuracy", lines, points, axis)
+    axis = "difference in accuracy, percentage points"
+    return differences_plot("Paired differences in accuracy", lines, points, axis)
 
 
 def _pair_words(pair: dict[str, Any]) -> str:

@@ -102,7 +102,7 @@ def print_compat(facts: Facts) -> None:
     table = new_table(
         *("arm", "figure", "Delegate's\nrule", "ours", "why they differ"),
         words=("arm", "figure", "why they differ"),
-        title="In Delegate's books, and in ours",
+        title="Delegate's figures and ours",
     )
     for row in facts.results["delegate"]:
         table.add_row(

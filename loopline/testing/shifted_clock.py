@@ -1,5 +1,4 @@
-"""Run processes with a wrong wall clock, which may jump while they run, via a preloaded C library.
-"""
+"""Run processes with a wrong wall clock, which may jump during the run, via a preloaded library."""
 
 from __future__ import annotations
 
@@ -50,8 +49,7 @@ def can_shift_clocks() -> bool:
 
 
 def shifted_clock(folder: Path) -> ShiftedClock:
-    """A clock that starts out right. Raises `UserError` if no library can be compiled or preloaded.
-    """
+    """A clock that starts out right. Raises `UserError` without a library to preload."""
     compiler = shutil.which("cc")
     if compiler is None or not can_shift_clocks():
         raise UserError("no C compiler on this machine, or no Linux: its clocks can't be moved")

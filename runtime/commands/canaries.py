@@ -50,7 +50,7 @@ def canary(
     ] = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """Try a version on some runs; it is promoted or rolled back automatically.
+    """Try a version on some runs, then promote it or roll it back.
 
     The recorder compares it with the version in use by rewards, outcomes, or the verdicts of a
     cascade. The version is promoted if it is at most --margin worse, and cheaper or better. It is
@@ -91,7 +91,7 @@ def log(
     redis_url: RedisUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List changes of policies with their authors and reasons, newest first."""
+    """List changes of policies, newest first, with author and reason."""
     from loopline.bus.policy_log import read_log
     from loopline.runtime.client.policy_changes import describe_entry
     from loopline.runtime.on_bus import query_bus

@@ -139,7 +139,7 @@ def pin(
 
 
 def rollback(name: Name, redis_url: RedisUrl = None, wait: Wait = 30.0) -> None:
-    """Answer new requests of a policy with the version that was in use before."""
+    """Answer new requests of a policy with its previous version."""
     from loopline.runtime.client.policy_changes import change_and_report
 
     change_and_report(name, redis_url, wait, lambda policy: policy.rolled_back())

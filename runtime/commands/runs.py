@@ -102,7 +102,7 @@ def show(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run's dialogue, also during the run; with its whole id, also after `down`.
+    """Show a run's dialogue; by its whole id, also after `down`.
 
     The page only needs a browser. It shows the tree of candidates with the chosen path, rewards,
     tool calls, and every token with its log-probability; with --training, also its importance

@@ -434,10 +434,10 @@ def test_instances_have_the_requested_difficulty() -> None:
     ("knobs", "message"),
     [
         ({"combined": 1.5}, "combined is a share"),
-        ({"trouble": 0.6, "missing": 0.6}, "more than 1 together"),
+        ({"trouble": 0.6, "missing": 0.6}, "add up to more than 1"),
         ({"offered": (5, 3)}, "1 to 24 tools"),
         ({"offered": (3, 99)}, "1 to 24 tools"),
-        ({"max_calls": 0}, "max_calls is from 1 to 6"),
+        ({"max_calls": 0}, "max_calls must be from 1 to 6"),
     ],
 )
 def test_an_impossible_difficulty_is_refused(knobs: dict[str, Any], message: str) -> None:

@@ -375,7 +375,7 @@ def test_an_episode_ends_when_both_agree_or_after_its_turns() -> None:
 
 def test_a_lone_coder_has_one_turn() -> None:
     assert done([turn()], CodeSetting(team=("coder",)))
-    with pytest.raises(ValueError, match="or the coder alone"):
+    with pytest.raises(ValueError, match="or only the coder"):
         CodeSetting(team=("tester",))
 
 

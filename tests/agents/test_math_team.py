@@ -90,7 +90,7 @@ def test_an_episode_ends_when_both_agree_or_after_its_turns() -> None:
 
 def test_a_lone_reasoner_has_one_turn() -> None:
     assert done([turn("1", "")], MathSetting(team=("reasoner",)))
-    with pytest.raises(ValueError, match="or the reasoner alone"):
+    with pytest.raises(ValueError, match="or only the reasoner"):
         MathSetting(team=("tool_user",))
 
 

@@ -281,7 +281,7 @@ FAULT = r"no way is this short \(test_pair\.py:\d+, in raises\); fix it, or leav
 @pytest.mark.parametrize(
     ("owner", "name", "faulty", "when"),
     [
-        (Environment, "reset", raises, "as the instance was set up"),
+        (Environment, "reset", raises, "while the instance was set up"),
         (TeamEpisode, "agents", property(raises), "while its team was requested"),
         (TeamEpisode, "observe", raises, "while tool_agent observed"),
         (TeamEpisode, "by_program", property(raises), "while tool_agent observed"),

@@ -182,11 +182,11 @@ def test_changed_settings_for_a_folder_are_refused_with_the_differences(tmp_path
     ("changes", "message"),
     [
         ({"sizes": "large"}, "--sizes: there is no 'large'; there are: micro-0.2m"),
-        ({"methods": "glpft,glpft"}, "--methods names 'glpft' twice"),
+        ({"methods": "glpft,glpft"}, "--methods lists 'glpft' twice"),
         ({"seeds": "one"}, "--seeds takes whole numbers above 0, comma-separated; got 'one'"),
         ({"tokens": "1000,2000"}, "--tokens takes one number, or one for each of the 1 sizes"),
         ({"tokens": "0"}, "--tokens takes whole numbers above 0"),
-        ({"methods": " , "}, "--methods names nothing"),
+        ({"methods": " , "}, "--methods is empty"),
     ],
 )
 def test_impossible_options_are_reported(

@@ -182,7 +182,7 @@ def test_the_report_applies_the_rule_to_the_undisturbed_loops_too() -> None:
         ["above", "within"],
         ["below", "within"],
     ]
-    assert "calls out 2 of 2" in markdown(document(report))
+    assert "flags 2 of 2" in markdown(document(report))
 
 
 def test_the_report_is_a_harmless_page_with_the_curves_and_a_line_of_json() -> None:

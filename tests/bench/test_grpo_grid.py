@@ -110,10 +110,10 @@ def test_the_number_of_trainings_is_known_before_anything_is_chosen(tmp_path: Pa
     ]
     for selected_tunings, more in ways:
         every = with_dependencies([*grpo_plan.first, *grpo_plan.arms(selected_tunings)])
-        assert len(every) == len(grpo_plan.first) + grpo_plan.behind + more
-    assert grpo_plan.behind > 0
+        assert len(every) == len(grpo_plan.first) + grpo_plan.later_minimum + more
+    assert grpo_plan.later_minimum > 0
     alone = grid(tmp_path, trials="rate=0.5")
-    assert (len(alone.first), alone.behind) == (0, len(with_dependencies(alone.arms({}))))
+    assert (len(alone.first), alone.later_minimum) == (0, len(with_dependencies(alone.arms({}))))
 
 
 def test_an_arm_and_the_arms_that_play_it_get_the_chosen_tuning(tmp_path: Path) -> None:
@@ -204,8 +204,8 @@ def test_a_changed_game_setting_applies_to_all_arms_and_appears_in_the_report(
         ({"trials": "whole-runs:own"}, "--trials whole-runs:own: no tuning is for all arms; add"),
         ({"trials": "own,few:rate=3"}, "--trials few:rate=3: own, or factors of rate"),
         ({"trials": "rate"}, "--trials rate: .* a valid number"),
-        ({"seeds": "1,x"}, "--seeds 1,x: whole numbers"),
-        ({"seeds": "0"}, "--seeds 0: from 1 to 4294967295"),
+        ({"seeds": "1,x"}, "--seeds 1,x: expected whole numbers"),
+        ({"seeds": "0"}, "--seeds 0: each seed must be from 1 to 4294967295"),
         ({"seeds": "1,99999999999999"}, "from 1 to 4294967295"),
         ({"changes": ["network.heads=0"]}, "--set network.heads: .* than or equal to 1; got 0"),
         ({"changes": ["network.heads=3"]}, "hidden 64 is not a multiple of 2 × heads, which is 6"),

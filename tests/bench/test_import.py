@@ -287,7 +287,7 @@ def _no_epoch(path: Path) -> Path:
             r"not an inspect log: it contains neither header.json nor _journal/start.json",
         ),
         (_bzip, r"compressed by method 12"),
-        (_old, r"a log of version 1; .*`inspect log convert --to eval`"),
+        (_old, r"an inspect log of version 1; .*`inspect log convert --to eval`"),
         (_no_epoch, r"`epoch` should be an integer from 1"),
     ],
 )

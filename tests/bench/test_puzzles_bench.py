@@ -83,9 +83,9 @@ def test_the_oracle_solves_every_instance_of_every_game(tmp_path: Path, game: st
     assert (version["right"], version["n"]) == (4, 4)
     line = summary_line(BenchOutcome(Ending.COMPLETE, OutputDirectory(tmp_path / "out"), facts))
     assert line["puzzles"]["game"] == game
-    assert "Who solves how many" in (tmp_path / "out" / "report.html").read_text()
+    assert "Solved by player" in (tmp_path / "out" / "report.html").read_text()
     report = (tmp_path / "out" / "report.md").read_text()
-    assert "## Who solves how many" in report
+    assert "## Solved by player" in report
     assert "| by hand: random |" in report
     assert " By hand: " in report, "what these players do"
 
@@ -258,7 +258,7 @@ async def test_an_environment_that_raises_while_judging_is_reported(
     item = a_puzzle()
     trajectory = await played(item, [solution(item)])
     monkeypatch.setattr(TeamEpisode, name, raises)
-    with pytest.raises(OutputError, match=r"'plan_path' raised ZeroDivisionError as the judge"):
+    with pytest.raises(OutputError, match=r"'plan_path' raised ZeroDivisionError while the judge"):
         PuzzlesJudge().judge(trajectory, item)
 
 
@@ -425,7 +425,7 @@ def test_greedy_is_the_default_and_any_sampling_option_means_sampling() -> None:
         (["--game", "chess"], "--game"),
         (["--size", "3"], "--size 3"),
         (["--game", "sudoku", "--size", "5"], "--size 5"),
-        (["--game", "word_problems", "--size", "5"], "they have no sides"),
+        (["--game", "word_problems", "--size", "5"], "its instances have no sides"),
         (["--game", "word_problems", "--difficulty", "equations=[0,2]"], "from 1 to 7"),
         (["--setting", "turns=0"], "--setting turns"),
         (["--setting", "turn=2"], "--setting turn"),

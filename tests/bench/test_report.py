@@ -187,7 +187,7 @@ def test_the_page_has_the_plots_and_both_themes(finished: OutputDirectory) -> No
     text = (finished.path / "report.html").read_text(encoding="utf-8")
     for label in (
         "Accuracy against cost",
-        "Paired differences of accuracy",
+        "Paired differences in accuracy",
         "Accuracy by checker",
         "Mean latency by part",
         "One run over time",
@@ -242,7 +242,7 @@ def test_no_answer_breaks_the_markdown_tables(finished: OutputDirectory) -> None
         widths = {len(re.findall(r"(?<!\\)\|", row)) for row in rows}
         assert len(widths) <= 1
     assert "| llm | 22/24 |" in text
-    assert "In Delegate's books" in text
+    assert "Delegate's figures and ours" in text
     assert cell("a|b\nc") == "a\\|b c"
 
 

@@ -180,7 +180,7 @@ def test_a_name_without_room_is_left_out_and_counted(facts: Facts, spread: float
     assert overlapping(drawing) == []
     count = sum(words in arms for words, _ in boxes(drawing))
     assert count >= 8
-    assert f"no room for {30 - count} names" in caption
+    assert f"{30 - count} names did not fit" in caption
     assert all(f"<title>{name}: " in drawing for name in arms), "a pointer shows each"
 
 

@@ -221,7 +221,7 @@ def test_tables_without_spread_or_values_have_an_interval_and_ragged_ones_are_re
     assert pigeonhole_bootstrap([[0.5, 0.5], [0.5, 0.5]]) == Interval(0.5, 0.5, 0.5)
     assert math.isnan(pigeonhole_bootstrap([]).estimate)
     assert math.isnan(pigeonhole_bootstrap([[], []]).low)
-    with pytest.raises(ValueError, match="seeds of different items: 2, 1"):
+    with pytest.raises(ValueError, match="the seeds have different numbers of items: 2, 1"):
         pigeonhole_bootstrap([[1.0, 0.0], [1.0]])
 
 

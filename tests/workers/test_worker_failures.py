@@ -307,7 +307,7 @@ async def test_a_run_whose_environment_raises_ends_and_its_role_worker_continues
             await end(serving)
     assert broken.outcome is Outcome.ERROR
     assert re.search(
-        r"the environment 'plan_path' raised ZeroDivisionError as the instance was set up: "
+        r"the environment 'plan_path' raised ZeroDivisionError while the instance was set up: "
         r"the goal has no distance \(test_worker_failures\.py:\d+, in faulty\)",
         broken.reason or "",
     )

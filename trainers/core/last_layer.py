@@ -109,13 +109,13 @@ def _layer_at(
 
     keys = _rotated(split(attention.k_proj(normed), "k_norm"), cosine, sine)
     values = split(attention.v_proj(normed), "v_norm")
-    asked = _rotated(
+    rotated = _rotated(
         split(attention.q_proj(_at(normed, places)), "q_norm"),
         _at(cosine, places),
         _at(sine, places),
     )  # [n, heads, width of a head]
-    table = asked.new_zeros(queries.positions.numel(), *asked.shape[1:])
-    table = table.index_copy(0, queries.slots, asked).unflatten(0, queries.positions.shape)
+    table = rotated.new_zeros(queries.positions.numel(), *rotated.shape[1:])
+    table = table.index_copy(0, queries.slots, rotated).unflatten(0, queries.positions.shape)
     answers, _ = sdpa_attention_forward(
         attention, table.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2),
         _mask(queries.positions, attention_mask, length), scaling=attention.scaling,

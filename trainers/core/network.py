@@ -177,7 +177,7 @@ class Network:
         return not any(getattr(self.whole.config, name, None) for name in _CHANGES_LOGITS)
 
     def checkpoint_layers(self) -> None:
-        """From now on, keep only each layer's input for the backward pass and recompute the rest
+        """Keep only each layer's input for the backward pass from now on, and recompute the rest
         there. Raises `TrainingError` for a model that does not support this, or one with dropout,
         which would draw again."""
         config = self.whole.config

@@ -99,7 +99,7 @@ class Member:
     reward: float
     sequences: tuple[TokenSequence, ...]
     turns: tuple[int, ...] = ()
-    """For each sequence of a whole run, the number of the agent's turn that it belongs to, from 0.
+    """Number of the agent's turn, from 0, for each sequence of a whole run.
     Empty: one turn."""
     turn_rewards: tuple[float | None, ...] = ()
     """Own reward of each of the agent's turns in a whole run; None for a turn without one."""
@@ -173,7 +173,7 @@ class Group:
 
 
 class BaseFit(NamedTuple):
-    """Which completions a base can learn from: the check that their ids belong to it, and their
+    """Completions that a base can learn from: the check that their ids belong to it, and their
     maximum length."""
 
     belongs: Belongs

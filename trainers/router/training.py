@@ -123,9 +123,9 @@ def router_of(
 def risk_curve(
     policy: Policy, table: Table, calibration: Rows, *, alpha: float
 ) -> Iterator[tuple[int, dict[str, float]]]:
-    """By the number of answers with the highest scores that are accepted: shares of all calibration
-    questions, and US dollars per question. Answers with equal scores are accepted together; at most
-    `MOST_POINTS` points."""
+    """Shares of all calibration questions, and US dollars per question, by the number of answers
+    with the highest scores that are accepted. Answers with equal scores are accepted together;
+    at most `MOST_POINTS` points."""
     scores, count = policy.score(table, calibration), len(calibration)
     if count == 0:
         return

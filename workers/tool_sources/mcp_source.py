@@ -101,8 +101,8 @@ class McpSource:
             try:
                 await self._serve()
             except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
-                said = f"; it said: {self._error_line}" if self._error_line else ""
-                why = error_reason(error) + said
+                quotation = f"; it said: {self._error_line}" if self._error_line else ""
+                why = error_reason(error) + quotation
                 self.trouble = self._credentials.hidden(why)
             log.warning("mcp server lost", source=self.name, why=self.trouble)
             if not self._lost.is_set() and self._mcp.url is None:

@@ -27,7 +27,7 @@ MAX_OFFERED = 24
 """Maximum tools of an instruction; with more, it becomes a search problem."""
 
 _SEEDS = 2**31
-_ALIKE = frozenset({"calendar", "tasks"})
+_RELATED_DOMAINS = frozenset({"calendar", "tasks"})
 """Domains that can replace each other: an event can remind of a task."""
 
 
@@ -53,11 +53,11 @@ class Difficulty:
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is a share, from 0 to 1, not {getattr(self, name)}")
         if self.trouble + self.missing > 1:
-            raise ValueError("the shares trouble and missing are more than 1 together")
+            raise ValueError("the shares trouble and missing add up to more than 1")
         if not 1 <= self.offered[0] <= self.offered[1] <= MAX_OFFERED:
             raise ValueError(f"1 to {MAX_OFFERED} tools can be offered, not {self.offered}")
         if not 1 <= self.max_calls <= MAX_CALLS:
-            raise ValueError(f"max_calls is from 1 to {MAX_CALLS}, not {self.max_calls}")
+            raise ValueError(f"max_calls must be from 1 to {MAX_CALLS}, not {self.max_calls}")
 
 
 DEFAULT = Difficulty()
@@ -144,14 +144,14 @@ def _choose_tools(
         # Remove the tool and every possible substitute: all tools of its domain that change
         # something, or all tools of its domain if it only reads.
         gone = APIS[rng.choice(needed)]
-        alike = _ALIKE if gone.domain in _ALIKE else {gone.domain}
-        stand_ins = {
+        related_domains = _RELATED_DOMAINS if gone.domain in _RELATED_DOMAINS else {gone.domain}
+        substitutes = {
             name
             for name, api in APIS.items()
-            if api.domain in alike and (api.changes or not gone.changes)
+            if api.domain in related_domains and (api.changes or not gone.changes)
         }
-        needed = [name for name in needed if name not in stand_ins]
-        allowed = [name for name in allowed if name not in stand_ins]
+        needed = [name for name in needed if name not in substitutes]
+        allowed = [name for name in allowed if name not in substitutes]
     count = rng.randint(*difficulty.offered)
     related = [n for n in allowed if n not in needed and APIS[n].domain in domains]
     others = [n for n in allowed if n not in needed and APIS[n].domain not in domains]

@@ -142,7 +142,7 @@ def _texts(file: str) -> dict[str, IntentText]:
     tables = read_toml(_FOLDER, f"{file}.toml", dict[str, IntentText])
     for key, table in tables.items():
         if len(set(table.wordings)) < len(table.wordings):
-            raise InvalidDataFile(f"{file}.toml of {_FOLDER}: {key}: a wording is there twice")
+            raise InvalidDataFile(f"{file}.toml of {_FOLDER}: {key}: a wording is listed twice")
     return tables
 
 

@@ -185,7 +185,7 @@ def _arguments(call: ast.Call, named: _NameResolver) -> list[list[Any]]:
         if isinstance(argument, ast.Starred):
             items = named.value(argument.value)
             if not isinstance(items, list):
-                raise ValueError("what a star is before holds nothing")  # noqa: TRY004
+                raise ValueError("the starred expression is not a list")  # noqa: TRY004
             values += items
         else:
             values.append(named.value(argument))
@@ -243,11 +243,11 @@ def _value(text: str) -> Any:
         # Tuples become lists, as in JSON; values that JSON cannot express are refused.
         as_json = json.dumps({"value": _literal(text)})
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        raise ValueError(f"no value: {text[:60]}") from error
+        raise ValueError(f"not a value: {text[:60]}") from error
     # A test is sent as the arguments of a request, so the same limits apply.
     read, trouble = parse_arguments(as_json)
     if read is None:
-        raise ValueError(f"no value: {text[:60]}: {trouble}")
+        raise ValueError(f"not a value: {text[:60]}: {trouble}")
     return read["value"]
 
 

@@ -53,7 +53,7 @@ class CodeSetting(Record):
     @classmethod
     def _check_team(cls, team: tuple[Member, ...]) -> tuple[Member, ...]:
         if team not in (MEMBERS, MEMBERS[:1]):
-            raise ValueError("a team is coder, then tester; or the coder alone")
+            raise ValueError("a team is coder, then tester; or only the coder")
         return team
 
 

@@ -62,7 +62,7 @@ class PlanPathInstance(Record):
         if self.start == self.goal:
             raise ValueError("start and goal are the same cell")
         if self.start not in self.distances:
-            raise ValueError("no way leads from the start to the goal")
+            raise ValueError("there is no path from the start to the goal")
         return self
 
     @cached_property
@@ -140,7 +140,7 @@ def shortest_path(instance: PlanPathInstance, start: Cell) -> tuple[str, ...]:
     """
     distances = instance.distances
     if start not in distances:
-        raise ValueError(f"no way leads from {start} to the goal")
+        raise ValueError(f"there is no path from {start} to the goal")
     moves: list[str] = []
     while start != instance.goal:
         nearer = distances[start] - 1

@@ -91,7 +91,7 @@ LESSONS = Lessons[Difficulty, PlanPathInstance, Walking, WeakTeam](
         ),
     ),
     weak_team=WeakTeam(),
-    heard=lambda seed, puzzle, team: stream(Split.TRAIN, seed, puzzle),
+    demonstrated_puzzles=lambda seed, puzzle, team: stream(Split.TRAIN, seed, puzzle),
     answer=weak_answer,
     pieces=PIECES,
     failure=failure,

@@ -41,14 +41,14 @@ def explorer(instance: PlanPathInstance, walk: Walk, rng: random.Random) -> str:
     """Return the first move on a path through the visible cells, to the goal or to the cell with
     the smallest sum of path length and distance to the goal; unvisited cells come first if visited
     ones are marked."""
-    ways = _visible_paths(instance, walk.at)
+    paths = _visible_paths(instance, walk.at)
 
     def cost(cell: Cell) -> tuple[bool, bool, int, int]:
         marked = instance.setting.marks and cell in walk.visited
-        there = len(ways[cell])
-        return cell != instance.goal, marked, manhattan(cell, instance.goal) + there, -there
+        length = len(paths[cell])
+        return cell != instance.goal, marked, manhattan(cell, instance.goal) + length, -length
 
-    return ways[min(ways, key=cost)][0]
+    return paths[min(paths, key=cost)][0]
 
 
 def oracle(instance: PlanPathInstance, walk: Walk, rng: random.Random) -> str:
@@ -94,7 +94,7 @@ def _visible_paths(instance: PlanPathInstance, start: Cell) -> dict[Cell, Moves]
     sight = len(instance.grid) + len(instance.grid[0])
     if instance.setting.view is not None:
         sight = instance.setting.view
-    ways: dict[Cell, Moves] = {start: ()}
+    paths: dict[Cell, Moves] = {start: ()}
     queue = deque([start])
     while queue:
         cell = queue.popleft()
@@ -102,8 +102,8 @@ def _visible_paths(instance: PlanPathInstance, start: Cell) -> dict[Cell, Moves]
             neighbour = neighbor(cell, move)
             away = abs(neighbour[0] - start[0]), abs(neighbour[1] - start[1])
             far = sum(away) > 1 if instance.setting.listed else max(away) > sight
-            if neighbour not in ways and not far and is_free(instance.grid, neighbour):
-                ways[neighbour] = (*ways[cell], move)
+            if neighbour not in paths and not far and is_free(instance.grid, neighbour):
+                paths[neighbour] = (*paths[cell], move)
                 queue.append(neighbour)
-    del ways[start]
-    return ways
+    del paths[start]
+    return paths

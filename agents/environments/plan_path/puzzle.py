@@ -153,8 +153,8 @@ class PlanPathPuzzle:
 
     def oracle(self, state: Walk) -> Moves | None:
         """Return a shortest path; None if it is longer than the moves left."""
-        most, way = self.instance.most_moves, shortest_path(self.instance, state.at)
-        return way if most is None or state.moves + len(way) <= most else None
+        most, path = self.instance.most_moves, shortest_path(self.instance, state.at)
+        return path if most is None or state.moves + len(path) <= most else None
 
     def check(self, actions: tuple[Moves, ...]) -> Verdict:
         return check_walk(self.instance, actions)
@@ -201,8 +201,8 @@ class PlanPathPuzzle:
     def _closer_move_count(self, step: Step[Walk, Moves]) -> int:
         """Count the moves that lead one step closer to the goal."""
         places, _ = apply_moves(self.instance, step.before, step.action or ())
-        way = [self.instance.distances[place.at] for place in places]
-        steps = Counter(b - a for a, b in pairwise(way))
+        distances = [self.instance.distances[place.at] for place in places]
+        steps = Counter(b - a for a, b in pairwise(distances))
         return steps[-1]
 
     def _phi(self, walk: Walk) -> int:

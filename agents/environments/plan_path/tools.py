@@ -36,15 +36,15 @@ def functions(instance: PlanPathInstance) -> Mapping[str, ToolFunction[Scratch]]
 
     def bfs(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
         walker, moves = scratch
-        way = nearest_by_search(
+        path = nearest_by_search(
             instance, walker.at, min(int(arguments[0]), instance.setting.search)
         )
-        if not way:
+        if not path:
             return Answer(scratch, "found nothing nearer", worked=False)
-        for move in way:
+        for move in path:
             walker = walker.moved(move)
-        text = f"{', '.join(way)} to {_place(instance, walker.at)}"
-        return Answer((walker, (*moves, *way)), text)
+        text = f"{', '.join(path)} to {_place(instance, walker.at)}"
+        return Answer((walker, (*moves, *path)), text)
 
     tools = (
         ToolFunction("step", (("move", "move"),), "one move (U, D, L or R)", step),
@@ -65,19 +65,19 @@ def nearest_by_search(instance: PlanPathInstance, start: Cell, reach: int) -> tu
     """Return the moves to the goal if it is at most `reach` moves away, else to the cell within
     reach with the smallest Manhattan distance to it (then the fewest moves); empty if no cell is
     closer than `start`."""
-    ways: dict[Cell, tuple[str, ...]] = {start: ()}
+    paths: dict[Cell, tuple[str, ...]] = {start: ()}
     queue = deque([start])
     while queue:
         cell = queue.popleft()
-        if len(ways[cell]) == reach:
+        if len(paths[cell]) == reach:
             break
         for move in STEPS:
             neighbour = neighbor(cell, move)
-            if neighbour not in ways and is_free(instance.grid, neighbour):
-                ways[neighbour] = (*ways[cell], move)
+            if neighbour not in paths and is_free(instance.grid, neighbour):
+                paths[neighbour] = (*paths[cell], move)
                 queue.append(neighbour)
-    best = min(ways, key=lambda cell: (manhattan(cell, instance.goal), len(ways[cell])))
-    return ways[best]
+    best = min(paths, key=lambda cell: (manhattan(cell, instance.goal), len(paths[cell])))
+    return paths[best]
 
 
 def _place(instance: PlanPathInstance, cell: Cell) -> str:

@@ -47,6 +47,6 @@ def _blocks(text: str, origin: str) -> list[tuple[str, int, list[str]]]:
             blocks.append((line[1:].strip(), place, []))
         elif line.strip():
             if not blocks:
-                raise ValueError(f"{origin}, line {place}: a row stands before any `; number`")
+                raise ValueError(f"{origin}, line {place}: a row comes before the first `; number`")
             blocks[-1][2].append(line)
     return blocks

@@ -41,7 +41,7 @@ class SokobanInstance(Record):
         if len(play.boxes) > MAX_BOXES:
             raise ValueError(f"a level has at most {MAX_BOXES} boxes, not {len(play.boxes)}")
         if level.solved(play):
-            raise ValueError("every box is on a target already")
+            raise ValueError("every box is already on a target")
         if level.stuck_boxes(play):
             raise ValueError("a box is stuck in a corner")
         return self

@@ -145,7 +145,7 @@ LESSONS = Lessons[Difficulty, SokobanInstance, Pushing, WeakTeam](
         setting=SokobanSetting(turns=3, team=AGENTS, calls=2, search=0, brief=True, listed=True),
     ),
     weak_team=WeakTeam(),
-    heard=lambda seed, puzzle, team: stream(Split.TRAIN, seed, puzzle),
+    demonstrated_puzzles=lambda seed, puzzle, team: stream(Split.TRAIN, seed, puzzle),
     answer=weak_answer,
     pieces=PIECES,
     failure=failure,

@@ -98,7 +98,7 @@ def parse_level(rows: Sequence[str]) -> tuple[Level, Play]:
     one player, or different numbers of boxes and targets."""
     width = len(rows[0]) if rows else 0
     if not width or any(len(row) != width for row in rows):
-        raise ValueError("the rows of a level are all of one length")
+        raise ValueError("all rows of a level must have the same length")
     cells_by_sign: dict[str, set[Cell]] = {sign: set() for sign in SIGNS}
     for r, row in enumerate(rows):
         for c, sign in enumerate(row):
@@ -111,7 +111,9 @@ def parse_level(rows: Sequence[str]) -> tuple[Level, Play]:
     if len(players) != 1:
         raise ValueError(f"a level has one player, not {len(players)}")
     if not boxes or len(boxes) != len(targets):
-        raise ValueError(f"{len(boxes)} boxes and {len(targets)} targets: as many as one another")
+        raise ValueError(
+            f"{len(boxes)} boxes and {len(targets)} targets: the numbers must be equal"
+        )
     floor = cells_by_sign[FLOOR] | players | boxes | targets
     level = Level(len(rows), width, frozenset(floor), frozenset(targets))
     return level, Play(players.pop(), frozenset(boxes))

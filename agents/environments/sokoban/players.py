@@ -54,8 +54,8 @@ def player_solves(player: Player, instance: SokobanInstance, seed: int = 0) -> b
 
 def solves_by_search(instance: SokobanInstance) -> bool:
     """Whether a search for the fewest pushes solves a level."""
-    way = solve(*instance.parsed)
-    return way is not None and _moves_solve(instance, way)
+    moves = solve(*instance.parsed)
+    return moves is not None and _moves_solve(instance, moves)
 
 
 def _moves_solve(instance: SokobanInstance, moves: Sequence[str]) -> bool:

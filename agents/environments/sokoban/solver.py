@@ -48,16 +48,16 @@ def walkable_cells(level: Level, play: Play) -> set[Cell]:
 
 def paths_to_cells(level: Level, play: Play) -> dict[Cell, Moves]:
     """Return the same cells, each with the shortest path."""
-    ways: dict[Cell, Moves] = {play.player: ()}
+    paths: dict[Cell, Moves] = {play.player: ()}
     queue = deque([play.player])
     while queue:
         cell = queue.popleft()
         for move in STEPS:
             neighbour = neighbor(cell, move)
-            if neighbour not in ways and neighbour in level.floor and neighbour not in play.boxes:
-                ways[neighbour] = (*ways[cell], move)
+            if neighbour not in paths and neighbour in level.floor and neighbour not in play.boxes:
+                paths[neighbour] = (*paths[cell], move)
                 queue.append(neighbour)
-    return ways
+    return paths
 
 
 @lru_cache(maxsize=1024)
@@ -87,7 +87,7 @@ def solve(level: Level, play: Play, most_states: int = MAX_STATES) -> Moves | No
         return None
     order = count()
     start = _key(level, play)
-    came: dict[_Key, tuple[_Key, _Push] | None] = {start: None}
+    predecessors: dict[_Key, tuple[_Key, _Push] | None] = {start: None}
     cost = {start: 0}
     queue = [(sum(bounds[box] for box in play.boxes), next(order), start)]
     closed: set[_Key] = set()
@@ -98,7 +98,7 @@ def solve(level: Level, play: Play, most_states: int = MAX_STATES) -> Moves | No
         closed.add(key)
         here = Play(*key)
         if level.solved(here):
-            return _moves(level, play, _push_path(came, key))
+            return _moves(level, play, _push_path(predecessors, key))
         if len(closed) > most_states:
             raise SearchLimit(f"no solution among {most_states} states")
         for push, after in successors(level, here):
@@ -107,7 +107,7 @@ def solve(level: Level, play: Play, most_states: int = MAX_STATES) -> Moves | No
             next_key = _key(level, after)
             if next_key not in closed and cost[key] + 1 < cost.get(next_key, 1 << 30):
                 cost[next_key] = cost[key] + 1
-                came[next_key] = (key, push)
+                predecessors[next_key] = (key, push)
                 bound = cost[next_key] + sum(bounds[box] for box in after.boxes)
                 heapq.heappush(queue, (bound, next(order), next_key))
     return None
@@ -129,25 +129,25 @@ def nearest_by_pushes(level: Level, play: Play, pushes: int, most_states: int) -
     `most_states` states): a solved one, else the one whose boxes have the shortest way to go; no
     moves if no state is better than the current one. A state with a dead box is never chosen."""
     bounds = pushes_to_target(level)
-    came: dict[_Key, tuple[_Key, _Push] | None] = {_key(level, play): None}
-    frontier = list(came)
+    predecessors: dict[_Key, tuple[_Key, _Push] | None] = {_key(level, play): None}
+    frontier = list(predecessors)
     best, least = frontier[0], _lower_bound(bounds, play.boxes)
     for _ in range(pushes):
         wave: list[_Key] = []
         for key in frontier:
-            if len(came) >= most_states:
+            if len(predecessors) >= most_states:
                 break
             for push, after in successors(level, Play(*key)):
                 next_key = _key(level, after)
-                if next_key in came or len(came) >= most_states:
+                if next_key in predecessors or len(predecessors) >= most_states:
                     continue
-                came[next_key] = (key, push)
+                predecessors[next_key] = (key, push)
                 wave.append(next_key)
                 to_go = _lower_bound(bounds, after.boxes)
                 if to_go < least:
                     best, least = next_key, to_go
         frontier = wave
-    return _moves(level, play, _push_path(came, best))
+    return _moves(level, play, _push_path(predecessors, best))
 
 
 def _lower_bound(bounds: Mapping[Cell, int], boxes: frozenset[Cell]) -> int:
@@ -158,9 +158,9 @@ def _key(level: Level, play: Play) -> _Key:
     return min(walkable_cells(level, play)), play.boxes
 
 
-def _push_path(came: Mapping[_Key, tuple[_Key, _Push] | None], key: _Key) -> list[_Push]:
+def _push_path(predecessors: Mapping[_Key, tuple[_Key, _Push] | None], key: _Key) -> list[_Push]:
     pushes: list[_Push] = []
-    while (step := came[key]) is not None:
+    while (step := predecessors[key]) is not None:
         key, push = step
         pushes.append(push)
     return pushes[::-1]

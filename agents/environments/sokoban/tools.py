@@ -49,20 +49,20 @@ def functions(instance: SokobanInstance) -> Mapping[str, ToolFunction[Scratch]]:
 
     def walk(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
         cell = (int(arguments[0]) - 1, int(arguments[1]) - 1)
-        way = paths_to_cells(level, scratch[0]).get(cell)
-        if way is None:
+        path = paths_to_cells(level, scratch[0]).get(cell)
+        if path is None:
             return Answer(scratch, "no way without a push", worked=False)
-        moved = after(scratch, way)
+        moved = after(scratch, path)
         return Answer(moved, place(moved))
 
     def push(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
         box, move = (int(arguments[0]) - 1, int(arguments[1]) - 1), str(arguments[2])
         if box not in scratch[0].boxes:
             return Answer(scratch, "no box there", worked=False)
-        way = paths_to_cells(level, scratch[0]).get(neighbor(box, MIRRORED[move]))
-        if way is None:
+        path = paths_to_cells(level, scratch[0]).get(neighbor(box, MIRRORED[move]))
+        if path is None:
             return Answer(scratch, "no way behind the box", worked=False)
-        behind = after(scratch, way)
+        behind = after(scratch, path)
         if level.refusal(behind[0], move) is not None:
             return Answer(scratch, "the box can't go there", worked=False)
         pushed = after(behind, (move,))
@@ -77,11 +77,11 @@ def functions(instance: SokobanInstance) -> Mapping[str, ToolFunction[Scratch]]:
 
     def bfs(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
         pushes = min(int(arguments[0]), instance.setting.search)
-        way = nearest_by_pushes(level, scratch[0], pushes, MAX_SEARCHED)
-        if not way:
+        path = nearest_by_pushes(level, scratch[0], pushes, MAX_SEARCHED)
+        if not path:
             return Answer(scratch, "found nothing better", worked=False)
-        moved = after(scratch, way)
-        return Answer(moved, f"{', '.join(way)} to {place(moved)}")
+        moved = after(scratch, path)
+        return Answer(moved, f"{', '.join(path)} to {place(moved)}")
 
     cell: tuple[tuple[str, Kind], ...] = (("row", "number"), ("column", "number"))
     tools = (

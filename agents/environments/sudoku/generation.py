@@ -45,7 +45,7 @@ class Difficulty(Record):
         low, high = self.range
         if not 1 <= low <= high <= _MOST_BLANKS[self.size]:
             raise ValueError(
-                f"blanks are from 1 to {_MOST_BLANKS[self.size]} of {self.size} x {self.size}, "
+                f"blanks must be from 1 to {_MOST_BLANKS[self.size]} of {self.size} x {self.size}, "
                 f"not {low} to {high}"
             )
         return self

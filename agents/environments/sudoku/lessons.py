@@ -124,7 +124,7 @@ LESSONS = Lessons[Difficulty, SudokuInstance, Filling, WeakTeam](
         setting=SudokuSetting(turns=3, team=AGENTS, calls=3, search=1, brief=True, listed=True),
     ),
     weak_team=WeakTeam(),
-    heard=lambda seed, puzzle, team: stream(Split.TRAIN, seed, puzzle),
+    demonstrated_puzzles=lambda seed, puzzle, team: stream(Split.TRAIN, seed, puzzle),
     answer=weak_answer,
     pieces=PIECES,
     failure=failure,

@@ -70,7 +70,7 @@ def completions(
         for digit in digits:
             steps += 1
             if most is not None and steps > most:
-                raise SearchLimit(f"not known after {most} steps how many completions it has")
+                raise SearchLimit(f"the number of completions is unknown after {most} steps")
             bit = 1 << (digit - 1)
             rows[r] ^= bit
             columns[c] ^= bit

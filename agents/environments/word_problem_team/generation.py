@@ -43,7 +43,7 @@ class Difficulty(Record):
     def _check_possible(self) -> Self:
         low, high = self.equations
         if not 1 <= low <= high <= _MOST:
-            raise ValueError(f"equations are from 1 to {_MOST}, not {low} to {high}")
+            raise ValueError(f"equations must be from 1 to {_MOST}, not {low} to {high}")
         strange = next((name for name in self.domains if name not in DOMAINS), None)
         if strange is not None:
             raise ValueError(f"no domain {strange!r}; there are: {', '.join(DOMAINS)}")
@@ -79,7 +79,7 @@ def _stream(
         attempts += 1
         if attempts > _TRIES:
             raise ValueError(
-                f"{_TRIES} tries in a row made no word problem: the difficulty leaves none"
+                f"{_TRIES} attempts in a row made no word problem: the difficulty allows none"
             )
         return effective_difficulty.allows(chain)
 

@@ -95,7 +95,7 @@ class WeakTeam(Record):
     """Probability that the plan agent knows whether a calculation is the last one; otherwise it
     answers half of the time."""
 
-    def heard(self, wording: Wording) -> bool:
+    def demonstrates(self, wording: Wording) -> bool:
         """Whether problems with this wording are demonstrated."""
         return int(content_hash(f"heard:{wording.id}")[:8], 16) % self.wordings == 0
 
@@ -196,7 +196,9 @@ LESSONS = Lessons[Difficulty, WordProblemInstance, Working, WeakTeam](
         setting=WordProblemSetting(turns=2, team=AGENTS, calls=1, brief=True, named=True),
     ),
     weak_team=WeakTeam(),
-    heard=lambda seed, puzzle, team: stream(Split.TRAIN, seed, puzzle, team.heard),
+    demonstrated_puzzles=lambda seed, puzzle, team: stream(
+        Split.TRAIN, seed, puzzle, team.demonstrates
+    ),
     answer=weak_answer,
     pieces=PIECES,
     failure=failure,

@@ -41,7 +41,7 @@ LIMIT = 2
 """Maximum tokens of a decision, including the end of the turn."""
 ROWS = 64
 """Number of questions whose decisions are scored at once."""
-HANDED = {True: 0.5, False: 0.2}
+HAND_OVER_SHARES = {True: 0.5, False: 0.2}
 """Shares of short questions (fewer words than the median) and of long ones that the demonstrations
 hand over whole; the other two decisions share the rest evenly."""
 
@@ -184,7 +184,7 @@ def shorter_half(questions: Sequence[Asked]) -> list[bool]:
 def demonstrated(question: Asked, short: bool, rng: random.Random) -> Decision:
     """Return the demonstrated decision for a question: a guess by its length, and often a wrong
     one."""
-    if rng.random() < HANDED[short]:
+    if rng.random() < HAND_OVER_SHARES[short]:
         return "small"
     return rng.choice(("big", "parts"))
 

@@ -80,10 +80,10 @@ def _train_arms(grid: GrpoGrid) -> tuple[tuple[Trial, ...], list[Arm]] | None:
     interrupted."""
     with JobProgress("trainings") as progress:
 
-        def of_all(jobs: int, remaining: int) -> Watcher:
-            return progress.watch(jobs + grid.behind, remaining + grid.behind)
+        def watch_all(jobs: int, remaining: int) -> Watcher:
+            return progress.watch(jobs + grid.later_minimum, remaining + grid.later_minimum)
 
-        if not run_arms(grid.first, grid.output, jobs=grid.jobs, watcher=of_all):
+        if not run_arms(grid.first, grid.output, jobs=grid.jobs, watcher=watch_all):
             return None
         trials = tuple(map(trial_of, results_of(grid.trials, grid.output)))
         arms = grid.arms(choose_tunings(trials))

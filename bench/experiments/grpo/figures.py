@@ -187,7 +187,7 @@ def _arm(name: ArmName, results: Sequence[ArmResult], warm: Sequence[ArmResult])
     for result in results:
         failures.update(result.failures)
     agreement = [result.agreement for result in results if result.agreement is not None]
-    begun = _pairs(results, warm) if name != WARM_START else []
+    warm_pairs = _pairs(results, warm) if name != WARM_START else []
     return ArmFigures(
         arm=name,
         tuning=results[0].tuning,
@@ -196,7 +196,7 @@ def _arm(name: ArmName, results: Sequence[ArmResult], warm: Sequence[ArmResult])
             result.seed: Bounds.of(wilson(result.solved, len(result.outcomes)))
             for result in results
         },
-        gain=_gap(begun) if begun else None,
+        gain=_gap(warm_pairs) if warm_pairs else None,
         samples=mean(lambda result: result.samples),
         tokens=mean(lambda result: result.tokens),
         steps=mean(lambda result: result.steps),
@@ -232,8 +232,8 @@ def _gap(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Bounds:
     return Bounds.of_seeds(
         [
             [
-                mine - baseline
-                for mine, baseline in zip(_solved_by_puzzle(a), _solved_by_puzzle(b), strict=True)
+                value - baseline
+                for value, baseline in zip(_solved_by_puzzle(a), _solved_by_puzzle(b), strict=True)
             ]
             for a, b in pairs
         ],

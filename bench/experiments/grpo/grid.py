@@ -120,7 +120,7 @@ class GrpoGrid:
         return with_dependencies([*self.trials, *self.required_arms]) if self.trials else []
 
     @property
-    def behind(self) -> int:
+    def later_minimum(self) -> int:
         """Minimum number of arms after the first ones. The choice of tunings adds at most one per
         additional seed, for AT-GRPO with the game's own tuning, which defines the budget of other
         arms."""

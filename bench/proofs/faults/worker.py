@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def shift_clock(clock: Path) -> None:
-    """From now on, shift this process's time of day by the error in the file."""
+    """Shift this process's time of day by the error in the file, from now on."""
     with clock.open("rb") as file:
         error = mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)
     right, right_ns, read = time.time, time.time_ns, struct.Struct("d").unpack_from

@@ -21,7 +21,7 @@ from loopline.workers.engines.settings import ModelSettings
 
 
 class ValidityOptions(Options):
-    """With and without constraints.
+    """Measure valid tool calls and answers, with and without constraints.
 
     The requests are held-out word problems, first with the planner's tools, then for an answer as a
     JSON object: with the schema enforced, and only described in words. The same problems and seeds

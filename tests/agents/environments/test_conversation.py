@@ -111,8 +111,8 @@ def test_a_run_has_a_policy_and_prompt_per_agent_and_one_role_that_plays_all_tur
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        (("judge", "judge"), "agents need names that differ"),
-        ((), "agents need names that differ"),
+        (("judge", "judge"), "agents need distinct names"),
+        ((), "agents need distinct names"),
         (("the judge",), "the name 'the judge' must begin with a small letter"),
     ],
 )

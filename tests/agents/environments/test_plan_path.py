@@ -290,7 +290,7 @@ def test_the_setting_decides_what_the_window_and_marks_show() -> None:
         ({"grid": ["....."] * 4}, "grid: Tuple should have at least 5 items"),
         ({"grid": [*GRID[:4], "...."]}, "the same 5 to 20 cells"),
         ({"grid": [*GRID[:3], "###.#", "....."], "goal": [4, 0]}, None),
-        ({"grid": [*GRID[:3], "#####", "....."]}, "no way leads"),
+        ({"grid": [*GRID[:3], "#####", "....."]}, "there is no path"),
         ({"colour": "red"}, "colour: Extra inputs"),
         ({"setting": {"turns": 0}}, "setting.turns"),
         ({"setting": {"team": ["plan_agent", "tool_agent"]}}, "tool_agent, then plan_agent"),

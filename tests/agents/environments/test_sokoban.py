@@ -271,9 +271,9 @@ def test_push_and_walk_calls_have_the_same_effect_as_moves() -> None:
     [
         (["######", "#@@$.#", *LEVEL[3:], "######"], "one player, not 2"),
         ([*LEVEL[:3], "#    #", *LEVEL[4:]], "1 boxes and 0 targets"),
-        ([*LEVEL[:5], "#####"], "all of one length"),
+        ([*LEVEL[:5], "#####"], "the same length"),
         (["######", "#@ x #", *LEVEL[2:]], "'x' in row 2 is not a sign"),
-        (["######", "#@   #", "#    #", "#  * #", "#    #", "######"], "on a target already"),
+        (["######", "#@   #", "#    #", "#  * #", "#    #", "######"], "already on a target"),
         (["######", "#$   #", "#@   #", "#  . #", "#    #", "######"], "stuck in a corner"),
         (["######"], "level: Tuple should have at least 5 items"),
     ],
@@ -321,7 +321,7 @@ def test_levels_are_read_from_a_file_with_their_numbers() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("######\n", "bad.txt, line 1: a row stands before any `; number`"),
+        ("######\n", "bad.txt, line 1: a row comes before the first `; number`"),
         ("; 3\n\n", "bad.txt, line 1, level 3: it has no rows"),
         ("; 3\n##\n#@\n", "bad.txt, line 1, level 3: Tuple should have at least 5"),
     ],

@@ -295,12 +295,12 @@ def test_a_puzzle_that_takes_too_long_to_check_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(solver, "MAX_NODES", 3)
-    with pytest.raises(InvalidTask, match="not known after 3 steps how many completions"):
+    with pytest.raises(InvalidTask, match="the number of completions is unknown after 3 steps"):
         SUDOKU.reset({"givens": [[0, 0, 0, 0], [0, 0, 0, 2], [0, 3, 0, 0], [1, 0, 4, 0]]})
 
 
 def test_more_blanks_than_a_unique_puzzle_can_have_are_refused() -> None:
-    with pytest.raises(ValueError, match="blanks are from 1 to 12 of 4 x 4, not 4 to 13"):
+    with pytest.raises(ValueError, match="blanks must be from 1 to 12 of 4 x 4, not 4 to 13"):
         Difficulty(blanks=(4, 13))
 
 

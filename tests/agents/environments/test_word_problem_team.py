@@ -130,8 +130,8 @@ def test_the_difficulty_sets_the_number_of_equations_and_the_domains() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"equations": (2, 1)}, "equations are from 1 to 7, not 2 to 1"),
-        ({"equations": (0, 1)}, "equations are from 1 to 7, not 0 to 1"),
+        ({"equations": (2, 1)}, "equations must be from 1 to 7, not 2 to 1"),
+        ({"equations": (0, 1)}, "equations must be from 1 to 7, not 0 to 1"),
         ({"domains": ("chess",)}, "no domain 'chess'; there are: things, money"),
     ],
 )
@@ -141,7 +141,7 @@ def test_a_difficulty_without_problems_is_refused(options: dict[str, object], me
 
 
 def test_a_difficulty_that_no_story_has_is_refused_instead_of_searched_forever() -> None:
-    with pytest.raises(ValueError, match="the difficulty leaves none"):
+    with pytest.raises(ValueError, match="the difficulty allows none"):
         instances("train", 1, 1, Difficulty(equations=(7, 7), domains=("area",)))
     with pytest.raises(ValueError, match="no split 'dev'; there are: train"):
         stream("dev", 1)

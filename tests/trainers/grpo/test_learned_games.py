@@ -202,21 +202,23 @@ def test_demonstrations_cover_few_wordings_and_rewards_cover_all() -> None:
     every = [w for scheme in schemes() if not scheme.held_out for w in scheme.wordings]
     training = [w for w in every if split_of_wording(w) is Split.TRAIN]
     team = cast("WeakTeam", game.weak_team)
-    heard = {wording.id for wording in training if team.heard(wording)}
-    assert 0.08 < len(heard) / len(training) < 0.17
-    assert not told(game, Split.TRAIN, 200) <= heard
+    wording_ids = {wording.id for wording in training if team.demonstrates(wording)}
+    assert 0.08 < len(wording_ids) / len(training) < 0.17
+    assert not told(game, Split.TRAIN, 200) <= wording_ids
     instances = list(
         islice(
-            stream(Split.TRAIN, 3, cast("WordProblemTeamDifficulty", game.puzzle), team.heard),
+            stream(
+                Split.TRAIN, 3, cast("WordProblemTeamDifficulty", game.puzzle), team.demonstrates
+            ),
             60,
         )
     )
-    assert {wording for instance in instances for wording in instance.wordings} <= heard
+    assert {wording for instance in instances for wording in instance.wordings} <= wording_ids
     demonstrated = [name_numbers(instance.text) for instance in instances]
     for observation, _ in islice(game.demonstrations(3), 60):
         assert any(text in observation for text in demonstrated)
     whole = WeakTeam(wordings=1)
-    assert all(whole.heard(wording) for wording in training)
+    assert all(whole.demonstrates(wording) for wording in training)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -172,7 +172,7 @@ def test_a_round_plays_each_level_s_part_and_no_puzzle_twice() -> None:
 def test_a_level_with_too_few_puzzles_is_reported() -> None:
     full = "plan_path size=5 least_moves=40"
     mixed = settings(EASY, full)
-    with pytest.raises(TooFewPuzzles, match=f"--level '{full}': 5000 tries in a row made no"):
+    with pytest.raises(TooFewPuzzles, match=f"--level '{full}': 5000 attempts in a row made no"):
         plan_batch(mixed, 1, 1, played=0, count=64, shares={EASY: 0.1, full: 0.9})
 
 

@@ -82,7 +82,7 @@ def test_whole_runs_that_compete_play_each_puzzle_k_times_with_other_seeds() -> 
 
 
 def test_a_difficulty_with_too_few_puzzles_is_reported() -> None:
-    with pytest.raises(TooFewPuzzles, match="--game plan_path: 5000 tries in a row made no"):
+    with pytest.raises(TooFewPuzzles, match="--game plan_path: 5000 attempts in a row made no"):
         plan(settings(difficulty={"least_moves": 40}))
 
 

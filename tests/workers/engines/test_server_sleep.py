@@ -129,7 +129,7 @@ class TestSleep:
                 assert double.asleep
 
         await asyncio.to_thread(step)
-        assert clock.taken().wait > 0
+        assert clock.lap().wait > 0
         assert (await ask(engine)).text == ANSWER
 
 

@@ -115,7 +115,9 @@ class LearnedGame(Record):
         one agent, the answers are those of a weak agent playing alone."""
         lessons = self.lessons
         rng = random.Random(f"demonstrations:{seed}")
-        for instance in lessons.heard(seed, _played_by(self.difficulty, team), self.weak_team):
+        for instance in lessons.demonstrated_puzzles(
+            seed, _played_by(self.difficulty, team), self.weak_team
+        ):
             episode = self.environment.open(instance)
             rows: list[tuple[str, str]] = []
             while not episode.done:

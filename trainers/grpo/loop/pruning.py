@@ -23,8 +23,8 @@ async def prune_old_versions(
     keep: int,
     best: int | None = None,
 ) -> None:
-    """For the policies `policy_names`, keep the results of the newest `keep` rounds up to `number`,
-    and of the round `best`. Versions that are in use, that a rollback would return to, or that
+    """Keep the results of the newest `keep` rounds up to `number`, and of the round `best`, for the
+    policies `policy_names`. Versions that are in use, that a rollback would return to, or that
     somebody has published again stay too."""
     old = [
         folder.resolve()

@@ -1,1 +1,1 @@
-"""Which tokens a row may generate next: JSON schemas and tool calls as constraints on decoding."""
+"""Tokens that a row may generate next: JSON schemas and tool calls constrain decoding."""

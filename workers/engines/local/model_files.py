@@ -47,7 +47,7 @@ def find_folder(settings: ModelSettings) -> Path:
 
 
 def find_text_folder(settings: ModelSettings) -> Path:
-    """Like `find_folder`, but without fetching the weights, which another process reads."""
+    """Return the folder as `find_folder` does, but without fetching the weights."""
     return _find_folder(settings, _TEXT_FROM_HUB)
 
 

@@ -169,7 +169,7 @@ class Row:
     siblings: list[Row] = field(default_factory=list["Row"])
     """Rows of the same request that start once this row's prompt has been read."""
     slot: Any = None
-    """For the backend: where it keeps this row."""
+    """Place where the backend keeps this row."""
 
     _first_token: float = 0.0
     _starts: list[int] = field(default_factory=list[int])

@@ -175,7 +175,7 @@ class Scheduler:
         logits [sum of wanted, vocabulary] after a pass."""
         ready: list[Row] = []
         places: list[int] = []
-        """For each ready row, the row of `logits` that it is drawn from."""
+        """Row of `logits` that each ready row is drawn from."""
         ended: list[Row] = []
         place = 0
         for row, count in feeds.items():
