@@ -129,13 +129,13 @@ def test_a_tuning_that_ended_a_training_early_is_taken_only_if_all_did() -> None
 
 
 def test_an_early_end_is_reported_with_the_option_for_its_learning_rate() -> None:
-    by_set = "by --set reinforced.learning_rate=… in another folder"
+    by_set = "with --set reinforced.learning_rate=… in another folder"
     assert (
         lower_setting_hint(Arm(kind=AT_GRPO, seed=1))
         == f"Lower its learning rate with --trials, or {by_set}"
     )
     # There are no trials for the rates of shared starts.
-    assert "rate by --set supervised.learning_rate=" in lower_setting_hint(
+    assert "rate with --set supervised.learning_rate=" in lower_setting_hint(
         Arm(kind=WARM_START, seed=1)
     )
 
@@ -216,7 +216,7 @@ def test_arms_with_fewer_seeds_are_compared_on_their_common_seeds() -> None:
     solved = tables(grpo_report)["Solved"]
     assert [row[solved[0].index("seeds")] for row in solved[1]] == ["3", "2"]
     assert tables(grpo_report)["Solved by seed"][1][1] == [PER_ROLE, "100.0 %", "–", "100.0 %"]
-    assert "Means over 3 seeds; over the first 2 of AT-GRPO per role." in markdown(
+    assert "Means over 3 seeds; over the first 2 for AT-GRPO per role." in markdown(
         document(grpo_report)
     )
 

@@ -279,7 +279,10 @@ def test_accuracy_in_delegate_s_figures_follows_its_scripts(
     row = compare_books("llm", results, facts.items, arm.paid)[0]
     assert (row.figure, row.delegate) == ("accuracy", before.delegate)
     right = round(before.delegate * 24)
-    assert f"alone {right - 1} would be right instead of {right}" in row.why
+    assert (
+        f"with only the last run of digits, {right - 1} would be right instead of {right}"
+        in row.why
+    )
 
 
 def test_delegations_in_delegate_s_figures_are_per_question(finished: OutputDirectory) -> None:
@@ -326,7 +329,7 @@ def test_the_report_warns_of_an_arm_with_answers_from_other_weights(
     [notice] = write_reports(OutputDirectory(tmp_path)).notices
     name, base = last.policy.name, last.policy.base
     both = f"{name} version 0 ({base}), {name}/new version 1 ({base})"
-    assert f"as {last.agent} answered {both};" in notice
+    assert f"several policies answered as {last.agent}: {both};" in notice
 
 
 @pytest.mark.parametrize(

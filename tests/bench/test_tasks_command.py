@@ -153,7 +153,10 @@ def test_generated_word_problems_come_from_the_train_split_and_the_seed(
         (("aime24",), "aime24 is a test set, reserved for measuring"),
         (("olympiadbench",), "olympiadbench is a test set, reserved for measuring"),
         (("mbpp", "--split", "test"), "--split test: only the split train of mbpp is for training"),
-        (("wordproblems", "--split", "new_numbers"), "--split new_numbers: of wordproblems only"),
+        (
+            ("wordproblems", "--split", "new_numbers"),
+            "--split new_numbers: only the split train of wordproblems",
+        ),
         (("chess",), "there is no data set 'chess' here; there are: humaneval, mbpp"),
         (("wordproblems", "--setting", "turns=0"), "--setting turns: Input should be greater"),
         (("wordproblems", "--setting", "team=coder"), "--setting team: the tasks are for both"),

@@ -52,7 +52,7 @@ async def test_a_process_with_a_conflicting_setting_is_refused_and_shown_both_va
     beating.cancel()
     message = str(caught.value)
     assert f"bus.{name} is {getattr(bus.settings, name)}" in message
-    assert f"this process names {value}" in message
+    assert f"this process sets {value}" in message
     assert ("`runtime shards 4`" if name == "shards" else "`runtime down`") in message
 
 
@@ -94,7 +94,7 @@ async def test_a_killed_worker_does_not_lock_the_settings(settings: BusSettings)
 
 async def test_runs_in_flight_keep_their_shards_when_all_workers_are_gone(bus: Bus) -> None:
     runs = [await admit(bus) for _ in range(8)]
-    with pytest.raises(DeploymentMismatch, match=r"bus.shards is 1 .* names 4 \(it holds 8 runs"):
+    with pytest.raises(DeploymentMismatch, match=r"bus.shards is 1 .* sets 4 \(it holds 8 runs"):
         async with Bus(other(bus.settings, shards=4), standing="founder"):
             pass
     async with Bus(other(bus.settings), standing="founder") as restarted:

@@ -41,7 +41,7 @@ def test_a_forgotten_key_is_absent() -> None:
 
 
 def test_a_memory_without_room_is_refused() -> None:
-    with pytest.raises(ValueError, match="1 or more"):
+    with pytest.raises(ValueError, match="at least 1"):
         Remembered[str, int](0)
 
 

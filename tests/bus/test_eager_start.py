@@ -24,6 +24,11 @@ from tests.bus.eager_process import (
 from tests.bus.payloads import admit, new_run_id, note
 from tests.bus.serving import ended, finishing, serving, until
 
+BACKGROUND = {
+    "sweep", "expire_waits", "clock", "shard", "group", "reap", "claim_ends", "end", "trim",
+}  # fmt: skip
+"""Scripts that a process calls from time to time, whatever its runs do."""
+
 
 @pytest.fixture
 async def process(bus: Bus) -> AsyncIterator[Process]:
@@ -44,7 +49,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     call = scripts.call
 
     async def counted(redis: Any, name: str, *args: Any) -> Any:
-        if name not in ("sweep", "clock", "shard", "group", "reap", "claim_ends", "end", "trim"):
+        if name not in BACKGROUND:
             names.append(name)
         return await call(redis, name, *args)
 

@@ -97,7 +97,7 @@ async def test_a_schedule_s_name_is_unique_and_free_again_after_removal(bus: Bus
 async def test_an_invalid_schedule_is_refused(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "MAX_SCHEDULES", 1)
     assert await schedules.put(bus, "one", b"1", 1.0)
-    with pytest.raises(ValueError, match="the most"):
+    with pytest.raises(ValueError, match="the limit"):
         await schedules.put(bus, "two", b"1", 1.0)
     with pytest.raises(ValueError, match="not a schedule's name"):
         await schedules.put(bus, "a b", b"1", 1.0)

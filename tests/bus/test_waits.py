@@ -356,7 +356,7 @@ async def test_admission_stops_when_too_many_runs_wait(bus: Bus) -> None:
     ("wait", "complaint"),
     [
         (waiting("r", "a b"), "not the name of a signal"),
-        (waiting("r", seconds=0), "up to 31,622,400 s"),
+        (waiting("r", seconds=0), "at most 31,622,400 s"),
         (waiting("r", seconds=400 * 86_400), "a year"),
     ],
 )

@@ -330,7 +330,9 @@ def test_a_missing_api_key_stops_the_gpu_worker_with_one_clear_error(
         env={"OPENAI_API_KEY": ""},
     )
     assert process.returncode == 1
-    assert process.stdout.count("the environment variable OPENAI_API_KEY is not set; put") == 1
+    assert (
+        process.stdout.count("the environment variable OPENAI_API_KEY is not set; set it to") == 1
+    )
     assert "`runtime doctor` checks models and keys of this deployment (profile scripted)" in (
         process.stdout
     )

@@ -77,7 +77,7 @@ async def test_the_payoff_is_computed_from_the_store(tmp_path: Path) -> None:
     ("count", "audit", "cents", "words"),
     [
         (0, 0.0, 1, "no run of the workflow cascade is recorded"),
-        (5, 0.0, 100, "0 accepted answers were audited, and 20 are the least"),
+        (5, 0.0, 100, "0 accepted answers were audited, and 20 are needed"),
         (5, 1.0, 0, "no pool of its models has a price"),
     ],
 )

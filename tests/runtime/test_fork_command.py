@@ -17,4 +17,4 @@ def test_a_fork_can_ask_another_question(shared: Deployment) -> None:
     assert "42" in forked["answer"]
     process = shared.run("runs", "fork", run_id, "--at", "1", "--question", question)
     assert process.returncode == EXIT_USAGE
-    assert "from turn 0 on" in one_error(process) or "turns 0 to" in one_error(process)
+    assert "a fork at turn 0" in one_error(process) or "turns 0 to" in one_error(process)

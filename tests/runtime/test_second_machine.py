@@ -59,12 +59,10 @@ def test_a_second_machine_serves_the_same_configuration_or_is_refused(
     process = second.run("worker", "gpu", "--profile", "micro")
     assert process.returncode == EXIT_CONFIG, process.stderr
     assert 'models.slm.engine is "scripted" in the deployment' in process.stderr
-    assert 'this process names "torch"' in process.stderr
+    assert 'this process sets "torch"' in process.stderr
     named = second.run("worker", "gpu", "--set", "models.slm.max_tokens=78")
     assert named.returncode == EXIT_CONFIG
-    assert (
-        "models.slm.max_tokens is 77 in the deployment, and this process names 78" in named.stderr
-    )
+    assert "models.slm.max_tokens is 77 in the deployment, and this process sets 78" in named.stderr
 
     again = second.run("up", "--detach", "--profile", "scripted", *changes(("recorder",)))
     assert again.returncode == EXIT_CONFIG, again.stdout
@@ -94,7 +92,7 @@ def test_only_settings_that_concern_one_machine_may_differ() -> None:
         load("scripted", overrides=("models.slm.temperature=1",), environ={}), "scripted"
     )
     assert list(differences(other_configuration, here)) == [
-        "models.slm.temperature is 0.0 in the deployment, and this process names 1.0"
+        "models.slm.temperature is 0.0 in the deployment, and this process sets 1.0"
     ]
     with pytest.raises(UserError, match=r"models\.slm\.temperature"):
         require_same(other_configuration, here)

@@ -22,7 +22,7 @@ def test_the_shards_of_a_running_deployment_can_be_changed_and_its_workers_rejoi
     again = deployment.run("worker", "slm", "--set", "bus.shards=1")
     assert again.returncode == EXIT_CONFIG, again.stderr
     assert "bus.shards is 3" in again.stderr
-    assert "this process names 1" in again.stderr
+    assert "this process sets 1" in again.stderr
     early = deployment.run("worker", "slm", "--set", "bus.lease_seconds=0.3")
     assert early.returncode == EXIT_CONFIG, early.stderr
     assert "bus.lease_seconds is 1.0" in early.stderr

@@ -57,7 +57,7 @@ def test_waiting_for_a_stuck_inspection_of_the_lock_has_a_time_limit(
     state.lock_file.touch()
     with state.lock_file.open("rb") as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)
-        with pytest.raises(UserError, match=r"looking at .*lock"):
+        with pytest.raises(UserError, match=r"have been checking .*lock"):
             StateLock(state)
     StateLock(state).release()
 

@@ -55,7 +55,7 @@ def test_the_rows_fill_the_token_budget_and_follow_from_the_seed(
 
 def test_a_data_set_with_nothing_to_copy_from_is_refused(model: LoadedModel) -> None:
     empty = replace(DATA, sets={**DATA.sets, **dict.fromkeys(ROLES, ())})
-    with pytest.raises(TrainingError, match=r"copying: no row .*planner, caller, summarizer"):
+    with pytest.raises(TrainingError, match=r"copying: no rows .*planner, caller, summarizer"):
         copying_rows(empty, STAGE, model, SETTINGS, 1_000)
 
 

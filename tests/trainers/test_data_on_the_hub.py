@@ -91,7 +91,7 @@ def test_an_unreadable_held_out_set_is_reported(hub: Hub, tmp_path: Path) -> Non
         model="micro:slm", output=tmp_path / "out", from_store=tmp_path,
         hold_out="hf://acme/sums/broken.jsonl",
     )  # fmt: skip
-    with pytest.raises(UnreadableData, match=r"broken\.jsonl:1: expected .* learned from"):
+    with pytest.raises(UnreadableData, match=r"broken\.jsonl:1: expected .* would learn from"):
         options.held_out()
 
 

@@ -156,6 +156,6 @@ async def test_a_missing_key_is_one_clear_error_and_the_run_resumes_once_it_is_s
             monkeypatch.setenv(KEY_VARIABLE, "sesame")
             processes["gpu"] = spawn(workers[2], tmp_path / "workers")
             trajectory = await asyncio.wait_for(client.wait(run.id), 30)
-    assert log.count(f"the environment variable {KEY_VARIABLE} is not set; put") == 1
+    assert log.count(f"the environment variable {KEY_VARIABLE} is not set; set it to") == 1
     assert "Traceback" not in log
     assert (trajectory.outcome, trajectory.answer) == (Outcome.ANSWERED, "89")

@@ -103,5 +103,5 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     folder = turns_folder()
     folder.rmdir()
     folder.symlink_to(tmp_path)
-    with pytest.raises(PermissionError, match="somebody else"):
+    with pytest.raises(PermissionError, match="belongs to another user"):
         ServerTurn("gpu0")

@@ -81,7 +81,7 @@ def test_a_malformed_level_is_refused(levels: tuple[str, ...], why: str) -> None
 
 
 def test_levels_exclude_the_game_option() -> None:
-    with pytest.raises(ValueError, match="leave --game"):
+    with pytest.raises(ValueError, match="leave out --game"):
         settings(EASY, game="plan_path")
 
 

@@ -191,7 +191,7 @@ def test_a_deployment_with_only_puzzle_teams_can_search_their_prompts(tmp_path: 
 
 
 def test_a_search_without_a_candidate_says_where_to_get_some() -> None:
-    with pytest.raises(TrainingError, match=r"--variants, or .* --propose N"):
+    with pytest.raises(TrainingError, match=r"give --variants .* --propose N"):
         prepare()
 
 

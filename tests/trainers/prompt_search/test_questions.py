@@ -156,7 +156,7 @@ def test_puzzles_come_from_the_training_and_validation_splits(
     [
         (1, {}, "--size"),
         (None, {"obstacle": 1}, "--difficulty obstacle"),
-        (5, {"least_moves": 90}, "5000 tries"),
+        (5, {"least_moves": 90}, "5000 attempts"),
     ],
 )
 def test_impossible_puzzles_are_refused(size: int | None, difficulty: Any, says: str) -> None:
@@ -193,7 +193,7 @@ def test_a_file_is_split_by_its_questions_regardless_of_their_order(tmp_path: Pa
         (b"\xff\n", r":1: not JSON"),
         (b'{"question": "q"}', r":1: expected an object"),
         (b'{"question": "", "answer": "1"}', r":1: the question is empty"),
-        (b'{"question": "\\ud800", "answer": "1"}', r":1: the question is empty, .* no UTF-8"),
+        (b'{"question": "\\ud800", "answer": "1"}', r":1: the question is empty, .* not UTF-8"),
         (b'{"question": "q", "answer": "#### "}', r":1: the answer is empty"),
         (b'{"question": "q", "answer": 1}\n{"question": "q", "answer": 2}', r":2: .*earlier line"),
         (b'{"question": "q", "answer": 1}', "some of both"),

@@ -170,7 +170,7 @@ def test_a_missing_server_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ValueError, match=r"the OpenEnv server at http://127\.0\.0\.1:9"):
         first(nowhere)
     monkeypatch.delenv(URL_VARIABLE, raising=False)
-    with pytest.raises(ValueError, match=f"Set {URL_VARIABLE}="):
+    with pytest.raises(ValueError, match=f"set {URL_VARIABLE}="):
         first(openenv_environment("numbers", "Numbers"))
 
 

@@ -113,7 +113,7 @@ async def test_a_program_can_have_its_own_limits(settings: SandboxSettings) -> N
         program = "print(len(bytearray(100 * 2**20)))"
         assert (await sandbox.run(program)).ending is Ending.OK
         assert (await sandbox.run(program, limits=tight)).ending is Ending.OUT_OF_MEMORY
-        with pytest.raises(ValueError, match=r"disk_bytes is 1, .* made with 0"):
+        with pytest.raises(ValueError, match=r"disk_bytes is 1, .* created with 0"):
             await sandbox.run(program, limits=Limits(disk_bytes=1))
 
 
@@ -260,7 +260,7 @@ async def test_a_machine_without_a_filter_is_refused(
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
-    with pytest.raises(SandboxUnavailable, match="no filter of system calls for riscv64"):
+    with pytest.raises(SandboxUnavailable, match="no system-call filter for riscv64"):
         Sandbox()
 
 
