@@ -111,7 +111,7 @@ def test_offline_the_error_says_what_to_do(hub: Hub) -> None:
     assert options.data is not None
     with pytest.raises(
         UnreadableData,
-        match=r"hf://acme/sums/train\.jsonl: not in the cache .* `hf download --repo-type dataset "
+        match=r"hf://acme/sums/train\.jsonl: not in the cache .*`hf download --repo-type dataset "
         r"acme/sums train\.jsonl`",
     ):
         local_file(options.data)

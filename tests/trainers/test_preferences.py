@@ -92,6 +92,7 @@ def rows_of_pairs() -> RecordedRows:
     )
 
 
+@pytest.mark.slow
 def test_a_stopped_training_resumes_to_the_same_weights_and_the_loss_starts_at_log_2(
     tmp_path: Path,
 ) -> None:

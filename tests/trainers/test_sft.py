@@ -110,6 +110,7 @@ def test_a_run_killed_with_sigkill_and_resumed_has_the_same_weights_bit_for_bit(
     assert (folder / WEIGHTS).read_bytes() == (uninterrupted / WEIGHTS).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_stopped_by_ctrl_c_and_resumed_has_the_same_weights_bit_for_bit(
     tmp_path: Path, uninterrupted: Path
 ) -> None:

@@ -42,6 +42,7 @@ class Judge:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_a_candidate_that_forgets_does_not_serve_and_the_next_starts_from_its_predecessor(
     bus: Bus, settings: BusSettings, tmp_path: Path

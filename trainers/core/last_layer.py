@@ -120,10 +120,10 @@ def _layer_at(
         attention, table.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2),
         _mask(queries.positions, attention_mask, length), scaling=attention.scaling,
     )  # fmt: skip
-    hidden = _at(hidden_states, places)
-    hidden = hidden + attention.o_proj(_at(answers, queries.slots).flatten(1))
-    hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
-    return hidden.unsqueeze(0)
+    attended = attention.o_proj(_at(answers, queries.slots).flatten(1))
+    hidden = (_at(hidden_states, places) + attended).unsqueeze(0)
+    # A sum, not a view: FSDP puts its backward hook on the layer's output.
+    return hidden + layer.mlp(layer.post_attention_layernorm(hidden))
 
 
 def _mask(positions: torch.Tensor, mask: torch.Tensor | None, length: int) -> torch.Tensor:

@@ -143,6 +143,7 @@ def test_repeated_steps_are_recorded_once(base: Path, store: Path, tmp_path: Pat
     assert everything(stopped, data) == everything(tmp_path / "whole", data)
 
 
+@pytest.mark.slow
 def test_two_processes_together_keep_the_ratios_that_one_keeps(
     base: Path, store: Path, tmp_path: Path
 ) -> None:

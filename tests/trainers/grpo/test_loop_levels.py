@@ -203,6 +203,7 @@ def where(
         yield deployment
 
 
+@pytest.mark.slow
 def test_a_loop_plays_two_games_and_reports_each(where: Deployed, tmp_path: Path) -> None:
     levels = ("plan_path size=5", "sokoban size=6")
     mixed = loop_settings(

@@ -108,6 +108,7 @@ def test_a_loop_whose_second_process_is_killed_resumes_to_the_weights_of_one_pro
         assert (actual - reference).norm() <= 1e-4 * (reference - begun).norm(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "code", "message"),
     [

@@ -357,7 +357,7 @@ def test_a_store_without_runs_or_complete_groups_is_reported(
     with pytest.raises(UnreadableData, match="holds no recorded runs"):
         data_of(tmp_path, base)
     sealing = sealing_of(load(base))
-    with pytest.raises(UnreadableData, match="no run of the workflow 'solo'"):
+    with pytest.raises(UnreadableData, match="no readable run of the workflow 'solo'"):
         read_data(store, "solo", sealing)
     with pytest.raises(UnreadableData, match=r"no complete group of 9.*12 × incomplete group"):
         read_data(store, None, replace(sealing, size=9))

@@ -192,6 +192,7 @@ def math_team(bus: BusSettings, problems: Path) -> list[WorkerBase]:
     ]
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 async def test_a_better_prompt_for_a_role_is_found_by_the_judge_s_verdicts_on_its_team(
     tmp_path: Path,
