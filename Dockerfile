@@ -1,4 +1,4 @@
-# One image for every worker kind: `runtime worker KIND` says which one a container is.
+# One image for every worker kind: `runtime worker KIND` selects the kind of a container.
 FROM python:3.11-slim
 
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 LOOPLINE_STATE=/state

