@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -10,8 +11,9 @@ import pytest
 from loopline.runtime.config import settings as config
 from loopline.runtime.supervise.worker_environment import worker_environment
 from loopline.testing.vllm_double import write_program
+from loopline.workers.engines.local.model_text import read_text_files
 from loopline.workers.engines.vllm.engine import VllmEngine
-from loopline.workers.engines.vllm.managed import server_environment
+from loopline.workers.engines.vllm.managed import ManagedServer, server_environment
 from tests.workers.engines.test_managed_vllm import managed, server_of
 
 WORKERS = {
@@ -45,6 +47,19 @@ def test_a_variable_that_a_server_keeps_reaches_its_worker() -> None:
     settings = config.load("delegate", environ={}, overrides=["models.slm.engine=vllm", override])
     assert worker_environment(settings, "gpu", SECRETS)["GITHUB_TOKEN"] == "g"
     assert "GITHUB_TOKEN" not in worker_environment(settings, "role", SECRETS)
+
+
+@pytest.mark.parametrize(("letters", "folder"), [(20, None), (90, "/tmp")])
+async def test_a_long_temporary_folder_does_not_hold_the_server_s_sockets(
+    letters: int, folder: str | None, tiny_model: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """vLLM exits at its start if the path of one of its Unix sockets is too long."""
+    monkeypatch.setattr(tempfile, "tempdir", "/" + letters * "a")
+    monkeypatch.delenv("VLLM_RPC_BASE_PATH", raising=False)
+    settings = managed(tiny_model, write_program(tmp_path))
+    server = ManagedServer(settings, tiny_model, read_text_files(tiny_model, settings))
+    assert server.own_environment().get("VLLM_RPC_BASE_PATH") == folder
 
 
 @pytest.mark.slow
