@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -56,8 +57,9 @@ def running(
     base = f"http://127.0.0.1:{port}"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, stdout=out, stderr=out, env={**os.environ, **environment}
-        )
+            command, stdout=out, stderr=out, env={**os.environ, **environment},
+            start_new_session=True,
+        )  # fmt: skip
     try:
         until = time.monotonic() + START_SECONDS
         while not _answers(base + health):
@@ -66,7 +68,9 @@ def running(
             time.sleep(0.05)
         yield RealServer(f"{base}/v1", process, log)
     finally:
-        process.kill()
+        # The whole group: a server's children outlive it, even if a test has killed it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
