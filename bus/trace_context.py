@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Self
 
@@ -56,8 +57,11 @@ def trace_id_of(run_id: str, traceparent: str = "") -> str:
     the run's id. An id that is not a UUID has no trace: "".
     """
     client = TraceContext.parse(traceparent) if traceparent else None
-    if client is not None:
-        return client.trace_id
+    return _own_trace_id(run_id) if client is None else client.trace_id
+
+
+@lru_cache(maxsize=4096)  # a process handles several messages of a run
+def _own_trace_id(run_id: str) -> str:
     trace = run_id.replace("-", "")
     return trace if _TRACE_ID.fullmatch(trace) else ""
 
@@ -80,5 +84,5 @@ def traceparent_of(run_id: str, name: str, client_context: str = "") -> str:
     if client is not None:
         return str(TraceContext(client.trace_id, span_id_of(name), client.sampled))
     # The usual case: no parsing and no extra object.
-    trace = trace_id_of(run_id)
+    trace = _own_trace_id(run_id)
     return f"00-{trace}-{span_id_of(name)}-01" if trace else ""
