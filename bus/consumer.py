@@ -1,48 +1,36 @@
-"""A worker's loop over its work streams: read, lease, handle, settle, survive outages.
+"""A worker's loop over its work streams: read, lease, attempt, survive outages.
 
-It guarantees that each delivery's lease is renewed while the handler runs, that the handler is
-cancelled when the lease is lost or the run has ended, and that every exception of the handler leads
-to a retry or a dead letter, never to silence.
+It guarantees that each delivery's lease is renewed while the handler runs, and that the handler is
+cancelled when the lease is lost or the run has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
 from pydantic import BaseModel
 
 from loopline.bus import scripts, tasks
+from loopline.bus.attempt import Handler, attempt, earlier_failures
 from loopline.bus.bus import Bus
-from loopline.bus.connection import OUTAGE, is_outage, pause_before, retry_during_outage
+from loopline.bus.connection import OUTAGE, pause_before, retry_during_outage
 from loopline.bus.dead_letters import add_dead_letter
 from loopline.bus.delivery import Delivery
 from loopline.bus.eager_start import UNKNOWN_ENTRY, EagerDelivery, EagerStart
 from loopline.bus.envelope import FIELD, Envelope
-from loopline.bus.errors import (
-    BusError,
-    BusUnavailable,
-    LeaseLost,
-    MessageTooLarge,
-    NoRoom,
-    NotDelivered,
-    OtherVersion,
-    Reject,
-    Retry,
-    RunEnded,
-)
+from loopline.bus.errors import BusError, MessageTooLarge, OtherVersion
 from loopline.bus.keys import GROUP, Shard
 from loopline.bus.lease import Lease, Verdict
 from loopline.bus.recovery import Sweeper
 from loopline.bus.run_state import RunState
 from loopline.bus.trace_context import trace_id_of
-from loopline.bus.unfinished import give_back, hand_back, schedule_retry, wait_for_room
+from loopline.bus.unfinished import give_back, hand_back, return_uncounted
 
 log = structlog.get_logger("loopline.bus.consumer")
 
@@ -55,8 +43,6 @@ LEAST_BLOCK_SECONDS = 0.05
 
 RELEASE_SECONDS = 2.0
 """Maximum time for releasing abandoned work in Redis."""
-
-Handler = Callable[[Delivery], Awaitable[None]]
 
 
 class Consumer:
@@ -173,17 +159,6 @@ class Consumer:
         with contextlib.suppress(TimeoutError, *OUTAGE):
             async with asyncio.timeout(RELEASE_SECONDS):
                 await give_back(self.bus, self.name, leases, release=True)
-
-    async def _return_uncounted(self, delivery: Delivery) -> None:
-        """Undo the count of a delivery that another worker took over although this worker is alive:
-        this worker was frozen or cut off, which is not the message's fault."""
-        leases = [(delivery.shard, delivery.stream, delivery.lease)]
-        with contextlib.suppress(BusUnavailable):
-            await retry_during_outage(
-                "undo count",
-                lambda: give_back(self.bus, self.name, leases, release=False),
-                give_up_after=self.bus.settings.lease_seconds,
-            )
 
     def drain(self) -> None:
         """Accept no new deliveries. Leases of deliveries in hand are renewed until they are
@@ -421,7 +396,7 @@ class Consumer:
                     run_id=envelope.run_id,
                     trace_id=trace_id_of(envelope.run_id, envelope.traceparent),
                 )
-                failures = await self._begin(delivery)
+                failures = await earlier_failures(delivery)
                 if failures is None:
                     self.bus.observer.lease_lost(stream)
                     log.warning("lease lost before the handler started", run_id=envelope.run_id)
@@ -432,7 +407,7 @@ class Consumer:
                         "worker, or never returns",
                     )  # fmt: skip
                 else:
-                    await self._handle(delivery, body, failures)
+                    await attempt(delivery, self._handler, body, failures)
         except asyncio.CancelledError:
             if not verdicts:
                 raise  # shutdown: the message stays on the bus for another worker
@@ -442,71 +417,8 @@ class Consumer:
                 await delivery.drop()
             else:
                 self.bus.observer.lease_lost(stream)
-                await self._return_uncounted(delivery)
+                await return_uncounted(delivery)
         finally:
             if delivery.eager is not None:
                 delivery.eager.end()
             self.bus.keeper.release(delivery.lease)
-
-    async def _begin(self, delivery: Delivery) -> int | None:
-        """Earlier failures of this message, in retries and in attempts that never finished; None if
-        another worker has it."""
-        lease, before = delivery.lease, 0
-        if lease.count > 1:
-            keys = [lease.stream, delivery.shard.begun(delivery.stream)]
-            args: list[scripts.Value] = [lease.group, lease.entry, lease.consumer, lease.count]
-            before = await retry_during_outage(
-                "begin", lambda: scripts.call(self.bus.redis, "begin", keys, args)
-            )
-        return None if before < 0 else delivery.envelope.attempt + before
-
-    async def _handle(self, delivery: Delivery, body: bytes, failures: int) -> None:
-        try:
-            await self._run_handler(delivery)
-        except NotDelivered as error:
-            log.debug("early start discarded", run_id=delivery.envelope.run_id, error=str(error))
-        except LeaseLost as error:
-            self.bus.observer.lease_lost(delivery.stream)
-            log.warning("lease lost", error=str(error))
-            await self._return_uncounted(delivery)
-        except RunEnded:
-            # The sweeper ends a run whose deadline has passed; nothing is left to do for this
-            # message.
-            await delivery.drop()
-        except OtherVersion as error:
-            again = delivery.envelope.model_copy(update={"attempt": failures})
-            await hand_back(
-                self.bus, delivery.shard, delivery.stream, delivery.lease, again, body, str(error)
-            )
-        except (Reject, MessageTooLarge) as error:
-            await add_dead_letter(
-                self.bus, delivery.shard, delivery.stream, delivery.lease, body, str(error),
-                envelope=delivery.envelope,
-            )  # fmt: skip
-        except NoRoom as error:
-            await wait_for_room(delivery, error, failures)
-        except Retry as error:
-            count = failures + error.counted
-            await schedule_retry(delivery, body, str(error), "", error.delay, count)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is the message's fate
-            if isinstance(error, BusUnavailable) or is_outage(error):
-                # Not the message's fault: the attempt does not count. A handler's own OSError does
-                # count, or a missing file would be retried until the run's deadline.
-                await schedule_retry(delivery, body, str(error), "", None, failures)
-                return
-            log.error("handler failed", error=str(error), kind=type(error).__name__)
-            reason = f"{type(error).__name__}: {error}"
-            await schedule_retry(delivery, body, reason, traceback.format_exc(), None, failures + 1)
-
-    async def _run_handler(self, delivery: Delivery) -> None:
-        observer, begun = self.bus.observer, time.monotonic()
-        observer.begun(delivery.stream, max(0.0, self.bus.clock.now() - delivery.published))
-        try:
-            await self._handler(delivery)
-        except NotDelivered:
-            raise
-        except Exception:
-            await delivery.held()  # the outcome goes to the stream: the lease must be held
-            raise
-        finally:
-            observer.handled(delivery.stream, time.monotonic() - begun)

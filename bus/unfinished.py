@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from contextlib import suppress
 
 import structlog
 
@@ -15,7 +16,7 @@ from loopline.bus.dead_letters import add_dead_letter
 from loopline.bus.delivery import Delivery
 from loopline.bus.eager_start import UNKNOWN_ENTRY
 from loopline.bus.envelope import Envelope
-from loopline.bus.errors import NoRoom
+from loopline.bus.errors import BusUnavailable, NoRoom
 from loopline.bus.keys import GROUP, Shard
 from loopline.bus.lease import Lease
 
@@ -47,6 +48,19 @@ async def give_back(
             bus.redis, "give_back", [shard.work(stream), shard.begun(stream)],
             [GROUP, consumer, lease_ms, int(release), *deliveries],
         )  # fmt: skip
+
+
+async def return_uncounted(delivery: Delivery) -> None:
+    """Undo the count of a delivery that another worker took over although this worker is alive:
+    this worker was frozen or cut off, which is not the message's fault."""
+    bus, lease = delivery.bus, delivery.lease
+    leases = [(delivery.shard, delivery.stream, lease)]
+    with suppress(BusUnavailable):
+        await retry_during_outage(
+            "undo count",
+            lambda: give_back(bus, lease.consumer, leases, release=False),
+            give_up_after=bus.settings.lease_seconds,
+        )
 
 
 async def hand_back(

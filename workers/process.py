@@ -33,8 +33,8 @@ from loopline.bus import (
     announce,
     policies,
 )
+from loopline.bus.attempt import Handler
 from loopline.bus.connection import pause_before, retry_during_outage
-from loopline.bus.consumer import Handler
 from loopline.bus.tasks import end
 from loopline.workers.endpoints import share_endpoint
 from loopline.workers.engines import build_engine

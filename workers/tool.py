@@ -22,7 +22,7 @@ from loopline.agents.records import Approval, JsonObject, StoredRecord
 from loopline.agents.tools import NotCarriedOut, ToolContext, tools
 from loopline.agents.tools.effects import Effect, OnUnknown, ToolAnswer
 from loopline.bus import Delivery, effects, error_reply, waits
-from loopline.bus.consumer import Handler
+from loopline.bus.attempt import Handler
 from loopline.bus.effects import Start
 from loopline.workers.messages import ToolPayload, tool_result
 

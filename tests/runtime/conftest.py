@@ -184,3 +184,11 @@ def without_planners(deployment: Deployment) -> None:
         lambda: all(worker["kind"] != "planner" for worker in deployment.status()["workers"]),
         "end of the planners",
     )
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path) -> Iterator[Deployment]:
+    """A state directory in which nothing runs."""
+    deployment = Deployment(tmp_path / "state")
+    yield deployment
+    deployment.end()

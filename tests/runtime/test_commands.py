@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,14 +28,6 @@ QUESTION = "Tom has 3 boxes of 12 apples and gives away 7. How many are left?"
 def run_id(shared: Deployment) -> str:
     """A run that has ended."""
     return shared.ask(QUESTION)["run"]["id"]
-
-
-@pytest.fixture
-def nowhere(tmp_path: Path) -> Iterator[Deployment]:
-    """A state directory in which nothing runs."""
-    deployment = Deployment(tmp_path / "state")
-    yield deployment
-    deployment.end()
 
 
 def one_error(process: object) -> str:
@@ -437,59 +428,6 @@ def test_a_typo_in_the_configuration_ends_every_command_with_its_own_exit_code(
         process = nowhere.run(command, "--set", "bus.lease_secnds=3")
         assert process.returncode == EXIT_CONFIG
         assert "did you mean bus.lease_seconds?" in one_error(process)
-
-
-# -- config and doctor ---------------------------------------------------------------------------
-
-
-def test_config_prints_toml_that_can_be_used_as_a_profile(
-    nowhere: Deployment, tmp_path: Path
-) -> None:
-    profile = tmp_path / "own.toml"
-    base = tmp_path / "base.toml"
-    base.write_text('extends = "micro"\n[models."qwen2.5"]\nengine = "scripted"\nmodel = "q"\n')
-    arguments = ("config", "--profile", str(base), "--set", "workers.slm.count=9")
-    profile.write_text(nowhere.ok(*arguments))
-    again = json.loads(nowhere.ok("config", "--profile", str(profile), "--json"))
-    assert again == json.loads(nowhere.ok(*arguments, "--json"))
-    assert again["workers"]["slm"]["count"] == 9
-    assert "qwen2.5" in again["models"]
-
-
-def test_every_key_of_the_configuration_is_printed_with_its_meaning(nowhere: Deployment) -> None:
-    lines = nowhere.ok("config", "--keys").splitlines()
-    for key, meaning in zip(lines, [*lines[1:], ""], strict=True):
-        assert key.startswith("    ") or meaning.startswith("    "), key
-
-
-def test_config_and_doctor_hide_passwords_and_keys(nowhere: Deployment) -> None:
-    environ = {
-        "LOOPLINE_BUS__REDIS_URL": "redis://:the-password@127.0.0.1:1/0",
-        "OPENAI_API_KEY": "sk-aaaaaaaaaaaaaaaaaaaaaaaa",
-    }
-    output = nowhere.ok("config", "-p", "delegate", env=environ)
-    output += nowhere.run("doctor", "-p", "delegate", env=environ).stdout
-    assert "the-password" not in output
-    assert "sk-aaaa" not in output
-    assert "***@127.0.0.1:1" in output
-
-
-def test_doctor_reports_a_missing_key_its_remedy_and_the_expected_cost(
-    nowhere: Deployment,
-) -> None:
-    process = nowhere.run("doctor", "--profile", "delegate", env={"OPENAI_API_KEY": ""})
-    assert process.returncode == EXIT_FAILED
-    assert "needs a key in OPENAI_API_KEY" in process.stdout
-    assert "export OPENAI_API_KEY" in process.stdout
-    assert "USD for bench gsm8k on 1319 questions" in process.stdout
-    report = json.loads(nowhere.run("doctor", "-p", "delegate", "--json").stdout)
-    assert {"python", "redis", "disk", "model llm", "model slm"} <= {
-        finding["subject"] for finding in report["findings"]
-    }
-
-
-def test_doctor_finds_nothing_missing_for_the_scripted_profile(nowhere: Deployment) -> None:
-    assert "nothing: no pool" in nowhere.ok("doctor", "--profile", "scripted")
 
 
 def test_help_does_not_wait_for_heavy_imports(nowhere: Deployment) -> None:

@@ -8,7 +8,6 @@ import os
 import re
 import struct
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,14 +42,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, commit in (("main", WHOLE), ("v1", WHOLE), ("v2", BROKEN)):
         (folder / "refs" / name).write_text(commit)
     return cache
-
-
-@pytest.fixture
-def nowhere(tmp_path: Path) -> Iterator[Deployment]:
-    """A state directory in which nothing runs."""
-    deployment = Deployment(tmp_path / "state")
-    yield deployment
-    deployment.end()
 
 
 @pytest.mark.parametrize(
@@ -275,3 +266,21 @@ async def test_an_unusable_proxy_is_reported_with_the_name_of_its_variable(
     }["model llm"]
     assert finding["level"] == level
     assert says in finding["says"]
+
+
+def test_doctor_reports_a_missing_key_its_remedy_and_the_expected_cost(
+    nowhere: Deployment,
+) -> None:
+    process = nowhere.run("doctor", "--profile", "delegate", env={"OPENAI_API_KEY": ""})
+    assert process.returncode == EXIT_FAILED
+    assert "needs a key in OPENAI_API_KEY" in process.stdout
+    assert "export OPENAI_API_KEY" in process.stdout
+    assert "USD for bench gsm8k on 1319 questions" in process.stdout
+    report = json.loads(nowhere.run("doctor", "-p", "delegate", "--json").stdout)
+    assert {"python", "redis", "disk", "model llm", "model slm"} <= {
+        finding["subject"] for finding in report["findings"]
+    }
+
+
+def test_doctor_finds_nothing_missing_for_the_scripted_profile(nowhere: Deployment) -> None:
+    assert "nothing: no pool" in nowhere.ok("doctor", "--profile", "scripted")

@@ -29,7 +29,7 @@ from loopline.bench.proofs.outcome import Outcome, Violation, measured
 from loopline.bench.proofs.soak.weights import write_lora
 from loopline.bench.proofs.vllm_faults.processes import POOL, Processes
 from loopline.bench.statistics import quantile
-from loopline.bus import Admission, Bus, BusSettings, Envelope, Inbox, RequestError, policies
+from loopline.bus import Admission, Bus, BusSettings, Envelope, Inbox, RequestError, policies, tasks
 from loopline.testing import running_redis
 from loopline.testing.vllm_double import write_program
 from loopline.workers.engines.settings import ModelSettings
@@ -102,7 +102,7 @@ async def _play(
     async with Bus(processes.bus, registry()) as bus, Inbox(bus) as inbox:
 
         async def until(due: Callable[[], bool]) -> None:
-            while not due():  # noqa: ASYNC110 - of counts that tasks on their own way add to
+            while not due():  # noqa: ASYNC110 - other tasks add to these counts
                 await asyncio.sleep(0.02)
 
         async def publish() -> None:
@@ -128,9 +128,14 @@ async def _play(
                 books.sent += 1
                 await _ask(bus, inbox, books, books.sent)
 
-        publishing, killing = asyncio.create_task(publish()), asyncio.create_task(kill())
-        await asyncio.gather(*(ask_on() for _ in range(options.concurrency)))
-        await asyncio.gather(publishing, killing)
+        # One that fails ends the others: they would wait for counts that no longer grow.
+        running = [
+            asyncio.create_task(work()) for work in (publish, kill, *[ask_on] * options.concurrency)
+        ]
+        try:
+            await asyncio.gather(*running)
+        finally:
+            await tasks.end(running)
 
 
 async def _ask(bus: Bus, inbox: Inbox, books: Books, number: int) -> None:

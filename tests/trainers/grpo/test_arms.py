@@ -22,7 +22,7 @@ from loopline.trainers.core.network import Network
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.arm import train_arm
 from loopline.trainers.grpo.arms.folder import CLOCK, Clock, claim, track_seconds
-from loopline.trainers.grpo.arms.game import LearnedGame, Team, taught
+from loopline.trainers.grpo.arms.game import Team
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
@@ -50,10 +50,9 @@ from loopline.trainers.grpo.arms.tuning import OWN, Tuning
 from loopline.trainers.grpo.learner import Learner, NotFinite
 from loopline.trainers.grpo.report import PolicyStep
 from loopline.trainers.grpo.stream import StepBatch
-from loopline.trainers.grpo.vectorized_rollout import Prompter
 from tests.trainers.full_disk import no_file_larger_than
 
-from .tiny_puzzles import LEARNING, a_model
+from .tiny_puzzles import LEARNING
 
 TEAMS: tuple[Team, ...] = ((PLAN,), (TOOL,))
 BY_ROLE: tuple[ArmName, ...] = (PER_ROLE, PER_ROLE_LORA)
@@ -420,50 +419,6 @@ def test_a_restart_keeps_unrelated_files(tmp_path: Path) -> None:
     assert not (tmp_path / "seed-1").exists()
     assert (tmp_path / "notes.txt").read_text() == "mine"
     claim(tmp_path, other_settings)
-
-
-@pytest.mark.parametrize("name", taught())
-class TestGame:
-    """Every game satisfies the protocol."""
-
-    def test_the_same_seed_gives_the_same_puzzles_and_texts(self, name: str) -> None:
-        game = LearnedGame.of(name)
-        for team in (None, *TEAMS):
-            first, again = (
-                [
-                    table.episode.observe(table.episode.agent)
-                    for table in game.tables(Split.TEST, 3, 4, team)
-                ]
-                for _ in range(2)
-            )
-            assert first == again
-            rows, same_rows = (
-                [row for row, _ in zip(game.demonstrations(3, team), range(8), strict=False)]
-                for _ in range(2)
-            )
-            assert rows == same_rows
-
-    def test_a_team_of_one_acts_alone(self, name: str) -> None:
-        game = LearnedGame.of(name)
-        for team in TEAMS:
-            assert game.tables(Split.TEST, 3, 1, team)[0].episode.agents == team
-        assert game.tables(Split.TEST, 3, 1)[0].episode.agents == AGENTS
-
-    def test_the_weak_team_s_answers_fit_its_limits(self, name: str, tmp_path: Path) -> None:
-        entry = LearnedGame.of(name)
-        loaded = a_model(tmp_path / "model", game=entry)
-        prompter = Prompter(loaded)
-        for _, (observation, answer) in zip(range(40), entry.demonstrations(1), strict=False):
-            ids = loaded.codec.encode(answer)
-            # One more ends the turn.
-            assert len(ids) < entry.training.reinforced.limit
-            assert loaded.codec.decode(ids) == answer
-            assert len(prompter.ids(observation)) + len(ids) < entry.training.network.context
-
-    def test_its_oracle_solves_everything_and_chance_does_not(self, name: str) -> None:
-        solved = LearnedGame.of(name).baselines(5, 12)
-        assert all(0 <= count <= 12 for count in solved.values())
-        assert solved["random"] < solved["oracle"] == 12
 
 
 def test_progress_shows_how_many_arms_are_done_and_how_long_the_others_may_take(

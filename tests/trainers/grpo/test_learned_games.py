@@ -47,11 +47,15 @@ from loopline.trainers.grpo.arms.models import write_initial_model
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
+from loopline.trainers.grpo.vectorized_rollout import Prompter
 from loopline.workers.engines.text.chat_prompt import TextCodec
+
+from .tiny_puzzles import a_model
 
 NAMES = ("sudoku", "sokoban", "word_problems")
 KNOWING = {"sudoku": "naked singles", "sokoban": "push-greedy", "word_problems": "cue words"}
-TEAMS: tuple[Team, ...] = (AGENTS, (TOOL,), (PLAN,))
+SINGLES: tuple[Team, ...] = ((TOOL,), (PLAN,))
+TEAMS: tuple[Team, ...] = (AGENTS, *SINGLES)
 
 
 def silent(event: JobLine) -> None:
@@ -240,3 +244,47 @@ def test_arms_of_every_kind_can_be_trained_on_each_game(name: str, tmp_path: Pat
         result = train_arm(Arm(kind=kind, seed=1), tmp_path, settings, silent)
         assert len(result.outcomes) == 4
         assert sum(result.failures.values()) == result.outcomes.count("0")
+
+
+@pytest.mark.parametrize("name", taught())
+class TestGame:
+    """Every game satisfies the protocol."""
+
+    def test_the_same_seed_gives_the_same_puzzles_and_texts(self, name: str) -> None:
+        game = LearnedGame.of(name)
+        for team in (None, *SINGLES):
+            first, again = (
+                [
+                    table.episode.observe(table.episode.agent)
+                    for table in game.tables(Split.TEST, 3, 4, team)
+                ]
+                for _ in range(2)
+            )
+            assert first == again
+            rows, same_rows = (
+                [row for row, _ in zip(game.demonstrations(3, team), range(8), strict=False)]
+                for _ in range(2)
+            )
+            assert rows == same_rows
+
+    def test_a_team_of_one_acts_alone(self, name: str) -> None:
+        game = LearnedGame.of(name)
+        for team in SINGLES:
+            assert game.tables(Split.TEST, 3, 1, team)[0].episode.agents == team
+        assert game.tables(Split.TEST, 3, 1)[0].episode.agents == AGENTS
+
+    def test_the_weak_team_s_answers_fit_its_limits(self, name: str, tmp_path: Path) -> None:
+        entry = LearnedGame.of(name)
+        loaded = a_model(tmp_path / "model", game=entry)
+        prompter = Prompter(loaded)
+        for _, (observation, answer) in zip(range(40), entry.demonstrations(1), strict=False):
+            ids = loaded.codec.encode(answer)
+            # One more ends the turn.
+            assert len(ids) < entry.training.reinforced.limit
+            assert loaded.codec.decode(ids) == answer
+            assert len(prompter.ids(observation)) + len(ids) < entry.training.network.context
+
+    def test_its_oracle_solves_everything_and_chance_does_not(self, name: str) -> None:
+        solved = LearnedGame.of(name).baselines(5, 12)
+        assert all(0 <= count <= 12 for count in solved.values())
+        assert solved["random"] < solved["oracle"] == 12

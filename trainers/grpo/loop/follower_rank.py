@@ -19,7 +19,7 @@ from loopline.trainers.grpo.loop.leader_channel import (
     Step,
     Word,
 )
-from loopline.trainers.grpo.loop.rounds import LoopState, learner_of
+from loopline.trainers.grpo.loop.loop_state import LoopState, learner_of
 from loopline.trainers.grpo.loop.run_directory import Claim
 from loopline.trainers.grpo.loop.settings import LoopSettings
 from loopline.trainers.grpo.pipeline import CHECKPOINTS

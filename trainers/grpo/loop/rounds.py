@@ -30,10 +30,10 @@ from loopline.runtime.config.settings import Settings
 from loopline.runtime.errors import UserError
 from loopline.runtime.run_driver import RunDriver
 from loopline.runtime.terminal.pluralize import format_count
-from loopline.trainers.core.checkpoints import CheckpointState, forget_work
+from loopline.trainers.core.checkpoints import forget_work
 from loopline.trainers.core.curves import DEFAULT_TRACKERS, Curves
 from loopline.trainers.core.interruption import deferred_interrupt
-from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
+from loopline.trainers.core.memory import peak_memory_mb
 from loopline.trainers.core.output_folder import guard_disk_writes
 from loopline.trainers.core.processes import Processes
 from loopline.trainers.core.publishing import Publication
@@ -43,12 +43,13 @@ from loopline.trainers.grpo.facts import PolicyFacts
 from loopline.trainers.grpo.groups import Sealing
 from loopline.trainers.grpo.kept_ratios import KeptRatios
 from loopline.trainers.grpo.learnable import TRUNCATED
-from loopline.trainers.grpo.learner import Learner, NotFinite
+from loopline.trainers.grpo.learner import NotFinite
 from loopline.trainers.grpo.loop.asked import judged
 from loopline.trainers.grpo.loop.clock import Clock
 from loopline.trainers.grpo.loop.gpu_sharing import GpuSharing
 from loopline.trainers.grpo.loop.leader_channel import LeaderChannel
 from loopline.trainers.grpo.loop.looks import Looks
+from loopline.trainers.grpo.loop.loop_state import LoopState, learner_of
 from loopline.trainers.grpo.loop.page import render
 from loopline.trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, plan_batch
 from loopline.trainers.grpo.loop.pruning import prune_old_versions
@@ -69,7 +70,7 @@ from loopline.trainers.grpo.loop.run_directory import (
 from loopline.trainers.grpo.loop.serving import PUBLISH_SECONDS, serve, serve_chosen
 from loopline.trainers.grpo.loop.settings import Look, LoopSettings
 from loopline.trainers.grpo.page import PAGE
-from loopline.trainers.grpo.pipeline import CHECKPOINTS, POLICIES, initial_policies
+from loopline.trainers.grpo.pipeline import CHECKPOINTS, POLICIES
 from loopline.trainers.grpo.publishing import publications
 from loopline.trainers.grpo.report import REPORT, StepFacts
 from loopline.trainers.grpo.storing import (
@@ -89,13 +90,6 @@ RETRY_SECONDS = 0.5
 LOOK_SECONDS = 0.1
 
 T = TypeVar("T")
-
-
-class LoopState(CheckpointState):
-    """State in a checkpoint besides its tensors; its step is the last trained round."""
-
-    settings: LoopSettings
-    history: tuple[RoundFacts, ...]
 
 
 @dataclass(frozen=True)
@@ -488,14 +482,3 @@ class Loop:
         write_page(output / REPORT, report)
         forget_work(self.work)
         return report
-
-
-def learner_of(
-    settings: LoopSettings, loaded: LoadedModel, ratios: KeptRatios, processes: Processes
-) -> Learner:
-    """The learner that makes the steps in each process, starting from the initial policies."""
-    import torch
-
-    keep_freed_memory()
-    torch.set_num_threads(settings.grpo.threads)
-    return Learner(initial_policies(settings.grpo, settings.trained, loaded, processes), ratios)
