@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -52,15 +51,6 @@ class Delivery:
     """Redis has been sent the outcome, and its answer tells whether the lease was still held. From
     here on the keeper may fail to find the lease, which means nothing."""
 
-    @contextmanager
-    def _settle(self) -> Generator[None]:
-        self.settling = True
-        try:
-            yield
-        except BaseException:
-            self.settling = False
-            raise
-
     async def held(self) -> None:
         """Wait until this process has the lease. Raises `NotDelivered`."""
         if self.eager is not None:
@@ -87,8 +77,7 @@ class Delivery:
 
     async def commit(self, commit: StepCommit) -> bool:
         """Commit the step: see `Committer.commit`."""
-        if self.eager is not None:
-            await self.eager.held()
+        await self.held()
         committer, local = self.bus.committer(self.shard), self.bus.local
         ended = self._ended_state(commit)
         if ended is not None:
@@ -100,13 +89,8 @@ class Delivery:
             elif word in ("ok", "already") and commit.finish is not None:
                 local.tell_end(self.envelope.run_id, ended)
 
-        # As `_settle`, without its cost: this is the way of every step.
-        self.settling = True
-        try:
+        with _Settling(self):
             return await committer.commit(self.lease, self.envelope, commit, on_word)
-        except BaseException:
-            self.settling = False
-            raise
 
     def _ended_state(self, commit: StepCommit) -> RunState | None:
         """The state of a one-step run, which this process knows completely, after the step is
@@ -249,10 +233,10 @@ class Delivery:
             # reply.
             pending = committer.reply_later(self.envelope, keys, args)
             self.bus.local.tell_reply(key, handed_over)
-            with self._settle():
+            with _Settling(self):
                 result = await pending
         else:
-            with self._settle():
+            with _Settling(self):
                 result = await committer.reply(keys, args)
         if result == "lost":
             raise LeaseLost(f"request {key}: taken over")
@@ -265,7 +249,24 @@ class Delivery:
         lease, shard, envelope = self.lease, self.shard, self.envelope
         keys = [lease.stream, shard.run(envelope.run_id), shard.request(envelope.reply_key)]
         args: list[scripts.Value] = [lease.group, lease.entry, lease.consumer, lease.count]
-        with self._settle():
+        with _Settling(self):
             await retry_during_outage(
                 "drop", lambda: scripts.call(self.bus.redis, "drop", keys, args)
             )
+
+
+class _Settling:
+    """Marks a delivery as settling, unless the block fails. A class, since every step pays for it:
+    a generator's context costs three times as much."""
+
+    __slots__ = ("_delivery",)
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+
+    def __enter__(self) -> None:
+        self._delivery.settling = True
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._delivery.settling = False

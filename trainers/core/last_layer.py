@@ -103,14 +103,18 @@ def _layer_at(
         table.expand(rows, -1, -1).unsqueeze(2) for table in position_embeddings
     )  # [rows, length, 1, width of a head], as heads are split below
 
-    def split(projected: torch.Tensor, norm: str) -> torch.Tensor:
-        heads = projected.unflatten(-1, (-1, attention.head_dim))
+    def split(projected: torch.Tensor) -> torch.Tensor:
+        return projected.unflatten(-1, (-1, attention.head_dim))
+
+    def normed_heads(projected: torch.Tensor, norm: str) -> torch.Tensor:
+        """Heads, normed where the architecture does so (Qwen3)."""
+        heads = split(projected)
         return getattr(attention, norm)(heads) if hasattr(attention, norm) else heads
 
-    keys = _rotated(split(attention.k_proj(normed), "k_norm"), cosine, sine)
-    values = split(attention.v_proj(normed), "v_norm")
+    keys = _rotated(normed_heads(attention.k_proj(normed), "k_norm"), cosine, sine)
+    values = split(attention.v_proj(normed))
     rotated = _rotated(
-        split(attention.q_proj(_at(normed, places)), "q_norm"),
+        normed_heads(attention.q_proj(_at(normed, places)), "q_norm"),
         _at(cosine, places),
         _at(sine, places),
     )  # [n, heads, width of a head]

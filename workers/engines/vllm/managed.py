@@ -51,7 +51,7 @@ _HUB_TOKENS = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
 _PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
 """Names of proxy variables, in either case. They may contain a password."""
 _MAX_SOCKET_FOLDER = 107 - len("/00000000-0000-0000-0000-000000000000")
-"""Maximum length of the folder's path in which vLLM puts its Unix sockets, by default TMPDIR; a
+"""Maximum bytes of the path of the folder in which vLLM puts its Unix sockets, by default TMPDIR; a
 socket's path has at most 107 bytes."""
 _SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)")
 
@@ -374,7 +374,7 @@ class ManagedServer:
             "VLLM_NO_USAGE_STATS": "1",
             "PYTHONUNBUFFERED": "1",
         }
-        if len(tempfile.gettempdir()) > _MAX_SOCKET_FOLDER:
+        if len(os.fsencode(tempfile.gettempdir())) > _MAX_SOCKET_FOLDER:
             environment["VLLM_RPC_BASE_PATH"] = os.environ.get("VLLM_RPC_BASE_PATH", "/tmp")
         if self._settings.vllm.gpu_turns is not None:
             environment["VLLM_SERVER_DEV_MODE"] = "1"
