@@ -220,9 +220,18 @@ def _event_folders(training: Path) -> list[Path]:
 
 
 def _event_files(folder: Path) -> list[Path]:
-    """Return the event files in the order of their creation, which is that of their names."""
+    """Return the event files in the order of their creation. Their names contain the time in
+    seconds, the host, the process and the number of the process's files so far."""
     try:
-        names = sorted(name for name in os.listdir(folder) if ".tfevents." in name)
+        names = [name for name in os.listdir(folder) if ".tfevents." in name]
     except OSError:
         return []
-    return [folder / name for name in names]
+    return [folder / name for name in sorted(names, key=_numbers_as_integers)]
+
+
+def _numbers_as_integers(name: str) -> list[str | int]:
+    """Return a sort key with which file 9 of a process stands before its file 10. Text and numbers
+    alternate, so that two keys can always be compared."""
+    parts: list[str | int] = list(re.split(r"([0-9]+)", name))
+    parts[1::2] = (int(part) for part in parts[1::2])
+    return parts

@@ -14,7 +14,7 @@ from loopline.bench.proofs.grpo_faults.model import write_base
 from loopline.testing import RedisProcess
 from tests.bench.bench_process import errors_of, last_line
 from tests.conftest import quick_settings
-from tests.trainers.grpo.looped import Deployed, adapter, book_of, deployed, same
+from tests.trainers.grpo.looped import Deployed, adapter, deployed, directory_of, same
 from tests.trainers.grpo.test_command import command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -91,9 +91,9 @@ def test_training_produces_and_reports_an_adapter_for_each_agent(
     report = json.loads(out.splitlines()[-1])
     assert set(report["policies"]) == set(AGENTS)
     assert set(report["served"]) == {f"pair/{agent}" for agent in AGENTS}
-    book = book_of(tmp_path / "out")
+    directory = directory_of(tmp_path / "out")
     for agent in AGENTS:
-        assert not same(adapter(book, 0, agent), adapter(book, 2, agent))
+        assert not same(adapter(directory, 0, agent), adapter(directory, 2, agent))
         assert (tmp_path / "out/policies" / agent / "adapter_model.safetensors").is_file()
         assert agent in (tmp_path / "out/report.html").read_text()
     assert GAME in (tmp_path / "out/loop.json").read_text()

@@ -91,6 +91,17 @@ def test_values_drawn_after_a_checkpoint_are_discarded_on_resumption(tmp_path: P
     assert CurveReader(tmp_path).read() == {"shared": {"loss": [(1, 1.0), (2, 20.0)]}}
 
 
+def test_the_tenth_event_file_of_a_process_is_read_after_its_ninth(tmp_path: Path) -> None:
+    folder = tmp_path / "curves"
+    draw(folder, {1: 1.0, 2: 2.0, 3: 3.0})
+    (first,) = folder.iterdir()
+    first.rename(folder / "events.out.tfevents.1790000000.host-1.77.9.0")
+    draw(folder, {2: 20.0}, begin=2)
+    (second,) = (path for path in folder.iterdir() if not path.name.endswith(".9.0"))
+    second.rename(folder / "events.out.tfevents.1790000000.host-1.77.10.2")
+    assert CurveReader(tmp_path).read() == {"": {"loss": [(1, 1.0), (2, 20.0)]}}
+
+
 def test_curves_end_where_their_file_is_truncated(tmp_path: Path) -> None:
     draw(tmp_path / "curves", {1: 1.0, 2: 2.0})
     (path,) = (tmp_path / "curves").iterdir()

@@ -118,7 +118,7 @@ def rounds_once(evidence: LoopEvidence) -> Iterator[Violation]:
     """Check that the report has each round once, with the number of groups that were sealed."""
     from loopline.trainers.grpo.loop.report import read_loop_report
 
-    report = read_loop_report(evidence.book.output)
+    report = read_loop_report(evidence.directory.output)
     report_rounds = (
         [] if report is None else [(entry.round, entry.groups) for entry in report.rounds]
     )

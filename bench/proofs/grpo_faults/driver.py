@@ -131,7 +131,7 @@ class LoopEvidence:
     """Published policies as stored on the bus."""
     folders: tuple[Path, ...]
     """Folders of the adapters that each round produced."""
-    book: RunDirectory
+    directory: RunDirectory
     claim: Claim
     store: Path
     final: Path
@@ -283,9 +283,9 @@ class LoopDriver:
         self, client: Client, consumers: list[str], alive: list[str]
     ) -> LoopEvidence:
         claim = read_record(self._output / "loop.json", Claim)
-        book = RunDirectory(self._output, claim.id)
+        directory = RunDirectory(self._output, claim.id)
         rounds = range(1, self._work.rounds + 1)
-        waves = tuple(wave for number in rounds for wave in book.waves(number))
+        waves = tuple(wave for number in rounds for wave in directory.waves(number))
         accepted = [run.id for wave in waves for run in wave.runs]
         store = self._folder / STORE
         return LoopEvidence(
@@ -295,11 +295,11 @@ class LoopDriver:
                 live_workers=alive, work=WORK,
             ),
             waves=waves,
-            sealed=tuple(book.sealed(number) for number in rounds),
-            published_versions=tuple(book.served(number) for number in (0, *rounds)),
+            sealed=tuple(directory.sealed(number) for number in rounds),
+            published_versions=tuple(directory.served(number) for number in (0, *rounds)),
             published={policy.name: policy for policy in await policies(client.bus)},
-            folders=tuple(book.published(number) for number in (0, *rounds)),
-            book=book,
+            folders=tuple(directory.published(number) for number in (0, *rounds)),
+            directory=directory,
             claim=claim,
             store=store,
             final=self._output / "policies",

@@ -158,11 +158,11 @@ def loop_of(
 ) -> Loop:
     """A loop in this process."""
     loaded = load_base(settings.grpo.base)
-    book = claim(output, settings, restart=False)
+    directory = claim(output, settings, restart=False)
     sealing = sealing_of(settings.grpo, loaded)
     watching = watch or LoopWatch()
     return Loop(
-        settings, loaded, sealing, book, where, WAIT, watching, keeping, questions=questions
+        settings, loaded, sealing, directory, where, WAIT, watching, keeping, questions=questions
     )
 
 
@@ -183,13 +183,15 @@ def asked(tasks: Sequence[Task]) -> Questions:
     return Questions("tasks", "judge", tuple(Question(id=t.prompt, task=t) for t in tasks), ())
 
 
-def book_of(output: Path) -> RunDirectory:
+def directory_of(output: Path) -> RunDirectory:
     return RunDirectory(output, read_record(output / "loop.json", Claim).id)
 
 
-def adapter(book: RunDirectory, number: int, policy: str = "shared") -> dict[str, torch.Tensor]:
+def adapter(
+    directory: RunDirectory, number: int, policy: str = "shared"
+) -> dict[str, torch.Tensor]:
     """The adapter that a round published."""
-    return load_file(book.published(number) / policy / "adapter_model.safetensors")
+    return load_file(directory.published(number) / policy / "adapter_model.safetensors")
 
 
 def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:

@@ -35,8 +35,8 @@ from tests.runtime.parsed_page import ParsedPage
 from .looped import (
     Deployed,
     adapter,
-    book_of,
     deployed,
+    directory_of,
     interrupted,
     killed_at,
     loop_settings,
@@ -94,14 +94,14 @@ def test_each_round_learns_from_the_previous_version_s_samples_and_is_published_
     finished: Finished, where: Deployed
 ) -> None:
     settings, output, report = finished
-    book = book_of(output)
+    directory = directory_of(output)
     assert [entry.round for entry in report.rounds] == [1, 2, 3]
     for facts in report.rounds:
-        sealed = book.sealed(facts.round)
+        sealed = directory.sealed(facts.round)
         assert facts.groups == len(sealed.groups) > 0
         assert (facts.stale, facts.foreign, facts.broken, facts.left_out) == (0, 0, 0, {})
         # Both policies are the one that all agents share, each with its own number.
-        latest = book.served(facts.round - 1).versions[-1]
+        latest = directory.served(facts.round - 1).versions[-1]
         assert facts.served == latest
         for group in sealed.groups:
             assert group.version == latest[group.policy]
@@ -110,12 +110,14 @@ def test_each_round_learns_from_the_previous_version_s_samples_and_is_published_
         assert facts.seconds.rollout > 0
     assert not list(output.rglob("*.runs.jsonl"))
     for number in range(3):
-        assert not same(adapter(book, number), adapter(book, number + 1))
+        assert not same(adapter(directory, number), adapter(directory, number + 1))
     shared = on_bus(where.settings.bus, "pair/tool")
-    paths = [str((book.published(number) / "shared").resolve()) for number in range(4)]
+    paths = [str((directory.published(number) / "shared").resolve()) for number in range(4)]
     assert [entry.path for entry in shared.versions][-4:] == paths
     assert shared.current == report.served["pair/tool"]
-    assert same(load_file(output / "policies/shared/adapter_model.safetensors"), adapter(book, 3))
+    assert same(
+        load_file(output / "policies/shared/adapter_model.safetensors"), adapter(directory, 3)
+    )
 
 
 def test_a_finished_loop_writes_a_page_of_curves(finished: Finished) -> None:
@@ -130,8 +132,8 @@ def test_every_group_is_sealed_once_from_runs_that_the_recorder_has(
     finished: Finished, where: Deployed
 ) -> None:
     _, output, report = finished
-    book = book_of(output)
-    rounds = [book.sealed(facts.round) for facts in report.rounds]
+    directory = directory_of(output)
+    rounds = [directory.sealed(facts.round) for facts in report.rounds]
     runs = [run for loop_round in rounds for run in loop_round.runs]
     groups = [group for loop_round in rounds for group in loop_round.groups]
     assert len(set(runs)) == len(runs)
@@ -145,7 +147,9 @@ def test_the_agreement_of_a_round_is_computed_from_its_recorded_runs(
     finished: Finished, where: Deployed
 ) -> None:
     _, output, report = finished
-    rounds = {facts.round: set(book_of(output).sealed(facts.round).runs) for facts in report.rounds}
+    rounds = {
+        facts.round: set(directory_of(output).sealed(facts.round).runs) for facts in report.rounds
+    }
     recorded(where, set.union(*rounds.values()))
     trajectories = {
         trajectory.run.id: trajectory for trajectory in read_trajectories(where.store, None).records
@@ -164,14 +168,18 @@ def test_training_from_the_recorder_s_store_gives_the_loop_s_weights_bit_for_bit
     finished: Finished, where: Deployed, tmp_path: Path
 ) -> None:
     settings, output, report = finished
-    same_as_offline(settings, where, book_of(output), report, tmp_path / "out")
+    same_as_offline(settings, where, directory_of(output), report, tmp_path / "out")
 
 
 def same_as_offline(
-    settings: LoopSettings, where: Deployed, book: RunDirectory, report: LoopReport, output: Path
+    settings: LoopSettings,
+    where: Deployed,
+    directory: RunDirectory,
+    report: LoopReport,
+    output: Path,
 ) -> GrpoData:
     """Train from the store as the loop has trained; the weights must be equal. Returns the data."""
-    runs = tuple(run for facts in report.rounds for run in book.sealed(facts.round).runs)
+    runs = tuple(run for facts in report.rounds for run in directory.sealed(facts.round).runs)
     recorded(where, set(runs))
     loaded = load_base(settings.grpo.base)
     offline = settings.grpo.model_copy(update={"batch": 10_000})
@@ -180,7 +188,7 @@ def same_as_offline(
     offline = offline.model_copy(update={"base_version": versions[0]})
     train(offline, data, loaded, output)
     weights = load_file(output / "policies/shared/adapter_model.safetensors")
-    assert same(weights, adapter(book, len(report.rounds)))
+    assert same(weights, adapter(directory, len(report.rounds)))
     return data
 
 
@@ -190,8 +198,8 @@ def test_a_replay_of_a_loop_with_adaptive_sampling_gives_the_same_weights(
     adaptive = AdaptiveSampling(exit_when="balanced", rounds=3, success=0.5)
     settings = loop_settings(base, adaptive=adaptive, rounds=2)
     report = run_loop(settings, tmp_path / "loop", where.settings)
-    book = book_of(tmp_path / "loop")
-    data = same_as_offline(settings, where, book, report, tmp_path / "offline")
+    directory = directory_of(tmp_path / "loop")
+    data = same_as_offline(settings, where, directory, report, tmp_path / "offline")
     assert any(len(group.sampled_rewards) > len(group.rewards) for group in data.groups)
 
 
@@ -215,18 +223,18 @@ def test_a_trainer_that_is_killed_again_and_again_resumes_as_if_uninterrupted(
             again = run_loop(settings, output, where.settings)
         random_state_again = torch.get_rng_state()
         paths = [entry.path for entry in on_bus(where.settings.bus, "pair/plan").versions]
-    book, reference_book = book_of(output), book_of(before)
+    directory, reference_book = directory_of(output), directory_of(before)
     assert copied_plans(output, tmp_path / "plans") == planned
     for facts in report.rounds:
-        sealed, expected = book.sealed(facts.round), reference_book.sealed(facts.round)
+        sealed, expected = directory.sealed(facts.round), reference_book.sealed(facts.round)
         assert [entry.id for entry in sealed.groups] == [entry.id for entry in expected.groups]
-        assert same(adapter(book, facts.round), adapter(reference_book, facts.round))
+        assert same(adapter(directory, facts.round), adapter(reference_book, facts.round))
     # Losses and all other facts of a round, including the numbers of its versions.
     assert list(map(without_time, again.rounds)) == list(map(without_time, report.rounds))
     assert again.served == report.served
     assert torch.equal(random_state_again, random_state)
     # Each version was published once.
-    assert paths == [str((book.published(number) / "shared").resolve()) for number in range(4)]
+    assert paths == [str((directory.published(number) / "shared").resolve()) for number in range(4)]
 
 
 def without_time(facts: RoundFacts) -> RoundFacts:
@@ -269,7 +277,7 @@ def test_ctrl_c_while_the_loop_waits_for_runs_ends_it_at_once_and_it_can_be_resu
         assert child.exitcode == 130
     finally:
         roles.send_signal(signal.SIGCONT)
-    (plan,) = book_of(tmp_path / "out").waves(1)
+    (plan,) = directory_of(tmp_path / "out").waves(1)
     report = run_loop(settings, tmp_path / "out", where.settings)
     assert report.rounds[0].runs >= len(plan.runs)
 
@@ -321,10 +329,12 @@ def test_the_command_trains_a_policy_per_role_and_ends_with_a_table_and_a_json_l
     assert "agreed" in out
     assert list((tmp_path / "out/curves/rounds").iterdir())
     assert len(list((tmp_path / "out/learned-tokens").iterdir())) == 2
-    book = book_of(tmp_path / "out")
-    assert not same(adapter(book, 2, "tool_agent"), adapter(book, 2, "plan_agent"))
+    directory = directory_of(tmp_path / "out")
+    assert not same(adapter(directory, 2, "tool_agent"), adapter(directory, 2, "plan_agent"))
     tool = on_bus(where.settings.bus, "pair/tool")
-    assert tool.path_of(summary["served"]["pair/tool"]) == str(book.published(2) / "tool_agent")
+    assert tool.path_of(summary["served"]["pair/tool"]) == str(
+        directory.published(2) / "tool_agent"
+    )
     # As left by a loop that is killed before it has removed the last checkpoint.
     (tmp_path / "out/checkpoints/checkpoint-00000002").mkdir(parents=True)
     code, again, err = command("loop", *arguments)
@@ -358,7 +368,7 @@ def test_a_loop_plays_with_the_policies_and_prompts_of_the_deployment(
     code, _, err = command("loop", *arguments)
     assert code == 0, err
     assert err.count("the pool pair has no plain_logprobs: its log-probabilities differ") == 1
-    runs = set(book_of(tmp_path / "out").sealed(1).runs)
+    runs = set(directory_of(tmp_path / "out").sealed(1).runs)
     recorded(where, runs)
     for trajectory in read_trajectories(where.store, None).records:
         if trajectory.run.id in runs:
@@ -374,7 +384,7 @@ def test_an_offline_training_can_be_published_to_the_workers_that_recorded_its_r
     finished: Finished, where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, output, _ = finished
-    recorded(where, set(book_of(output).sealed(1).runs))
+    recorded(where, set(directory_of(output).sealed(1).runs))
     monkeypatch.setenv("LOOPLINE_PROFILE", str(where.profile))
     monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     before = on_bus(where.settings.bus, "pair/plan")
@@ -398,7 +408,7 @@ def test_a_policy_that_another_program_changed_is_reported_and_not_overwritten(
     _, other_output, _ = finished
     settings = loop_settings(where.base, rounds=1)
     killed_at("serve", 2, settings, tmp_path / "out", where.settings)
-    foreign = str((book_of(other_output).published(1) / "shared").resolve())
+    foreign = str((directory_of(other_output).published(1) / "shared").resolve())
 
     async def publish() -> None:
         async with Bus(where.settings.bus) as bus:

@@ -29,8 +29,8 @@ from .looped import (
     POLICIES,
     WAIT,
     Deployed,
-    book_of,
     deployed_on,
+    directory_of,
     killed_at,
     loop_of,
     loop_settings,
@@ -65,8 +65,8 @@ def test_a_round_s_ratios_are_kept_and_those_of_a_killed_round_are_rewritten(
         Retention(ALL),
     )
     killed_at("save", 2, settings, output, where.settings, keeping)
-    book = book_of(output)
-    runs = [run.id for wave in book.waves(2) for run in wave.runs]
+    directory = directory_of(output)
+    runs = [run.id for wave in directory.waves(2) for run in wave.runs]
     before = learned(output, runs)
     assert before
     written, stray = (output / LEARNED_TOKENS / f"0000000{step}-0.parquet" for step in (2, 3))
@@ -76,7 +76,7 @@ def test_a_round_s_ratios_are_kept_and_those_of_a_killed_round_are_rewritten(
     assert not stray.exists()
     assert learned(output, runs) == before
     for facts in report.rounds:
-        sealed = book.sealed(facts.round)
+        sealed = directory.sealed(facts.round)
         records = learned(output, sealed.runs)
         # Whole groups, all of them, each sequence in the step of its round.
         trained = {
@@ -112,10 +112,10 @@ def test_only_the_newest_versions_stay_on_disk_and_bus_and_a_rollback_finds_its_
     after that."""
     settings, output = loop_settings(where.base, rounds=4), tmp_path / "out"
     killed_at("prune_old_versions", 4, settings, output, where.settings, FEW)
-    book = book_of(output)
-    assert [number for number, _ in book.published_rounds()] == [1, 2, 3]
+    directory = directory_of(output)
+    assert [number for number, _ in directory.published_rounds()] == [1, 2, 3]
     killed_at("save", 1, settings, output, where.settings, FEW)
-    assert [number for number, _ in book.published_rounds()] == [2, 3, 4]
+    assert [number for number, _ in directory.published_rounds()] == [2, 3, 4]
     room: list[int] = []
 
     def noted(work: Path, policies: Policies, versions: int) -> None:
@@ -127,13 +127,13 @@ def test_only_the_newest_versions_stay_on_disk_and_bus_and_a_rollback_finds_its_
     # None of the deleted versions is written again.
     assert room == [0]
     assert [entry.round for entry in report.rounds] == [1, 2, 3, 4]
-    assert [number for number, _ in book.published_rounds()] == [3, 4]
+    assert [number for number, _ in directory.published_rounds()] == [3, 4]
     for name in POLICIES.values():
         policy = on_bus(where.settings.bus, name)
         own_versions = [
             entry for entry in policy.versions if Path(entry.path).is_relative_to(output)
         ]
-        folders = [str((book.published(number) / "shared").resolve()) for number in (3, 4)]
+        folders = [str((directory.published(number) / "shared").resolve()) for number in (3, 4)]
         assert [entry.path for entry in own_versions] == folders
         assert policy.current == own_versions[-1].version
 
@@ -142,7 +142,7 @@ def test_only_the_newest_versions_stay_on_disk_and_bus_and_a_rollback_finds_its_
             return await change(bus, "pair/tool", Policy.rolled_back, WAIT)
 
     back = asyncio.run(rolled_back())
-    assert back.path == str((book.published(3) / "shared").resolve())
+    assert back.path == str((directory.published(3) / "shared").resolve())
     assert back.states == {"gpu": f"serves version {back.policy.current}"}
 
 
@@ -151,15 +151,15 @@ def test_a_chosen_version_is_never_deleted_and_the_remains_of_a_kill_are(
 ) -> None:
     settings, output = loop_settings(where.base, rounds=3), tmp_path / "out"
     run_loop(settings, output, where.settings)
-    book, policy_names = book_of(output), tuple(POLICIES.values())
-    adapter_path = str((book.published(1) / "shared").resolve())
+    directory, policy_names = directory_of(output), tuple(POLICIES.values())
+    adapter_path = str((directory.published(1) / "shared").resolve())
     # As a kill leaves it: the bus has forgotten the version, and parts of its folder remain.
-    shutil.rmtree(book.published(0) / "shared")
+    shutil.rmtree(directory.published(0) / "shared")
 
     async def pruned() -> list[int]:
         async with Bus(where.settings.bus) as bus:
-            await prune_old_versions(bus, book, 3, policy_names, 2)
-            return [number for number, _ in book.published_rounds()]
+            await prune_old_versions(bus, directory, 3, policy_names, 2)
+            return [number for number, _ in directory.published_rounds()]
 
     async def publish(name: str) -> None:
         async with Bus(where.settings.bus) as bus:

@@ -29,7 +29,7 @@ from loopline.trainers.grpo.loop.planning import TooFewPuzzles, plan_batch
 from loopline.trainers.grpo.loop.report import last_line
 from loopline.trainers.grpo.loop.settings import LoopSettings
 
-from .looped import Deployed, book_of, deployed_on, loop_settings, run_loop
+from .looped import Deployed, deployed_on, directory_of, loop_settings, run_loop
 from .tiny_grpo import settings_of
 
 pytestmark = pytest.mark.timeout(300)
@@ -210,7 +210,7 @@ def test_a_loop_plays_two_games_and_reports_each(where: Deployed, tmp_path: Path
         where.base, game=None, size=None, level=levels, level_choice="solve-rate", rounds=2,
     )  # fmt: skip
     report = run_loop(mixed, tmp_path / "out", where.settings)
-    book = book_of(tmp_path / "out")
+    directory = directory_of(tmp_path / "out")
     for round_facts in report.rounds:
         assert set(round_facts.levels) == set(levels)
         assert sum(level.puzzles for level in round_facts.levels.values()) == round_facts.puzzles
@@ -219,7 +219,7 @@ def test_a_loop_plays_two_games_and_reports_each(where: Deployed, tmp_path: Path
         assert sum(level.groups for level in round_facts.levels.values()) == round_facts.groups
         assert sum(level.trained for level in round_facts.levels.values()) == round_facts.trained
         assert sum(level.share for level in round_facts.levels.values()) == pytest.approx(1.0)
-    (second,) = book.waves(2)[:1]
+    (second,) = directory.waves(2)[:1]
     assert second.shares == mixed.shares([report.rounds[0].levels])
     played = Counter(
         run.run.task.environment for run in read_trajectories(where.store, "pair").records

@@ -222,23 +222,23 @@ def test_a_recorded_token_takes_no_more_bytes_than_estimated(
 
 
 def test_a_damaged_plan_file_is_reported(tmp_path: Path) -> None:
-    book = RunDirectory(tmp_path, "one")
+    directory = RunDirectory(tmp_path, "one")
     wave = plan(settings())
-    book.plan(wave)
-    assert book.waves(1) == [wave]
-    path = book.round(1) / "wave-1.plan.json"
+    directory.plan(wave)
+    assert directory.waves(1) == [wave]
+    path = directory.round(1) / "wave-1.plan.json"
     path.write_text("{")
     with pytest.raises(UnreadableModel, match=r"wave-1\.plan\.json is damaged"):
-        book.waves(1)
+        directory.waves(1)
 
 
 @pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85", "\x0b", "\x1c", "\r", "\n"])
 def test_a_model_s_text_can_contain_every_kind_of_line_break(tmp_path: Path, end: str) -> None:
-    book, wave = RunDirectory(tmp_path, "one"), plan(settings(), count=2)
-    book.plan(wave)
+    directory, wave = RunDirectory(tmp_path, "one"), plan(settings(), count=2)
+    directory.plan(wave)
     games = tuple(a_game(n, 6, (0.0, 1.0), answer=f"up{end}{end}down{end}") for n in (1, 2))
-    book.keep(wave, games)
-    assert book.trajectories(wave) == games
+    directory.keep(wave, games)
+    assert directory.trajectories(wave) == games
 
 
 # ---- the command line ----

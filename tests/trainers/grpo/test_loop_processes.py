@@ -21,7 +21,7 @@ from loopline.trainers.grpo.pipeline import train
 from tests.trainers.launched import SHARDED
 
 from .launched import launched_commands
-from .looped import Deployed, adapter, book_of, deployed_on, recorded
+from .looped import Deployed, adapter, deployed_on, directory_of, recorded
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -81,11 +81,11 @@ def test_a_loop_whose_second_process_is_killed_resumes_to_the_weights_of_one_pro
     with launched_commands(both, tmp_path / "again", **state) as started:
         assert codes(started) == [0, 0], (tmp_path / "again.0").read_text()
     assert (tmp_path / "again.1").read_text() == ""
-    report, book = read_loop_report(output), book_of(output)
+    report, directory = read_loop_report(output), directory_of(output)
     assert report is not None
     assert len(list((output / "learned-tokens").glob("*-1.parquet"))) == 2
     # Trained by one process from the same trajectories.
-    runs = tuple(run for facts in report.rounds for run in book.sealed(facts.round).runs)
+    runs = tuple(run for facts in report.rounds for run in directory.sealed(facts.round).runs)
     recorded(where, set(runs))
     loaded = load_base(str(where.base))
     settings = report.settings.grpo.model_copy(update={"batch": 10_000})
@@ -102,8 +102,8 @@ def test_a_loop_whose_second_process_is_killed_resumes_to_the_weights_of_one_pro
         )
         assert summary.gradient_norm == pytest.approx(reference_summary.gradient_norm, rel=1e-4)
     weights = load_file(tmp_path / "alone/policies/shared/adapter_model.safetensors")
-    for name, begun in adapter(book, 0).items():
-        actual, reference = adapter(book, 2)[name], weights[name]
+    for name, begun in adapter(directory, 0).items():
+        actual, reference = adapter(directory, 2)[name], weights[name]
         # Adam amplifies gradients near zero, whose last digits depend on the order of the sum.
         assert (actual - reference).norm() <= 1e-4 * (reference - begun).norm(), name
 

@@ -30,8 +30,8 @@ from .looped import (
     Deployed,
     adapter,
     asked,
-    book_of,
     deployed,
+    directory_of,
     loop_settings,
     on_bus,
     run_loop,
@@ -123,15 +123,15 @@ def test_coder_and_tester_learn_from_the_judge_s_verdicts_on_programs_and_tests(
     summary = json.loads(out.splitlines()[-1])
     assert summary["trained_groups"] >= 4
     assert summary["broken_runs"] == 0
-    book = book_of(output)
-    assert not same(adapter(book, 0), adapter(book, 1))
-    (first, *_) = book.waves(1)
+    directory = directory_of(output)
+    assert not same(adapter(directory, 0), adapter(directory, 1))
+    (first, *_) = directory.waves(1)
     played = {run.task.prompt for run in first.runs}
     assert played == {times(factor).statement for factor in FACTORS}
     rewards = {
         member: {
             reward
-            for group in book.sealed(1).groups
+            for group in directory.sealed(1).groups
             if group.policy == POLICIES[member]
             for reward in group.rewards
         }
@@ -142,7 +142,7 @@ def test_coder_and_tester_learn_from_the_judge_s_verdicts_on_programs_and_tests(
     assert all(len(values) > 1 for values in rewards.values())
     for member in ("coder", "tester"):
         policy = on_bus(here.where.settings.bus, POLICIES[member])
-        assert policy.path_of(policy.current) == str((book.published(1) / "shared").resolve())
+        assert policy.path_of(policy.current) == str((directory.published(1) / "shared").resolve())
     page = ParsedPage((output / "report.html").read_text())
     page.require_harmless()
     assert "AT-GRPO as a loop: 3 tasks of code" in page.text
@@ -159,19 +159,19 @@ def test_an_interrupted_loop_of_mathematics_resumes_its_runs_only_with_its_own_f
 
     with pytest.raises(TrainingError, match="given up"):
         run_loop(settings, output, where, LoopWatch(rolled=give_up), questions=asked(file.tasks))
-    (begun,) = book_of(output).waves(1)
+    (begun,) = directory_of(output).waves(1)
     other_path = here.sums.with_name("fewer.jsonl")
     other_path.write_text(here.sums.read_text().partition("\n")[0] + "\n")
     with pytest.raises(TrainingError, match=r"was started with other settings: tasks"):
         run_loop(settings_for(here, read_tasks(other_path)), output, where)
     report = run_loop(settings, output, where, questions=asked(file.tasks))
-    book = book_of(output)
-    assert {run.id for run in begun.runs} <= set(book.sealed(1).runs)
-    assert not same(adapter(book, 0), adapter(book, 1))
+    directory = directory_of(output)
+    assert {run.id for run in begun.runs} <= set(directory.sealed(1).runs)
+    assert not same(adapter(directory, 0), adapter(directory, 1))
     (facts,) = report.rounds
     assert (facts.broken, facts.foreign, facts.left_out) == (0, 0, {})
     assert facts.agreement is None
-    rewards = {reward for group in book.sealed(1).groups for reward in group.rewards}
+    rewards = {reward for group in directory.sealed(1).groups for reward in group.rewards}
     # The tool user's rewards go down to -1, for no answer.
     assert rewards <= {-1.0, 0.0, 1.0, 2.0}
     assert -1.0 in rewards

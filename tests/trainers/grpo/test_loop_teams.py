@@ -26,7 +26,7 @@ from loopline.workers.settings import (
 from tests.conftest import quick_settings
 from tests.workers.processes import spawn
 
-from .looped import adapter, book_of, same
+from .looped import adapter, directory_of, same
 from .test_command import command
 
 ROLES = ("umi_planner", "umi_caller", "umi_summarizer")
@@ -90,22 +90,27 @@ def test_three_agents_learn_in_worlds_and_the_version_that_solves_most_is_served
     assert [facts.broken for facts in report.rounds] == [0, 0]
     assert {name for facts in report.rounds for name in facts.step.policies} <= set(ROLES)
     assert all(facts.trained >= 1 and facts.foreign == 0 for facts in report.rounds)
-    book = book_of(output)
-    assert {reward for n in (1, 2) for g in book.sealed(n).groups for reward in g.rewards} <= {0, 1}
+    directory = directory_of(output)
+    assert {reward for n in (1, 2) for g in directory.sealed(n).groups for reward in g.rewards} <= {
+        0,
+        1,
+    }
     learned = report.rounds[0].step.policies
-    assert all(not same(adapter(book, 0, role), adapter(book, 1, role)) for role in learned)
+    assert all(
+        not same(adapter(directory, 0, role), adapter(directory, 1, role)) for role in learned
+    )
     # All versions got the same held-out tasks, and the best version remains.
     assert [look.round for look in report.looks] == [0, 1, 2]
     assert all(len(look.outcomes) == 3 for look in report.looks)
-    plans = [book.look_plan(number) for number in (0, 1, 2)]
+    plans = [directory.look_plan(number) for number in (0, 1, 2)]
     looked_at = [[run.task for run in plan.runs] for plan in plans if plan is not None]
     assert looked_at[0] == looked_at[1] == looked_at[2]
-    played = [run.task for n in (1, 2) for wave in book.waves(n) for run in wave.runs]
+    played = [run.task for n in (1, 2) for wave in directory.waves(n) for run in wave.runs]
     assert not [task for task in looked_at[0] if task in played]
     best = max(report.looks, key=lambda look: (look.success, -look.round))
     assert report.best == best
     assert same(
-        adapter(book, best.round, ROLES[0]),
+        adapter(directory, best.round, ROLES[0]),
         _stored(output / "policies" / ROLES[0]),
     )
 
@@ -114,7 +119,7 @@ def test_three_agents_learn_in_worlds_and_the_version_that_solves_most_is_served
             return {p.name: p.path_of(p.current) for p in await policies.policies(bus)}
 
     now = asyncio.run(served())
-    folder = book.published(best.round).resolve()
+    folder = directory.published(best.round).resolve()
     assert now == {f"umi/{role[4:]}": str(folder / role) for role in ROLES}
 
 

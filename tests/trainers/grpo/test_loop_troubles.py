@@ -35,8 +35,8 @@ from tests.workers.processes import spawn_faulty
 from .looped import (
     Deployed,
     adapter,
-    book_of,
     deployed_on,
+    directory_of,
     killed_at,
     loop_settings,
     on_bus,
@@ -67,12 +67,15 @@ def test_a_nan_loss_stops_the_loop_which_still_serves_the_last_good_version(
     output = tmp_path / "out"
     # The second round's runs exist, and the trainer has not learned from them yet.
     killed_at("_report_broken", 2, settings, output, where.settings)
-    book = book_of(output)
-    (wave, *_) = book.waves(2)
-    runs = book.trajectories(wave)
+    directory = directory_of(output)
+    (wave, *_) = directory.waves(2)
+    runs = directory.trajectories(wave)
     assert runs is not None
-    book.keep(wave, [spoiled(entry) for entry in runs])
-    serving_note, location_note = "the deployment serves it,", f"and it is in {book.published(1)}"
+    directory.keep(wave, [spoiled(entry) for entry in runs])
+    serving_note, location_note = (
+        "the deployment serves it,",
+        f"and it is in {directory.published(1)}",
+    )
     for _ in range(2):
         with pytest.raises(NotFinite) as raised:
             run_loop(settings, output, where.settings)
@@ -82,10 +85,10 @@ def test_a_nan_loss_stops_the_loop_which_still_serves_the_last_good_version(
         assert any(f"{run.id}/" in message for run in wave.runs)
         good = f"the result of round 1 is the last good version: {serving_note} {location_note}"
         assert f". Lower --learning-rate (1.0e-02); {good}" in message
-        assert not book.published(2).exists()
+        assert not directory.published(2).exists()
         policy = on_bus(where.settings.bus, "pair/tool")
-        assert policy.path_of(policy.current) == str((book.published(1) / "shared").resolve())
-    book.keep(wave, runs)
+        assert policy.path_of(policy.current) == str((directory.published(1) / "shared").resolve())
+    directory.keep(wave, runs)
     assert [entry.round for entry in run_loop(settings, output, where.settings).rounds] == [1, 2]
 
 
@@ -108,7 +111,7 @@ def test_rerunning_the_command_retries_an_adapter_that_a_worker_refused(
     assert policy.current == report.served["pair/tool"]
     assert policy.path_of(policy.current) == str(weights(output).parent.resolve())
     # Another worker may have loaded a version that one refused, and played with it.
-    versions = [entry["pair/tool"] for entry in book_of(output).served(1).versions]
+    versions = [entry["pair/tool"] for entry in directory_of(output).served(1).versions]
     assert versions == [policy.current - 2, policy.current - 1, policy.current]
 
 
@@ -140,7 +143,7 @@ def test_a_server_outage_is_reported_once_and_ctrl_c_ends_the_wait(
 
 def weights(output: Path) -> Path:
     """The published adapter of the first round."""
-    return book_of(output).published(1) / "shared" / "adapter_model.safetensors"
+    return directory_of(output).published(1) / "shared" / "adapter_model.safetensors"
 
 
 def test_missing_versions_are_rewritten_from_the_checkpoint(
@@ -148,13 +151,13 @@ def test_missing_versions_are_rewritten_from_the_checkpoint(
 ) -> None:
     settings, output = loop_settings(where.base, rounds=2), tmp_path / "out"
     killed_at("_publish", 2, settings, output, where.settings)
-    book = book_of(output)
-    number = max(number for number, _ in book.published_rounds())
-    before, facts = adapter(book, number), book.published(number) / "shared" / FACTS
+    directory = directory_of(output)
+    number = max(number for number, _ in directory.published_rounds())
+    before, facts = adapter(directory, number), directory.published(number) / "shared" / FACTS
     text = facts.read_text()
-    shutil.rmtree(book.published(number))
+    shutil.rmtree(directory.published(number))
     run_loop(settings, output, where.settings)
-    assert same(adapter(book, number), before)
+    assert same(adapter(directory, number), before)
     assert facts.read_text() == text
 
 
@@ -195,10 +198,10 @@ def test_a_full_disk_at_a_checkpoint_is_reported_and_the_loop_resumes_to_the_sam
     with pytest.raises(NotEnoughDisk, match=r"checkpoint of step 2 was not written.*free some"):
         run_loop(settings, output, where.settings, watch)
     monkeypatch.undo()
-    before = adapter(book_of(output), 2)
+    before = adapter(directory_of(output), 2)
     report = run_loop(settings, output, where.settings)
     assert [loop_round.round for loop_round in report.rounds] == [1, 2]
-    assert same(adapter(book_of(output), 2), before)
+    assert same(adapter(directory_of(output), 2), before)
 
 
 @pytest.mark.parametrize("name", ["wave-1.runs.jsonl", "groups.json", "served.json"])
@@ -209,7 +212,7 @@ def test_a_full_disk_at_a_page_of_the_book_is_reported_and_the_loop_resumes(
     settings, output = loop_settings(where.base, rounds=1), tmp_path / "out"
 
     def fill(wave: RolloutBatch, ended: int) -> None:
-        folder = book_of(output).round(1)
+        folder = directory_of(output).round(1)
         partial = folder / f".{name}.{os.getpid()}.part"
         if not partial.is_symlink():
             partial.symlink_to("/dev/full")
@@ -218,14 +221,16 @@ def test_a_full_disk_at_a_page_of_the_book_is_reported_and_the_loop_resumes(
         NotEnoughDisk, match=rf"{name} can't be written \(No space left on device\): free some .*"
     ):
         run_loop(settings, output, where.settings, LoopWatch(rolled=fill))
-    book = book_of(output)
-    previous_adapter = adapter(book, 1) if name == "served.json" else None
+    directory = directory_of(output)
+    previous_adapter = adapter(directory, 1) if name == "served.json" else None
     report = run_loop(settings, output, where.settings)
     assert len(report.rounds) == 1
-    assert previous_adapter is None or same(previous_adapter, adapter(book, 1))
+    assert previous_adapter is None or same(previous_adapter, adapter(directory, 1))
     paths = [version.path for version in on_bus(where.settings.bus, "pair/tool").versions]
     own_paths = [path for path in paths if Path(path).is_relative_to(output)]
-    assert own_paths == [str((book.published(number) / "shared").resolve()) for number in (0, 1)]
+    assert own_paths == [
+        str((directory.published(number) / "shared").resolve()) for number in (0, 1)
+    ]
 
 
 @pytest.mark.parametrize("weights", ["lora", "full"])
@@ -297,7 +302,7 @@ def test_a_loop_with_only_groups_of_equal_rewards_ends_and_says_what_to_do(
         "the format of an answer"
     )
     assert set(waves) == {1, 2}, "further puzzles were played before"
-    assert not book_of(tmp_path / "out").published(1).exists()
+    assert not directory_of(tmp_path / "out").published(1).exists()
 
 
 def test_a_round_learns_from_its_groups_so_far_when_puzzles_run_out(
@@ -322,7 +327,7 @@ def test_a_round_without_a_signal_ends_the_loop_when_puzzles_run_out(
     )  # fmt: skip
     with pytest.raises(TooFewPuzzles, match="only 20 of 24 different puzzles were found"):
         run_loop(settings, tmp_path / "out", where.settings)
-    assert not book_of(tmp_path / "out").published(1).exists()
+    assert not directory_of(tmp_path / "out").published(1).exists()
 
 
 @contextmanager

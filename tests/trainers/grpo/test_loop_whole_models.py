@@ -13,8 +13,8 @@ from loopline.testing import RedisProcess
 from .looped import (
     POLICIES,
     Deployed,
-    book_of,
     deployed_on,
+    directory_of,
     killed_at,
     loop_settings,
     on_bus,
@@ -41,7 +41,7 @@ def test_the_next_round_samples_with_the_weights_of_the_round_before(
     grpo = settings.grpo.model_copy(update={"policies": policies})
     settings = settings.model_copy(update={"grpo": grpo})
     report = run_loop(settings, tmp_path / "out", where.settings)
-    book = book_of(tmp_path / "out")
+    directory = directory_of(tmp_path / "out")
     for facts in report.rounds:
         assert (facts.stale, facts.foreign, facts.broken, facts.left_out) == (0, 0, 0, {})
         # The trainer, which has these weights, finds the samples as likely as the engine did.
@@ -51,10 +51,10 @@ def test_the_next_round_samples_with_the_weights_of_the_round_before(
         name = settings.grpo.policy_of(agent)
         policy_state = on_bus(where.settings.bus, policy)
         assert policy_state.path_of(policy_state.current) == str(
-            (book.published(2) / name).resolve()
+            (directory.published(2) / name).resolve()
         )
         first, two = (
-            load_file(book.published(number) / name / "model.safetensors") for number in (0, 2)
+            load_file(directory.published(number) / name / "model.safetensors") for number in (0, 2)
         )
         assert not same(first, two)
 

@@ -30,7 +30,7 @@ from loopline.workers.engines.local.adapter_base import weights_sha256
 from loopline.workers.engines.settings import ModelSettings
 from tests.conftest import quick_settings
 
-from .looped import Deployed, adapter, book_of, deployed, loop_settings, run_loop, same
+from .looped import Deployed, adapter, deployed, directory_of, loop_settings, run_loop, same
 from .test_training import spoiled
 from .tiny_grpo import Sizes as TinySizes
 from .tiny_grpo import load, rollouts, settings_of, write_base
@@ -208,7 +208,7 @@ def test_a_loop_trains_two_agents_on_two_bases_in_turn(where: Deployed, tmp_path
     grpo = settings.grpo.model_copy(update={"policies": "per-role"})
     settings = settings.model_copy(update={"grpo": grpo})
     report = run_loop(settings, tmp_path / "out", where.settings)
-    book = book_of(tmp_path / "out")
+    directory = directory_of(tmp_path / "out")
     for facts, learned in zip(
         report.rounds, ("tool_agent", "plan_agent", "tool_agent"), strict=True
     ):
@@ -218,7 +218,7 @@ def test_a_loop_trains_two_agents_on_two_bases_in_turn(where: Deployed, tmp_path
         # The trainer finds the samples as likely as the engine did, at the agent's temperature.
         assert facts.step.policies[learned].effective_samples == pytest.approx(1.0, abs=1e-4)
         for policy in ("tool_agent", "plan_agent"):
-            before, after = (adapter(book, facts.round - back, policy) for back in (1, 0))
+            before, after = (adapter(directory, facts.round - back, policy) for back in (1, 0))
             assert same(before, after) == (policy != learned)
     for policy, base in {"tool_agent": where.base, "plan_agent": large}.items():
         written = json.loads((tmp_path / "out/policies" / policy / "training.json").read_text())
@@ -231,7 +231,7 @@ def test_a_loop_trains_two_agents_on_two_bases_in_turn(where: Deployed, tmp_path
     ]
     assert set(calls) == {("tool_agent", 1.0, 8), ("plan_agent", 0.8, 5)}
     shapes = [
-        {tuple(tensor.shape) for tensor in adapter(book, 3, policy).values()}
+        {tuple(tensor.shape) for tensor in adapter(directory, 3, policy).values()}
         for policy in ("tool_agent", "plan_agent")
     ]
     assert shapes[0] != shapes[1]

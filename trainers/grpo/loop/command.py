@@ -77,12 +77,12 @@ def loop(options: LoopOptions) -> None:
 
     grpo = options.settings(assigned=options.policy)
     with exit_on_interrupt(), join_processes() as processes:
-        line = LeaderChannel(processes)
+        channel = LeaderChannel(processes)
         if not processes.is_first:
-            follow(grpo, options.output, options.keep_ratios, line)
+            follow(grpo, options.output, options.keep_ratios, channel)
             return
-        with line:
-            report = _lead(options, grpo, line)
+        with channel:
+            report = _lead(options, grpo, channel)
     _show(report, options.output)
     if options.as_json:
         from loopline.trainers.grpo.loop.report import last_line
@@ -90,7 +90,7 @@ def loop(options: LoopOptions) -> None:
         typer.echo(json.dumps(last_line(report)))
 
 
-def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> LoopReport:
+def _lead(options: LoopOptions, grpo: GrpoSettings, channel: LeaderChannel) -> LoopReport:
     """Run the loop in the first process, or the only one."""
     from loopline.runtime.client.deployment import find
     from loopline.runtime.errors import UserError
@@ -119,14 +119,14 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
         _require_pool(policy, deployed)
     require_publishable(grpo, settings.policies, output, deployed, option="loop")
     with lock_output(output):
-        book = claim(output, settings, restart=options.restart)
+        directory = claim(output, settings, restart=options.restart)
         options.record()
         report = read_loop_report(output)
         if report is not None:
             forget_work(output / CHECKPOINTS)
             typer.echo(f"the loop in {output} is finished; --restart trains again", err=True)
             return report
-        line.say(Start(book.training))
+        channel.say(Start(directory.training))
         loaded = load_base(grpo.base, grpo.base_precision)
         with ExitStack() as stack:
             display = stack.enter_context(_Shown())
@@ -146,8 +146,8 @@ def _lead(options: LoopOptions, grpo: GrpoSettings, line: LeaderChannel) -> Loop
             sealing = replace(sealing_of(grpo, loaded), split=settings.split)
             keeping = Retention(options.keep_ratios, options.keep_published, options.trackers)
             return Loop(
-                settings, loaded, sealing, book, deployed, options.wait, watch, keeping, line,
-                questions,
+                settings, loaded, sealing, directory, deployed, options.wait, watch, keeping,
+                channel, questions,
             ).run()  # fmt: skip
 
 

@@ -28,31 +28,31 @@ from loopline.trainers.grpo.settings import GrpoSettings
 from loopline.trainers.grpo.storing import restore, write_policies
 
 
-def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: LeaderChannel) -> None:
+def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, channel: LeaderChannel) -> None:
     """Take part in the loop until the first process has ended. `grpo` contains the settings of this
     process's own command line. Raises `LeaderFailed` if the first process ended with an error,
     KeyboardInterrupt if any process was asked to stop, and `TrainingError` if this one has another
     base or sees another `output`."""
     with deferred_interrupt() as interruption:
-        word = line.wait_for_word(interruption)
+        word = channel.wait_for_word(interruption)
         if isinstance(word, Start):
-            settings = _read_claimed_settings(word, grpo, output, line)
-            word = _take_part(settings, output, keep_ratios, line, interruption)
+            settings = _read_claimed_settings(word, grpo, output, channel)
+            word = _take_part(settings, output, keep_ratios, channel, interruption)
     if not isinstance(word, End) or word.exit_code == 0:
         return
     if word.exit_code == 130:
         raise KeyboardInterrupt
-    raise LeaderFailed(line.processes, word.exit_code)
+    raise LeaderFailed(channel.processes, word.exit_code)
 
 
 def _read_claimed_settings(
-    start: Start, grpo: GrpoSettings, output: Path, line: LeaderChannel
+    start: Start, grpo: GrpoSettings, output: Path, channel: LeaderChannel
 ) -> LoopSettings:
     """The settings that the first process has written into the folder."""
     path = output / "loop.json"
     claim = find_record(path, Claim)
     if claim is None or claim.id != start.training:
-        raise unshared_folder_error(output, line.processes)
+        raise unshared_folder_error(output, channel.processes)
     require_same_recipe(claim.settings.grpo, grpo, output)
     return claim.settings
 
@@ -61,25 +61,25 @@ def _take_part(
     settings: LoopSettings,
     output: Path,
     keep_ratios: int,
-    line: LeaderChannel,
+    channel: LeaderChannel,
     interruption: Interruption,
 ) -> Word:
     """Take part in every step; returns the word that follows the last one."""
     loaded = load_base(settings.grpo.base, settings.grpo.base_precision)
-    ratios = KeptRatios(output, keep_ratios, line.processes.index)
-    learner = learner_of(settings, loaded, ratios, line.processes)
+    ratios = KeptRatios(output, keep_ratios, channel.processes.index)
+    learner = learner_of(settings, loaded, ratios, channel.processes)
     state = restore(output / CHECKPOINTS, LoopState, learner.policies)
     trained = 0 if state is None else state.step
-    while isinstance(word := line.wait_for_word(interruption), Step | Gather):
+    while isinstance(word := channel.wait_for_word(interruption), Step | Gather):
         if isinstance(word, Gather):
             _give_parts(word, learner.policies, output)
             continue
         if word.round != trained + 1:
-            raise unshared_folder_error(output, line.processes)
+            raise unshared_folder_error(output, channel.processes)
         learner.step(word.batch, settings.rate_of(word.round))
         trained = word.round
         ratios.write(trained)
-        line.processes.wait()
+        channel.processes.wait()
     return word
 
 

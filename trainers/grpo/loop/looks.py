@@ -21,39 +21,41 @@ class Looks:
     """Looks of one loop."""
 
     def __init__(
-        self, settings: LoopSettings, book: RunDirectory, questions: Sequence[Question]
+        self, settings: LoopSettings, directory: RunDirectory, questions: Sequence[Question]
     ) -> None:
-        self.settings, self.book, self.questions = settings, book, questions
+        self.settings, self.directory, self.questions = settings, directory, questions
 
     def is_due(self, number: int, *, last: bool) -> bool:
         """Whether the version that a round made is due for evaluation."""
         every = self.settings.look_every
-        if not every or any(look.round == number for look in self.book.looks()):
+        if not every or any(look.round == number for look in self.directory.looks()):
             return False
         return last or number % every == 0
 
     async def look(self, rollouts: Rollouts, number: int) -> Look:
         """Play the held-out tasks greedily with the version of a round, which the deployment
         serves."""
-        batch = self.book.look_plan(number)
+        batch = self.directory.look_plan(number)
         if batch is None:
             runs = tuple(
                 PlannedRun(id=new_run_id(), seed=at, task=question.task, gold=question.gold)
                 for at, question in enumerate(self.questions)
             )
             batch = RolloutBatch(round=number, number=LOOK_NUMBER, puzzles=len(runs), runs=runs)
-            self.book.plan_look(batch)
+            self.directory.plan_look(batch)
         await rollouts.begin(batch)
         trajectories = judged(batch.runs, await rollouts.collect(batch))
         solved = (trajectory.outcome is Outcome.SOLVED for trajectory in trajectories)
         look = Look(round=number, outcomes="".join("1" if ok else "0" for ok in solved))
-        self.book.note_look(look)
+        self.directory.note_look(look)
         return look
 
     @property
     def best(self) -> Look | None:
         """The first of the looks that solve the most; None before the first look."""
-        return max(self.book.looks(), key=lambda look: (look.success, -look.round), default=None)
+        return max(
+            self.directory.looks(), key=lambda look: (look.success, -look.round), default=None
+        )
 
     @property
     def has_stalled(self) -> bool:
@@ -61,4 +63,4 @@ class Looks:
         patience, best = self.settings.patience, self.best
         if patience is None or best is None:
             return False
-        return sum(look.round > best.round for look in self.book.looks()) >= patience
+        return sum(look.round > best.round for look in self.directory.looks()) >= patience

@@ -17,7 +17,7 @@ from loopline.trainers.grpo.loop.run_directory import RunDirectory
 
 async def prune_old_versions(
     bus: Bus,
-    book: RunDirectory,
+    directory: RunDirectory,
     number: int,
     policy_names: Collection[str],
     keep: int,
@@ -28,7 +28,7 @@ async def prune_old_versions(
     somebody has published again stay too."""
     old = [
         folder.resolve()
-        for at, folder in book.published_rounds()
+        for at, folder in directory.published_rounds()
         if at <= number - keep and at != best
     ]
     if not old:

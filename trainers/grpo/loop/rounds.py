@@ -121,28 +121,28 @@ class Loop:
         settings: LoopSettings,
         loaded: LoadedModel,
         sealing: Sealing,
-        book: RunDirectory,
+        directory: RunDirectory,
         deployed: Settings,
         wait: float,
         watch: LoopWatch,
         keeping: Retention | None = None,
-        line: LeaderChannel | None = None,
+        channel: LeaderChannel | None = None,
         questions: Questions | None = None,
     ) -> None:
-        """`line`: the channel to the processes that train with this one. `questions`: those of the
+        """`channel`: leads to the processes that train with this one. `questions`: those of the
         file, if one is played, and the held-out ones for evaluations."""
-        self.settings, self.sealing, self.book = settings, sealing, book
+        self.settings, self.sealing, self.directory = settings, sealing, directory
         self.questions: Sequence[Question] = questions.train if questions else ()
-        self.looks = Looks(settings, book, questions.held_out if questions else ())
+        self.looks = Looks(settings, directory, questions.held_out if questions else ())
         self.deployed, self.wait, self.watch = deployed, wait, watch
         self.keeping = keeping or Retention()
-        self.line = line or LeaderChannel(Processes())
-        self.ratios = KeptRatios(book.output, self.keeping.ratios)
-        self.learner = learner_of(settings, loaded, self.ratios, self.line.processes)
+        self.channel = channel or LeaderChannel(Processes())
+        self.ratios = KeptRatios(directory.output, self.keeping.ratios)
+        self.learner = learner_of(settings, loaded, self.ratios, self.channel.processes)
         self.policies = self.learner.policies
         self.gpu = GpuSharing.of(settings.policies.values(), deployed.models)
         self.gpu.bound_memory(self.policies.network.device)
-        self.work = book.output / CHECKPOINTS
+        self.work = directory.output / CHECKPOINTS
         self.state = LoopState(step=0, settings=settings, history=())
         self.asked_to_stop: Callable[[], bool] = lambda: False
         self.clock = Clock()
@@ -154,14 +154,14 @@ class Loop:
         require_room(self.work, self.policies, self._future_version_count())
         self.state = restore(self.work, LoopState, self.policies) or self.state
         self.ratios.forget_after(self.state.step)
-        self.book.forget_trajectories(self.state.step)
-        if not self.book.published(self.state.step).exists():
+        self.directory.forget_trajectories(self.state.step)
+        if not self.directory.published(self.state.step).exists():
             self._write(self.state.step)
         with ExitStack() as open_curves, deferred_interrupt() as interruption:
-            self.asked_to_stop = lambda: self.line.stopped(interruption.requested)
+            self.asked_to_stop = lambda: self.channel.stopped(interruption.requested)
             # Wait here, not on the bus, for other processes that are still loading their base.
             self._raise_if_stopped()
-            with guard_disk_writes(self.book.output / "curves"):
+            with guard_disk_writes(self.directory.output / "curves"):
                 curves = {
                     name: open_curves.enter_context(
                         Curves(self._curves(name), self.state.step, self.keeping.trackers)
@@ -177,7 +177,7 @@ class Loop:
             self._look(curves, last=True)
             # An evaluation published its version; by now somebody may have chosen another one.
             versions = self._run_on_bus(self._publish if not self.looks.best else self._serve_best)
-        with guard_disk_writes(self.book.output):
+        with guard_disk_writes(self.directory.output):
             return self._report(versions, self.clock.lap())
 
     def _look(self, curves: dict[str, Curves], *, last: bool = False) -> None:
@@ -187,7 +187,7 @@ class Loop:
             return
         self.clock.turn("rollout")
         look = self._run_on_bus(self._play_held_out)
-        with guard_disk_writes(self.book.output / "curves"):
+        with guard_disk_writes(self.directory.output / "curves"):
             curves["rounds"].add(number, {"held out/solved": look.success})
         best = self.looks.best
         assert best is not None
@@ -202,7 +202,7 @@ class Loop:
         self.clock.turn("rollout")
         driver = RunDriver(client, self.watch.say)
         rollouts = Rollouts(
-            client, self.settings, self.watch.rolled, driver, self.book.training, looks=True
+            client, self.settings, self.watch.rolled, driver, self.directory.training, looks=True
         )
         return await self.looks.look(rollouts, self.state.step)
 
@@ -220,7 +220,7 @@ class Loop:
     def _future_version_count(self) -> int:
         """Number of versions that will still take room. When as many versions exist as are kept, a
         new one replaces the oldest, but is written before the oldest is removed."""
-        there = [number for number, _ in self.book.published_rounds()]
+        there = [number for number, _ in self.directory.published_rounds()]
         remaining = self.settings.rounds - max(there, default=-1)
         return min(remaining, max(1, self.keeping.published - len(there)))
 
@@ -236,12 +236,12 @@ class Loop:
         batch = rolled.harvest.batch(version, self.settings.grpo.seed)
         try:
             turn = self.gpu.turn(self.policies.network.device, self.clock, self._raise_if_stopped)
-            with turn, self.line.hand_over_step(number, batch):
+            with turn, self.channel.hand_over_step(number, batch):
                 policy_steps = self.learner.step(batch, self.settings.rate_of(number))
                 self.ratios.write(number)
                 # When a checkpoint marks a round as done, all processes have written their records
                 # of it.
-                self.line.processes.wait()
+                self.channel.processes.wait()
         except NotFinite as error:
             lower = f"Lower --learning-rate ({self.settings.grpo.learning_rate:.1e})"
             raise NotFinite(
@@ -250,20 +250,20 @@ class Loop:
         step = self.learner.facts(batch, policy_steps)
         records = tuple(record for _, record in rolled.harvest.groups)
         runs = tuple(trajectory.run.id for trajectory in rolled.trajectories)
-        self.book.seal(SealedRound(round=number, runs=runs, groups=records))
+        self.directory.seal(SealedRound(round=number, runs=runs, groups=records))
         self._write(number, step)
         facts = facts_of_round(number, rolled, step, self.clock.lap())
         self.state = self.state.model_copy(
             update={"step": number, "history": (*self.state.history, facts)}
         )
         # Before the checkpoint: if that is never written, a resume withdraws the points.
-        with guard_disk_writes(self.book.output / "curves"):
+        with guard_disk_writes(self.directory.output / "curves"):
             curves["rounds"].add(number, facts.curves())
             for name, drawn in step.curves().items():
                 curves[name].add(number, drawn)
-        with self.line.gather("checkpoint"):
+        with self.channel.gather("checkpoint"):
             save(self.work, self.state, self.policies)
-        self.book.forget_trajectories(number)
+        self.directory.forget_trajectories(number)
         self.watch.round(facts, self.settings.rounds)
 
     def _last_good_notice(self) -> str:
@@ -272,7 +272,8 @@ class Loop:
         version = f"the result of round {number}" if number else "the initial version"
         return (
             f"{version} is the last good version: the deployment serves it, and it is in "
-            f"{self.book.published(number)}, from which --init-from can continue in another folder"
+            f"{self.directory.published(number)}, from which --init-from can continue in another "
+            "folder"
         )
 
     def _report_broken(self, number: int, rolled: RoundRollouts) -> None:
@@ -285,7 +286,7 @@ class Loop:
     def _first_version(self) -> int:
         """The trainer's number of the first version. It is counted as the deployment counts, so
         that a training from its store has the same numbers."""
-        return min(self.book.served(0).versions[0].values())
+        return min(self.directory.served(0).versions[0].values())
 
     def _run_on_bus(self, phase: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         """Connect, and survive an outage of the bus: a phase that breaks off is started again and
@@ -337,7 +338,7 @@ class Loop:
         number = self.state.step
         versions = await serve(
             client.bus,
-            self.book,
+            self.directory,
             number,
             self._publications(number),
             self._publications(number - 1) if number else (),
@@ -349,7 +350,7 @@ class Loop:
         await retry_during_outage(
             "give up old versions",
             lambda: prune_old_versions(
-                client.bus, self.book, number, versions, self.keeping.published, best_round
+                client.bus, self.directory, number, versions, self.keeping.published, best_round
             ),
             give_up_after=PUBLISH_SECONDS,
             where=client.bus.settings.safe_url,
@@ -360,18 +361,18 @@ class Loop:
         versions = await self._publish(client)
         self.clock.turn("rollout")
         driver = RunDriver(client, self.watch.say)
-        training = self.book.training
+        training = self.directory.training
         rollouts = Rollouts(client, self.settings, self.watch.rolled, driver, training)
         last = min(number + self.settings.rounds_ahead, self.settings.rounds)
         for ahead in range(number, last + 1):
-            if not self.book.waves(ahead):
+            if not self.directory.waves(ahead):
                 self._plan(ahead, 1, 0, self.settings.puzzles)
         for ahead in range(number, last + 1):
-            for wave in self.book.waves(ahead):
-                if self.book.trajectories(wave) is None:
+            for wave in self.directory.waves(ahead):
+                if self.directory.trajectories(wave) is None:
                     await rollouts.begin(wave)
         rolled = RoundRollouts(RoundGroups((), ()), [], [], versions)
-        for wave in self.book.waves(number):
+        for wave in self.directory.waves(number):
             await self._gather(rollouts, wave, rolled)
         while more := self._plan_further_batch(number, rolled):
             await rollouts.begin(more)
@@ -381,7 +382,7 @@ class Loop:
     async def _gather(self, rollouts: Rollouts, wave: RolloutBatch, rolled: RoundRollouts) -> None:
         """Add a wave to the round's rollouts."""
         self.clock.turn("train")
-        trajectories = self.book.trajectories(wave)
+        trajectories = self.directory.trajectories(wave)
         if trajectories is None:
             self.clock.turn("rollout")
             began = time.time()
@@ -394,13 +395,13 @@ class Loop:
                 collected - max(began, *(trajectory.ended for trajectory in trajectories))
             )
             self.clock.turn("train")
-            self.book.keep(wave, trajectories)
+            self.directory.keep(wave, trajectories)
         rolled.waves.append(wave)
         rolled.trajectories += trajectories
         rolled.harvest = seal_round(
             rolled.trajectories,
             self.sealing,
-            self.book.rounds_by_version(wave.round - 1),
+            self.directory.rounds_by_version(wave.round - 1),
             first=self._first_version(),
             number=wave.round,
             settings=self.settings.grpo,
@@ -437,18 +438,18 @@ class Loop:
         planned = plan_batch(
             self.settings, number, wave, played=played, count=count, questions=self.questions,
             shares=self.settings.shares([facts.levels for facts in self.state.history]),
-            before=self.book.levels_played(number),
+            before=self.directory.levels_played(number),
         )  # fmt: skip
-        self.book.plan(planned)
+        self.directory.plan(planned)
         return planned
 
     def _publications(self, number: int) -> tuple[Publication, ...]:
-        folder = self.book.published(number)
+        folder = self.directory.published(number)
         return publications(self.settings.grpo, self.settings.policies, folder)
 
     def _write(self, number: int, *steps: StepFacts) -> None:
         """Write the result of a round in the engines' format."""
-        final = self.book.published(number)
+        final = self.directory.published(number)
         all_steps = (*(round_facts.step for round_facts in self.state.history), *steps)
         facts_of = partial(
             PolicyFacts.of,
@@ -456,11 +457,11 @@ class Loop:
             version=all_steps[-1].version + 1 if all_steps else 0,
             steps=all_steps,
         )
-        with self.line.gather("policies"):
+        with self.channel.gather("policies"):
             write_policies(self.policies, final, facts_of)
 
     def _curves(self, name: str) -> Path:
-        return self.book.output / "curves" / folder_name(name)
+        return self.directory.output / "curves" / folder_name(name)
 
     def _report(self, versions: dict[str, int], closing: Seconds) -> LoopReport:
         report = LoopReport(
@@ -472,12 +473,12 @@ class Loop:
             peak_memory_mb=peak_memory_mb(self.policies.network.device),
             parameters=self.policies.parameters,
             trained_parameters=self.policies.most_trained_parameters,
-            looks=tuple(self.looks.book.looks()),
+            looks=tuple(self.looks.directory.looks()),
             best=self.looks.best,
         )
-        output = self.book.output
+        output = self.directory.output
         shutil.rmtree(output / POLICIES, ignore_errors=True)
-        shutil.copytree(self.book.published(self._final), output / POLICIES)
+        shutil.copytree(self.directory.published(self._final), output / POLICIES)
         write_atomic(output / PAGE, render(report))
         write_page(output / REPORT, report)
         forget_work(self.work)

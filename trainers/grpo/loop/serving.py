@@ -18,7 +18,7 @@ PUBLISH_SECONDS = 60.0
 
 async def serve(
     bus: Bus,
-    book: RunDirectory,
+    directory: RunDirectory,
     number: int,
     publications: Sequence[Publication],
     before: Sequence[Publication],
@@ -50,7 +50,7 @@ async def serve(
             if number:
                 # Runs that were started ahead may contain answers of workers that did not refuse
                 # it.
-                book.note_served(number, versions)
+                directory.note_served(number, versions)
             raise TrainingError(
                 f"loop: {publication.policy} {changed.refusals[0]}. Fix that, then resume with "
                 "the same command"
@@ -59,7 +59,7 @@ async def serve(
         if late or not changed.states:
             who = ", ".join(late) or f"no worker of the pool {changed.policy.pool}"
             say(f"{publication.policy} version {changed.policy.current}: not loaded yet by {who}")
-    book.note_served(number, versions)
+    directory.note_served(number, versions)
     return versions
 
 
