@@ -86,7 +86,7 @@ _MATHEMATICS = re.compile(
     r"\$\$?([^$]{1,2000})\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.DOTALL
 )
 _CALCULATES = re.compile(r"\s?(?:[-+*/×÷^]|\\div)\s?[-$(\\]?\s?[0-9(\\]")
-_SEVERAL = re.compile(r"\s?(?:[A-Za-z]{1,20}\s)?(?:,|and|or|&)\s?\$?-?$")
+_SEVERAL = re.compile(r"\s?(?:[A-Za-z]{1,20}\s)?(?:,|;|and|or|&)\s?\$?-?$")
 # In bookkeeping, a sum in parentheses is negative.
 _PARENTHESIZED = re.compile(r"\s{0,9}\(\s?\$\s?[0-9][0-9,.]{0,40}\)\s{0,9}")
 _FILLER = re.compile(r"[^\d\n]{0,60}")

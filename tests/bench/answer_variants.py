@@ -10,6 +10,8 @@ CHECKED: list[Variant] = [
     ("#### 72\n\nJames has 5 dogs. He buys 3.\n5+3=8\n#### 8", "72", True),
     ("The answer is 9.\n\nQ: How many?\nA: The answer is 12.", "9", True),
     ("Final Answer: **72**", "72", True),
+    ("#### 8; 9", "8", False),
+    ("The answer is 8; that is all.", "8", True),
     ("<answer>57</answer> in 3 steps", "57", True),
     ("Answer: 12 (from 3 batches)", "12", True),
     ("The final answer is $\\boxed{12}$. I hope it is correct.", "12", True),
