@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -64,11 +65,14 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place() -> Generator[Place]:
-    with scripted_endpoint() as endpoint:
+    with scripted_endpoint() as endpoint, socket.create_server(("127.0.0.1", 0)) as silent:
         models = (
             "models.embed.engine=openai", "models.embed.model=vectors",
             f"models.embed.base_url={endpoint.url}", "models.embed.embeddings=true",
             "models.embed.price.prompt=100",
+            "models.silent.engine=openai", "models.silent.model=vectors",
+            f"models.silent.base_url=http://127.0.0.1:{silent.getsockname()[1]}/v1",
+            "models.silent.embeddings=true",
         )  # fmt: skip
         with serving(*models) as gateway:
             yield Place(gateway, endpoint)
@@ -149,7 +153,7 @@ def test_a_wrong_body_is_refused_by_the_name_of_its_field(
 
 async def test_a_model_serves_either_embeddings_or_text(place: Place) -> None:
     async with place.gateway.openai() as client:
-        with pytest.raises(openai.NotFoundError, match="these do: embed") as no_vectors:
+        with pytest.raises(openai.NotFoundError, match="these do: embed, silent") as no_vectors:
             await client.embeddings.create(model="llm", input="x")
         with pytest.raises(openai.NotFoundError, match="does not exist"):
             await client.embeddings.create(model="nobody", input="x")
@@ -180,13 +184,17 @@ def test_vectors_that_do_not_fit_a_message_are_refused_with_the_name_of_the_limi
 
 
 async def test_a_run_ends_when_its_client_leaves(place: Place) -> None:
-    async def ended() -> bool:
+    async def active() -> bool:
         with place.gateway.client() as http:
-            runs = http.get("/v1/runs?workflow=embeddings&status=active").json()["data"]
-        return not runs
+            return http.get("/v1/runs?workflow=embeddings&status=active").json()["data"] != []
+
+    async def ended() -> bool:
+        return not await active()
 
     async with place.gateway.http() as http:
-        body, patience = {"model": "embed", "input": "x"}, httpx.Timeout(20, read=0.001)
-        with pytest.raises(httpx.ReadTimeout):
-            await http.post("embeddings", json=body, timeout=patience)
+        body = {"model": "silent", "input": "x"}
+        asking = asyncio.create_task(http.post("embeddings", json=body, timeout=60))
+        await eventually(active, "the run has started")
+        asking.cancel()
+        await asyncio.wait({asking})
     await eventually(ended, "no run is left")
