@@ -20,6 +20,7 @@ from loopline.bench.errors import BenchError
 from loopline.bench.proofs.bus.peers import STREAM, stamp
 from loopline.bench.proofs.bus.peers.loopline import TYPE, Message, admission
 from loopline.bench.proofs.isolated_process import redirect_logs
+from loopline.bench.proofs.time_limit import time_limit
 from loopline.bus import Bus, BusSettings, Consumer, Delivery, Registry, StepCommit
 from loopline.testing import RedisProcess
 from loopline.workers.isolated_python import OWN_PYTHON
@@ -90,7 +91,7 @@ async def _process(url: str, role: str):  # pyright: ignore
 
 async def _line(process: asyncio.subprocess.Process) -> bytes:
     assert process.stdout is not None
-    async with asyncio.timeout(TIMEOUT):
+    async with time_limit(TIMEOUT, "a worker of the recovery measurement wrote no line"):
         line = await process.stdout.readline()
     if not line:
         raise BenchError("a worker of the recovery measurement died; its output is above")

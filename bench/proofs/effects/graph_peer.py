@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypedDict
 
-from loopline.bench.errors import BenchError
 from loopline.bench.proofs.effects import counter
 from loopline.bench.proofs.effects.counter import Effects, read_effects, take_effect
 from loopline.bench.proofs.effects.interruption import LineWatch
 from loopline.bench.proofs.effects.processes import Crew, Interruptions, files_of
+from loopline.bench.proofs.time_limit import time_limit
 
 LIMIT_SECONDS = 240.0
 PAUSE_SECONDS = 0.2
@@ -73,12 +73,9 @@ async def play(folder: Path, calls: int, rng: random.Random) -> tuple[Effects, I
 
     async def wait() -> None:
         try:
-            async with asyncio.timeout(LIMIT_SECONDS):
+            async with time_limit(LIMIT_SECONDS, f"LangGraph did not end {calls} calls"):
                 while not (folder / "done").exists():  # noqa: ASYNC110 - another process
                     await asyncio.sleep(0.05)
-        except TimeoutError:
-            message = f"LangGraph did not end {calls} calls within {LIMIT_SECONDS:g} s"
-            raise BenchError(message) from None
         finally:
             finished.set()
 

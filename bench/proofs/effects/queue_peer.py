@@ -12,11 +12,11 @@ from typing import Any
 from arq import create_pool, worker
 from arq.connections import RedisSettings
 
-from loopline.bench.errors import BenchError
 from loopline.bench.proofs.effects import counter
 from loopline.bench.proofs.effects.counter import Effects, read_effects, take_effect
 from loopline.bench.proofs.effects.interruption import LineWatch
 from loopline.bench.proofs.effects.processes import Crew, Interruptions, files_of
+from loopline.bench.proofs.time_limit import time_limit
 
 TIMEOUT_SECONDS = 1
 """Seconds of a job's time-out; arq checks a dead worker's job ten seconds after it."""
@@ -59,15 +59,14 @@ async def play(
     async def call_all() -> None:
         try:
             pool = await create_pool(RedisSettings.from_dsn(url))
-            async with asyncio.timeout(LIMIT_SECONDS), asyncio.TaskGroup() as group:
+            late = f"arq did not end {calls} jobs"
+            async with time_limit(LIMIT_SECONDS, late), asyncio.TaskGroup() as group:
                 for call in range(calls):
                     await crew.keep_pace(call)
                     job = await pool.enqueue_job("act", call)
                     assert job is not None
                     group.create_task(job.result(poll_delay=0.2))
             await pool.aclose()
-        except TimeoutError:
-            raise BenchError(f"arq did not end {calls} jobs within {LIMIT_SECONDS:g} s") from None
         finally:
             finished.set()
 

@@ -13,6 +13,7 @@ import openai
 
 from loopline.bench.errors import BenchError
 from loopline.bench.proofs.engine.workload import Ask, Measured, Timing, closed_loop
+from loopline.bench.proofs.time_limit import time_limit
 
 START_SECONDS = 120.0
 
@@ -47,7 +48,8 @@ class PackagedServer:
             )  # fmt: skip
         url = f"http://127.0.0.1:{port}/v1"
         self._client = openai.AsyncOpenAI(base_url=url, api_key="none", timeout=3600.0)
-        async with httpx.AsyncClient() as http, asyncio.timeout(START_SECONDS):
+        late = f"llama-cpp-python's server did not answer ({log})"
+        async with httpx.AsyncClient() as http, time_limit(START_SECONDS, late):
             while True:
                 if self._process.returncode is not None:
                     last = log.read_text(errors="replace").strip().splitlines()[-1:]

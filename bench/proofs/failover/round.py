@@ -20,6 +20,7 @@ from pathlib import Path
 from loopline.agents.records import Call, Message, SamplingParams
 from loopline.agents.usage import UsageEntry
 from loopline.bench.errors import BenchError
+from loopline.bench.proofs.time_limit import time_limit
 from loopline.bus import Admission, Bus, BusSettings, Envelope, Inbox
 from loopline.testing import running_workers
 from loopline.workers.engines.settings import ModelSettings
@@ -106,7 +107,7 @@ async def play(settings: BusSettings, model: ModelSettings, number: int, folder:
 
 
 async def _wait_until_begun(requests: list[_Request], asking: asyncio.Future[list[Call]]) -> None:
-    async with asyncio.timeout(TIMEOUT):
+    async with time_limit(TIMEOUT, "not every request had its first token"):
         while not all(request.tokens for request in requests):
             if asking.done():
                 await asking

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 
 from loopline.bench.errors import BenchError
+from loopline.bench.proofs.time_limit import time_limit
 from loopline.bus import BusSettings
 from loopline.testing import end_workers, start_worker, wait_until_ready
 from loopline.workers.engines.settings import ModelSettings, VllmSettings
@@ -100,11 +101,13 @@ class Processes:
             )
 
     async def _wait_until_up(self, place: int) -> None:
-        async with httpx.AsyncClient(trust_env=False) as client, asyncio.timeout(START_SECONDS):
+        log = self.folder / f"server-{place}.log"
+        late = f"a vLLM server did not become healthy ({log})"
+        async with httpx.AsyncClient(trust_env=False) as client, time_limit(START_SECONDS, late):
             while True:
                 if self.servers[place].poll() is not None:
-                    log = (self.folder / f"server-{place}.log").read_text(errors="replace")
-                    raise BenchError(f"a vLLM server does not start: {log[-1000:]}")
+                    last = log.read_text(errors="replace")[-1000:]
+                    raise BenchError(f"a vLLM server does not start: {last}")
                 try:
                     url = f"http://127.0.0.1:{self.ports[place]}/health"
                     if (await client.get(url)).status_code == 200:

@@ -25,6 +25,7 @@ from loopline.agents.records import Budget
 from loopline.bench.errors import BenchError
 from loopline.bench.proofs.harness import Options, Progress, Proof, Seed, random_seed
 from loopline.bench.proofs.outcome import Outcome, Violation, measured
+from loopline.bench.proofs.time_limit import time_limit
 from loopline.bench.proofs.waits.worker import DAY, ROLE, SIGNAL, register
 from loopline.bus import Bus, BusSettings, BusUnavailable, waits
 from loopline.runtime.client.client import Client, steps_of
@@ -154,9 +155,9 @@ async def play(
         async with Client.connect(settings) as client:
             played = Played(await _begin(client, options, rng))
             killing = asyncio.create_task(_kill_now_and_then(crew, options.kills, rng))
-            await _until(lambda: _all_wait(client.bus, options.runs), "all runs wait")
+            await _until(lambda: _all_wait(client.bus, options.runs), "not all runs wait")
             await killing
-            await _until(lambda: _all_wait(client.bus, options.runs), "all runs wait")
+            await _until(lambda: _all_wait(client.bus, options.runs), "not all runs wait")
             played.bytes_per_wait = await _bytes_per_wait(client.bus, played)
             played.active_while_waiting = len(await client.bus.active_runs())
         say(f"all wait; every process and Redis die, and {DAYS} days pass…")
@@ -170,7 +171,7 @@ async def play(
         async with Client.connect(settings) as client:
             await asyncio.gather(*(_send_all(settings, played) for _ in range(SENDERS)))
             await killing
-            await _until(lambda: _all_ended(client, played), "all runs have continued")
+            await _until(lambda: _all_ended(client, played), "not all runs have continued")
             await _count(client, played)
     finally:
         crew.kill_all()
@@ -254,13 +255,10 @@ async def _all_ended(client: Client, played: Played) -> bool:
     return False
 
 
-async def _until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
-    try:
-        async with asyncio.timeout(LONGEST_SECONDS):
-            while not await holds():  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        raise BenchError(f"not within {LONGEST_SECONDS:g} s: {what}") from None
+async def _until(holds: Callable[[], Awaitable[bool]], failure: str) -> None:
+    async with time_limit(LONGEST_SECONDS, failure):
+        while not await holds():  # noqa: ASYNC110 - the bus tells nobody
+            await asyncio.sleep(0.1)
 
 
 async def _bytes_per_wait(bus: Bus, played: Played) -> int:
