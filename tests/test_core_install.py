@@ -29,8 +29,8 @@ def core_distributions() -> list[metadata.Distribution]:
     names = re.findall(r"^([A-Za-z0-9._-]+)==", text, re.MULTILINE)
     assert len(names) > 20
     installed = {
-        re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower(): found
-        for found in metadata.distributions()
+        re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower(): distribution
+        for distribution in metadata.distributions()
     }
     return [installed[name] for name in names if name in installed]
 
