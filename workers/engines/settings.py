@@ -93,8 +93,9 @@ AdapterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$"
 
 
 LeftOut = Literal[
-    "temperature", "top_p", "top_k", "max_tokens", "stop", "seed", "n", "stream", "stream_options"
-]
+    "temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "max_tokens", "stop",
+    "seed", "n", "stream", "stream_options",
+]  # fmt: skip
 """Fields that an endpoint can do without: the engine then applies `stop` itself, requests several
 completions one by one, or returns an unstreamed text at once."""
 

@@ -57,6 +57,13 @@ async def test_a_redirect_to_another_host_is_refused_and_does_not_leak_the_key(
         assert (len(server.arrived), elsewhere.arrived) == (1, [])
 
 
+async def test_a_redirect_to_nowhere_is_refused_at_once() -> None:
+    async with asking({"status": 307, "body_raw": ""}) as (engine, server):
+        error = await failure(engine, request())
+    assert "answered 307, which leads to nowhere" in str(error)
+    assert len(server.arrived) == 1
+
+
 async def test_a_custom_server_receives_nothing_from_openai_s_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -95,6 +102,43 @@ async def test_a_refused_field_is_omitted_from_then_on_and_logged_once(
                 assert (await ask(engine)).text == "Six = 6."
     assert ["temperature" in arrival.body for arrival in server.arrived] == [True, *[False] * 3]
     assert caplog.text.count("leave_out = ['temperature']") == 1
+
+
+# n8n-io/n8n#14581, open-webui/open-webui#21266; optillm#8; stanfordnlp/dspy#1155.
+REFUSED: list[tuple[str, object, Any]] = [
+    ("presence_penalty", 0.5, "Argument not supported on this model: presencePenalty"),
+    ("presence_penalty", 0.5, "Model grok-4.5 does not support parameter presencePenalty."),
+    ("frequency_penalty", 0.5, 'Unknown name "frequency_penalty": Cannot find field.'),
+    ("stop", ("X",), "Argument not supported on this model: stop"),
+    ("n", 2, "Only one completion choice is allowed"),
+    ("n", 2, "'n' : number must be at most 1"),
+    ("n", 2, "invalid request: unknown field: n"),
+    ("n", 2, "invalid n: only 1 is allowed for this model"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "message"), REFUSED)
+async def test_every_sampling_field_is_omitted_in_the_words_of_its_refusal(
+    name: str, value: object, message: str
+) -> None:
+    case = {"status": 400, "body": {"error": message}, "refuses": name, "then": GOOD}
+    async with asking(case) as (engine, server):
+        results = await completions(engine, request(sampling={name: value}))
+    assert {completion.text for completion in results} == {"Six = 6."}
+    assert [name in arrival.body for arrival in server.arrived[:2]] == [True, False]
+
+
+async def test_a_penalty_is_omitted_by_profile() -> None:
+    async with asking({"body": GOOD}, leave_out=("presence_penalty",)) as (engine, server):
+        await ask(engine, sampling={"presence_penalty": 0.5})
+    assert "presence_penalty" not in server.arrived[0].body
+
+
+async def test_a_model_s_name_is_not_the_name_of_a_field() -> None:
+    refusal = {"error": "library/seed-oss:36b does not support tools"}
+    async with asking({"status": 400, "body": refusal}) as (engine, server):
+        await failure(engine, request(sampling={"seed": 3}))
+    assert len(server.arrived) == 1
 
 
 async def test_top_logprobs_are_requested_and_used_as_the_endpoint_returns_them() -> None:

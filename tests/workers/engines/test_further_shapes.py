@@ -33,6 +33,33 @@ def refused(message: str) -> dict[str, Any]:
     return {"status": 400, "body": body, "right": {"error_kind": "context_overflow", "requests": 1}}
 
 
+def streamed(*pieces: str) -> dict[str, Any]:
+    """A call whose arguments come in pieces."""
+    first, *others = [{"index": 0.0, "function": {"arguments": arguments}} for arguments in pieces]
+    first |= {"id": "c", "function": {"name": "calculate", "arguments": pieces[0]}}
+    chunks = [{"index": 0, "delta": {"tool_calls": [piece]}} for piece in (first, *others)]
+    end = {"index": 0.0, "delta": {}, "finish_reason": "tool_calls"}
+    return {
+        "request": {"tools": ["calculate", "now"]},
+        "sse": [*({"choices": [chunk]} for chunk in chunks), {"choices": [end], "usage": USAGE}],
+        "right": RIGHT,
+    }
+
+
+def answered(right: dict[str, Any], finish: str = "stop", **fields: Any) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"content": "42.", **fields}, "finish_reason": finish}
+    return {"body": {"choices": [choice], "usage": USAGE}, "right": right}
+
+
+def choices(*entries: dict[str, Any], right: dict[str, Any], n: int = 1) -> dict[str, Any]:
+    ended = [{**entry, "finish_reason": "stop"} for entry in entries]
+    return {
+        "request": {"tools": ["calculate", "now"], "n": n},
+        "body": {"choices": ended, "usage": USAGE},
+        "right": {**right, "requests": 1},
+    }
+
+
 BROKEN = {"error": {"code": 502, "message": "upstream fell over"}, "finish_reason": "error"}
 CASES: dict[str, dict[str, Any]] = {
     "Kimi's name of a call": calls(named("functions.calculate:0")),
@@ -56,6 +83,44 @@ CASES: dict[str, dict[str, Any]] = {
         "sse": [{"choices": [{"index": 0, "delta": {"content": ""}, **BROKEN}]}],
         "right": {"error_contains": ["upstream fell over"], "retryable": True},
     },
+    # HKUDS/nanobot#1481, ericc-ch/copilot-api#81
+    "GitHub Copilot's text and call in two choices": choices(
+        {"message": {"content": "I compute."}},
+        {"message": {"tool_calls": [named("calculate")]}},
+        right={**RIGHT, "text": "I compute."},
+    ),
+    "two completions with the same index": choices(
+        {"index": 0, "message": {"content": "One."}},
+        {"index": 0, "message": {"content": "Two."}},
+        right={"completions": 2, "text": "One."},
+        n=2,
+    ),
+    # BerriAI/litellm#4537, openai/openai-agents-js#712
+    "Anthropic's empty input before a streamed call's arguments": streamed(
+        "{}", '{"expression": ', '"6*7"}'
+    ),
+    "indexes as floats": streamed(ARGUMENTS),
+    "Mistral's reference between two texts": answered(
+        {"text": "42."},
+        content=[
+            {"type": "text", "text": "4"},
+            {"type": "reference", "reference_ids": [0]},
+            {"type": "text", "text": "2."},
+        ],
+    ),
+    "Gemini's malformed call": answered(
+        {"error_contains": ["MALFORMED"], "retryable": True},
+        finish="function_call_filter: MALFORMED_FUNCTION_CALL",
+        content="",
+    ),
+    "new-api's cached tokens, in DeepSeek's field only": {
+        "body": {
+            "choices": answered({})["body"]["choices"],
+            "usage": USAGE
+            | {"prompt_cache_hit_tokens": 4, "prompt_tokens_details": {"cached_tokens": 0}},
+        },
+        "right": {"usage": {"prompt": 20, "cached": 4, "completion": 6}},
+    },
     "a prompt that is too long, in Databricks' words": refused(
         "tokens in request more than max tokens allowed"
     ),
@@ -67,6 +132,16 @@ async def test_a_reported_shape_is_read_correctly(case: dict[str, Any]) -> None:
     async with serving(case) as server:
         outcome = await outcome_of(case, server)
     assert differences(case["right"], outcome, server) == []
+
+
+async def test_half_a_surrogate_pair_in_the_reasoning_fits_into_a_record() -> None:
+    halves = [{"choices": [{"index": 0, "delta": {"reasoning": half}}]} for half in "\ud83d\ude00"]
+    end = {"index": 0, "delta": {"content": "42."}, "finish_reason": "stop"}
+    case = {"sse": [*halves, {"choices": [end], "usage": USAGE}]}
+    async with serving(case) as server:
+        outcome = await outcome_of(case, server)
+    assert outcome.completions[0].reasoning == "😀"
+    outcome.completions[0].model_dump_json()
 
 
 async def test_a_name_that_matches_no_offered_tool_stays_unchanged() -> None:
@@ -103,6 +178,24 @@ async def test_nine_letter_call_ids_are_sent_after_mistral_s_refusal() -> None:
     _, asking, answering = server.arrived[1].body["messages"]
     assert asking["tool_calls"][0]["id"] == answering["tool_call_id"]
     assert len(answering["tool_call_id"]) == 9
+
+
+async def test_call_ids_are_shortened_after_openai_s_refusal() -> None:
+    """vercel/ai#8132, Portkey-AI/gateway#1062: another server's ids have over 40 characters."""
+    message = "Invalid 'messages[1].tool_calls[0].id': string too long."
+    name = "call_" + "a" * 60
+    case: dict[str, Any] = {
+        "answers": [{"status": 400, "body": {"error": {"message": message}}}, {"body": ANSWER}],
+        "request": {"messages": turns(
+            {"role": "assistant", "content": "", "tool_calls": [[name, "now", {}]]},
+            {"role": "tool", "content": "noon", "tool_call_id": name},
+        )},
+    }  # fmt: skip
+    async with serving(case) as server:
+        await outcome_of(case, server)
+    _, asking, answering = server.arrived[1].body["messages"]
+    assert asking["tool_calls"][0]["id"] == answering["tool_call_id"]
+    assert len(answering["tool_call_id"]) <= 40
 
 
 async def test_a_system_turn_moves_to_the_front_where_a_server_requires_it() -> None:

@@ -61,7 +61,9 @@ def same_origin(url: str, other_url: str) -> bool:
 
 
 def redirect_target(url: str, location: str) -> str | None:
-    """The absolute URL that a redirect leads to; None if it is invalid."""
+    """The absolute URL that a redirect leads to; None if it is missing or invalid."""
+    if not location:
+        return None
     try:
         target = urljoin(url, location)
         return target if _origin(target)[1] else None

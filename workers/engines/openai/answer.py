@@ -88,7 +88,20 @@ def read_choices(
         if top_logprobs:
             part.top_logprobs = _top_logprobs(body.get("logprobs"), f"choices.{position}.logprobs")
         parts.append(part)
+    if not streamed and len({part.index for part in parts}) < len(parts):
+        for position, part in enumerate(parts):  # the server gives every choice the same index
+            part.index = position
     return parts
+
+
+def is_chunk(payload: object) -> bool:
+    """Whether an event of a stream is a part of an answer: it has choices, or counts tokens."""
+    if not isinstance(payload, dict):
+        return False
+    body = cast(JsonDict, payload)
+    usage = body.get("usage")
+    counts = cast(JsonDict, usage).values() if isinstance(usage, dict) else ()
+    return body.get("choices") is not None or any(counts)
 
 
 def read_ids(payload: JsonDict, name: str) -> list[int]:
@@ -151,7 +164,7 @@ def _content(content: object, place: str) -> tuple[str, str]:
             texts.append(_text(value, here))
         elif "think" in kind or "reason" in kind:
             thoughts.append(_reasoning_text(body))
-        else:
+        elif kind != "reference":  # Mistral's pointer to a source, without text
             raise Unreadable(f"{here}: a part of type {kind!r} is not text")
     return "".join(texts), "".join(thoughts)
 
@@ -267,6 +280,8 @@ def _text(value: object, place: str) -> str:
 
 def _int(value: object, place: str) -> int:
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
+        return int(value)
+    if isinstance(value, float) and value.is_integer():  # as servers that use protobuf write it
         return int(value)
     if type(value) is not int:
         raise Unreadable(f"{place}: expected a whole number, not {_kind(value)}")

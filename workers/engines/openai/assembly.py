@@ -18,7 +18,7 @@ from loopline.workers.engines.openai.answer import (
     read_ids,
 )
 from loopline.workers.engines.openai.calls import CallAssembly
-from loopline.workers.engines.openai.complaints import quote
+from loopline.workers.engines.openai.complaints import complaint_of, quote
 from loopline.workers.engines.openai.finish import read_finish
 from loopline.workers.engines.openai.habits import Habits
 from loopline.workers.engines.openai.usage import (
@@ -87,6 +87,7 @@ class Assembly:
         """The request may have been sent."""
         self.answered = False
         """Generated output has arrived, which the endpoint will bill."""
+        self._strays: list[str] = []
 
     def bill(self, payload: object) -> None:
         """Record the cost that a response or a chunk reports, readable or not: it is billed either
@@ -118,17 +119,33 @@ class Assembly:
             )
             self._prompt_ids = read_ids(body, "prompt_token_ids") or self._prompt_ids
         except Unreadable as error:
-            raise self._malformed_error(str(error)) from error
+            why = str(error)
+            if body.get("choices") is None:
+                why += f": {complaint_of(body).quoted(self._secrets)}"
+            raise self._malformed_error(why) from error
         if not streamed:
             self._ended = True
         deltas: list[Delta] = []
         for part in parts:
+            if not streamed and self._request.sampling.n == 1 and part.calls and not part.text:
+                part.index = 0  # GitHub Copilot sends Claude's text and its calls as two choices
             text, ids = self._add_choice(part, streamed=streamed)
             if streamed and self._first_token is None and part.has_content:
                 self._first_token = time.perf_counter() - self._started
             if self._request.stream and (text or ids):
                 deltas.append(Delta(index=part.index, text=text, ids=tuple(ids)))
         return deltas
+
+    def keep_stray(self, text: str) -> None:
+        """Keep an event that is neither chunk nor error: if the answer stays incomplete, it may say
+        why."""
+        if len(self._strays) < 8:
+            self._strays.append(text[:400])
+
+    @property
+    def strays(self) -> str:
+        """What `keep_stray` kept, for display; empty if nothing was."""
+        return quote(" ".join(self._strays), self._secrets)
 
     def end(self) -> None:
         """The stream was read up to its end mark."""
@@ -185,7 +202,7 @@ class Assembly:
                     index=index,
                     text=choice.text.text,
                     tool_calls=calls,
-                    reasoning="".join(choice.reasoning),
+                    reasoning=join_surrogates("".join(choice.reasoning)),
                     prompt_ids=tuple(self._prompt_ids),
                     output_ids=tuple(choice.token_ids),
                     logprobs=tuple(choice.logprobs),
@@ -249,8 +266,10 @@ class Assembly:
             if not (choice.finish or (choice.begun and whole)):
                 if index > 0 and whole and not any(c.begun for c in self._choices[index:]):
                     break
+                also = f"; it also sent: {self.strays}" if self._strays else ""
                 raise EngineError(
-                    f"{self._endpoint}: the answer ended before completion {index} was finished",
+                    f"{self._endpoint}: the answer ended before completion {index} was finished"
+                    + also,
                     kind="unavailable",
                     retryable=True,
                 )

@@ -143,6 +143,8 @@ class CallAssembly:
         if piece.arguments.startswith("{") and call.is_whole and piece.arguments == call.arguments:
             return  # repeated at the end of the call
         if piece.arguments:
+            if call.arguments.strip() == "{}" and piece.arguments.lstrip().startswith("{"):
+                call.arguments = ""  # Anthropic's empty `input`, which bridges send first
             call.arguments += piece.arguments
             call.last = piece.arguments
 

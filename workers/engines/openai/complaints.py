@@ -9,6 +9,7 @@ body is kept, its message first.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -22,11 +23,16 @@ MAX_QUOTED_CHARS = 1200
 a web page."""
 _MAX_FACTS = 64
 _MAX_DEPTH = 8
+_DELAY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 
 _MESSAGES = frozenset(
     {"message", "msg", "detail", "details", "error", "errors", "error_description", "error_msg",
-     "errormessage", "title", "reason", "description", "text"}
+     "errormessage", "error_message", "status_msg", "title", "reason", "description", "text"}
 )  # fmt: skip
+_FAILURES = frozenset(
+    {"message", "msg", "detail", "error_msg", "errormessage", "error_message", "status_msg"}
+)
+"""Names of the words of an error that is not labelled as one: Baidu's, MiniMax's, Tencent's."""
 _CODES = frozenset({"code", "type", "status", "error_code", "error_type", "reason"})
 
 
@@ -44,6 +50,8 @@ class Complaint:
     """Fields of the request that the error refers to (`param`, `loc`)."""
     status: int | None
     """An HTTP status inside the body."""
+    retry_after: float | None = None
+    """Seconds to wait, in Google's `retryDelay`."""
 
     def quoted(self, secrets: Sequence[str]) -> str:
         """Text for display: on one line, bounded, secrets masked because some endpoints repeat a
@@ -78,12 +86,15 @@ def complaint_of(value: object) -> Complaint:
     codes: set[str] = set()
     fields: set[str] = set()
     status: int | None = None
+    retry_after: float | None = None
     for name, fact in islice(_walk(value, "", 0), _MAX_FACTS):
         text = _text(fact)
         if name in _CODES:
             codes.add(text.lower())
             if text.isdecimal() and 400 <= int(text[:6]) <= 599:
                 status = int(text)
+        if name == "retrydelay" and (delay := _DELAY.fullmatch(text)):
+            retry_after = float(delay[1])
         if name in ("param", "loc"):
             fields.update(part for part in text.replace("[", ".").split(".") if part)
         if name == "" or (name in _MESSAGES and isinstance(fact, str)):
@@ -97,6 +108,7 @@ def complaint_of(value: object) -> Complaint:
         codes=frozenset(codes),
         fields=frozenset(fields),
         status=status,
+        retry_after=retry_after,
     )
 
 
@@ -120,7 +132,7 @@ def error_in(payload: object, *, marked: bool = False, alone: bool = True) -> ob
                 return cast(dict[str, object], choice)["error"]
     if marked or "error" in (body.get("object"), body.get("type"), body.get("status")):
         return body
-    if alone and "choices" not in body and _is_failure(body):
+    if alone and body.get("choices") is None and _is_failure(body):
         return body
     return None
 
@@ -128,7 +140,8 @@ def error_in(payload: object, *, marked: bool = False, alone: bool = True) -> ob
 def _is_failure(body: dict[str, object]) -> bool:
     if body.get("success") is False:
         return True
-    return any(isinstance(body.get(name), str | list) for name in ("detail", "message", "msg"))
+    facts = islice(_walk(body, "", 0), _MAX_FACTS)
+    return any(name in _FAILURES and isinstance(fact, str) for name, fact in facts)
 
 
 def _walk(value: object, name: str, depth: int) -> Iterator[tuple[str, object]]:

@@ -171,7 +171,8 @@ class Connection:
             self.secrets,
             self._key_sent,
         )
-        error.retry_after = retry_after_seconds(answer.headers)
+        stated = retry_after_seconds(answer.headers)
+        error.retry_after = error.complaint.retry_after if stated is None else stated
         return error
 
     def _target(self, answer: Answer, url: str) -> str:

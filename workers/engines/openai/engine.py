@@ -19,7 +19,7 @@ from typing import Any
 from loopline.agents.records import Usage
 from loopline.workers.engines.in_flight import InFlight, Ticket
 from loopline.workers.engines.openai.address import Address, invalid_key_reason, read_key
-from loopline.workers.engines.openai.answer import Unreadable, decode
+from loopline.workers.engines.openai.answer import Unreadable, decode, is_chunk
 from loopline.workers.engines.openai.assembly import Assembly
 from loopline.workers.engines.openai.complaints import complaint_in, complaint_of, error_in, quote
 from loopline.workers.engines.openai.connection import Connection, Letter
@@ -393,7 +393,6 @@ class OpenAIEngine:
         def left() -> float:
             return max(0.0, until - asyncio.get_running_loop().time())
 
-        strays: list[str] = []
         try:
             while True:
                 if payload is None:
@@ -408,15 +407,14 @@ class OpenAIEngine:
                     await drain_payloads(payloads)
                     break
                 else:
-                    for delta in self._read_chunk(payload, assembly, strays):
+                    for delta in self._read_chunk(payload, assembly):
                         yield delta
                 payload = await ticket.guard(_next(payloads), timeout=left())
             for delta in assembly.rest():
                 yield delta
-            if strays and not assembly.answered:
-                excerpt = quote(" ".join(strays), self._open_connection.secrets)
+            if assembly.strays and not assembly.answered:
                 raise EngineError(
-                    f"{self._endpoint} sent text instead of an answer: {excerpt}",
+                    f"{self._endpoint} sent text instead of an answer: {assembly.strays}",
                     kind="unavailable",
                     retryable=True,
                 )
@@ -441,8 +439,8 @@ class OpenAIEngine:
         self._raise_error_in(error_in(payload))
         return assembly.add(payload, streamed=False)
 
-    def _read_chunk(self, event: Event, assembly: Assembly, strays: list[str]) -> list[Delta]:
-        """Read an event of a stream. An event that is neither chunk nor error goes to `strays`."""
+    def _read_chunk(self, event: Event, assembly: Assembly) -> list[Delta]:
+        """Read an event of a stream."""
         marked = event.name == "error"
         try:
             payload = decode(event.data)
@@ -456,12 +454,12 @@ class OpenAIEngine:
                     kind="garbage",
                     retryable=True,
                 ) from error
-            _keep(strays, event.data)
+            assembly.keep_stray(event.data)
             return []
         assembly.bill(payload)
         self._raise_error_in(error_in(payload, marked=marked, alone=False))
-        if not isinstance(payload, dict) or not payload.keys() & {"choices", "usage"}:
-            _keep(strays, event.data)
+        if not is_chunk(payload):
+            assembly.keep_stray(event.data)
         return assembly.add(payload, streamed=True)
 
     def _raise_error_in(self, error: object | None) -> None:
@@ -483,11 +481,6 @@ class OpenAIEngine:
         if self._connection is None:
             raise EngineError("the openai engine is not started", kind="internal")
         return self._connection
-
-
-def _keep(strays: list[str], text: str) -> None:
-    if len(strays) < 8:
-        strays.append(text[:400])
 
 
 async def _next(payloads: AsyncIterator[bytes | Event]) -> bytes | Event | None:

@@ -28,10 +28,17 @@ _OVERFLOW = re.compile(
     r"|`?inputs`? (tokens \+|must have less than)"
     r"|current length is .{0,20}while limit is|range of input length should be"
     r"|more than max(imum)? tokens\b|context length is \d+\b.{0,40}\b(prompt|input) (has|is) \d+"
+    r"|\bprompt exceeds max length\b|\btokens_limit_reached\b"
     r"|context the overflows|context overflow|maximum number of tokens allowed|too long to fit\b"
 )
 _RATE = re.compile(
-    r"\brate.?limit|\b(tokens|requests)\b.{0,8}\bper\b|\bper (min|day|hour)|\bquota\b"
+    r"\brate.?limit|\bthrottl|\bplease wait\b"
+    r"|\b(tokens|requests)\b.{0,8}\bper\b|\bper (min|day|hour)|\bquota\b"
+)
+# A part of the request that no shorter conversation changes: an id, a name, the token limit.
+_OTHER_LIMIT = re.compile(
+    r"messages\[\d+\]\.(?!content)[\w.\[\]]+'?: (string|array) too long"
+    r"|\bmax(imum)?.?tokens you requested exceed"
 )
 _CHARACTERS = re.compile(r"\bcharacters?\b")
 _TOKENS = re.compile(r"token|context")
@@ -40,11 +47,21 @@ _MONEY = re.compile(
     r"|\b(balance|credits?)\b.{0,30}\b(used up|exhausted|empty|too low|insufficient|out)\b"
     r"|out of credits?|payment required|not enough (money|balance|credit)"
 )
+# Groq's and OpenAI's rate limits advertise their billing page; Gemini's speak of the quota.
+_PASSES = re.compile(
+    r"\b(try again|retry) (in|after) \d|\bper ?(min(ute)?|second)|retry_?delay: \d"
+    r"|\brate.?limit.?(reached|exceeded)"
+)
 _FILTER_CODES = frozenset(
     {"content_filter", "content_policy_violation", "responsibleaipolicyviolation",
      "moderation_blocked", "data_inspection_failed", "datainspectionfailed",
      "content_moderation", "safety"}
 )  # fmt: skip
+_FILTERED = re.compile(
+    r"\b(input|prompt|content|messages?)\b.{0,30}\bflagged\b|\brequires moderation\b"
+    r"|\bviolat\w+ .{0,30}\b(usage|content) (guidelines|polic)|content exists risk"
+    r"|content (filtering|management) policy|contentpolicyviolation|敏感内容"
+)
 _MAX_SEARCHED = 4000
 
 
@@ -108,7 +125,7 @@ def may_be_billed(error: EngineError | TimeoutError, *, has_answer: bool) -> boo
 def is_overflow(complaint: Complaint) -> bool:
     """Whether the prompt, or prompt plus answer, is too long for the model."""
     words = _search_text(complaint)
-    if _RATE.search(words) or not _OVERFLOW.search(words):
+    if _RATE.search(words) or _OTHER_LIMIT.search(words) or not _OVERFLOW.search(words):
         return False
     return not _CHARACTERS.search(words) or _TOKENS.search(words) is not None
 
@@ -118,11 +135,11 @@ def _classify(
 ) -> tuple[ErrorKind, bool, str]:
     """Return the kind, whether to retry, and advice."""
     codes, words = complaint.codes, _search_text(complaint)
-    if codes & _FILTER_CODES:
+    if codes & _FILTER_CODES or (status in (400, 403, 422) and _FILTERED.search(words)):
         return "content_filter", False, ""
     if status not in (401, 429) and is_overflow(complaint):
         return "context_overflow", False, ""
-    if "insufficient_quota" in codes or (status not in (401, 403) and _MONEY.search(words)):
+    if "insufficient_quota" in codes or (status not in (401, 403) and _is_broke(complaint)):
         kind: ErrorKind = "bad_request" if status == 402 else "rate_limited"
         return kind, False, "the account's quota is used up: add credit, or use another key"
     match status:
@@ -145,6 +162,13 @@ def _classify(
             return "bad_request", False, ""
         case None:
             return _classify_codes(codes)
+
+
+def _is_broke(complaint: Complaint) -> bool:
+    """Whether the account has no money left, so that no wait helps."""
+    if not _MONEY.search(_search_text(complaint)):
+        return False
+    return not _PASSES.search(f"{_search_text(complaint)} {complaint.rest.lower()[:_MAX_SEARCHED]}")
 
 
 def _classify_codes(codes: frozenset[str]) -> tuple[ErrorKind, bool, str]:

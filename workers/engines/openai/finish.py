@@ -9,7 +9,9 @@ from loopline.agents.records import FinishReason
 from loopline.workers.engines.protocol import EngineError
 
 _WORDS: tuple[tuple[re.Pattern[str], FinishReason | None], ...] = (
-    # The order matters: "content_filter_error" belongs to a filter, "tool_call_error" is an error.
+    # The order matters: "content_filter_error" belongs to a filter, "tool_call_error" is an error,
+    # as is Gemini's "function_call_filter: MALFORMED_FUNCTION_CALL".
+    (re.compile(r"malformed|unexpected|^function_call_filter"), None),
     (re.compile(
         r"filter|safety|recitation|blocklist|prohibited|spii|refus|guardrail|sensitive|toxic"
         r"|moderat|policy|violation|blocked|^language$"), "content_filter"),
@@ -18,7 +20,7 @@ _WORDS: tuple[tuple[re.Pattern[str], FinishReason | None], ...] = (
     # The answer is not finished: the server failed.
     (re.compile(
         r"error|abort|fail|cancel|time_?out|timed_out|resource|network|overload|unavailable"
-        r"|interrupt|malformed|unexpected|disconnect|preempt|killed"), None),
+        r"|interrupt|disconnect|preempt|killed"), None),
     (re.compile(r"tool|function"), "tool_calls"),
     (re.compile(r"stop|^eos|eos_token|end_turn|^end|complete|finish|^done|normal|success"), "stop"),
 )  # fmt: skip

@@ -19,7 +19,10 @@ from loopline.workers.engines.openai.errors import Refused
 from loopline.workers.engines.settings import ModelSettings
 
 _STATUSES = frozenset({400, 422, 500, 501})
-_LEFT_OUT_IN_ORDER = ("top_logprobs", "seed", "n", "top_p", "stop", "temperature", "stream")
+_LEFT_OUT_IN_ORDER = (
+    "top_logprobs", "seed", "n", "frequency_penalty", "presence_penalty", "top_p", "stop",
+    "temperature", "stream",
+)  # fmt: skip
 """Least important first: where an endpoint accepts only one of two fields, the first is left
 out."""
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -31,7 +34,12 @@ _REFUSES = re.compile(
     r"|does ?n[o']t (support|accept|allow)|must be 1\b|(strictly positive|greater than 0\b)"
     r"|not both|no longer"
 )
-_SHORT_IDS = re.compile(r"\btool[ _]?call[ _]?ids?\b.{0,200}\blength(?: of)? 9\b")
+_ONE_ANSWER = re.compile(r"\bonly one (completion )?choice\b|'n' ?: number must be at most 1\b")
+"""Refusals of `n` by llama-server and Groq."""
+_SHORT_IDS = re.compile(
+    r"\btool[ _]?call[ _]?ids?\b.{0,200}\blength(?: of)? 9\b"
+    r"|\btool_call(?:s\[\d+\]\.|_)id\b.{0,20}\bstring too long\b"
+)
 _SYSTEM_FIRST = re.compile(r"\bsystem message must be (?:at the beginning|first|the first)\b")
 _SETTINGS = {
     "response_format": "json_schema = false",
@@ -78,6 +86,8 @@ class Habits:
         form = self._learn_form(words)
         if form is not None:
             return form
+        if "n" in body and _ONE_ANSWER.search(words):
+            return self._leave_out("n")
         if not _REFUSES.search(words):
             return self._learn_content(words, body)
         for name in _LIMITS:
@@ -90,9 +100,12 @@ class Habits:
         ]
         by_name = [name for name in named if name in complaint.fields]
         for name in (*by_name, *named):
-            self.left_out.add(name)
-            return f"{name} is left out from now on (always: leave_out = [{name!r}])"
+            return self._leave_out(name)
         return self._learn_content(words, body)
+
+    def _leave_out(self, name: str) -> str:
+        self.left_out.add(name)
+        return f"{name} is left out from now on (always: leave_out = [{name!r}])"
 
     def _learn_form(self, words: str) -> str | None:
         if self.long_ids and _SHORT_IDS.search(words):
@@ -152,11 +165,13 @@ def _mentions(name: str, complaint: Complaint, words: str) -> bool:
     if name in complaint.fields:
         return True
     if name in ("n", "stop", "stream"):  # also ordinary words: match them only as a field's name
-        return (
-            re.search(rf"['\"`]{name}['\"`]|\b{name} ?(>|=|must|parameter|is not)", words)
-            is not None
+        pattern = (
+            rf"['\"`]{name}['\"`]|\b{name} ?(>|=|must|parameter|is not)|\binvalid {name}:"
+            rf"|\b(supported|unknown|unexpected|unrecogni[sz]ed)\b[^:.]{{0,30}}: {name}\b"
         )
-    return re.search(rf"(?<![\w]){name}(?![\w])", words) is not None
+    else:  # xAI writes presencePenalty; "seed-oss" is a model
+        pattern = rf"(?<![\w-]){name.replace('_', '_?')}(?![\w-])"
+    return re.search(pattern, words) is not None
 
 
 def _sends_no_content(body: Mapping[str, object]) -> bool:

@@ -42,14 +42,25 @@ async def sse_events(parts: AsyncIterator[bytes]) -> AsyncGenerator[Event]:
     name = ""
     data: list[str] = []
     size = 0
+    bare: list[str] = []
     async for line in sse_lines(parts):
+        # Not an event, but an answer in another format, which may extend over several lines.
+        if line and (bare or line.startswith("{") or line.rstrip() in ("[", "[{")):
+            bare.append(line)
+            size += len(line) + 1
+            if size > MAX_EVENT_BYTES:
+                raise _too_long("the end of an event")
+            if line.startswith(("}", "]")) or (len(bare) == 1 and _is_whole(line)):
+                yield Event("error", "\n".join(bare))
+                bare, size = [], 0
+            continue
         if not line:
+            if bare:
+                yield Event("error", "\n".join(bare))
+                bare = []
             if data:
                 yield Event(name, "\n".join(data))
             name, data, size = "", [], 0
-            continue
-        if line.startswith("{"):  # not an event, but an answer in another format
-            yield Event("error", line)
             continue
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
@@ -72,6 +83,8 @@ async def sse_events(parts: AsyncIterator[bytes]) -> AsyncGenerator[Event]:
                 yield Event("error", value)
             case _:  # a comment, or a field that is not content
                 pass
+    if bare:
+        yield Event("error", "\n".join(bare))
     if data:
         yield Event(name, "\n".join(data))
 

@@ -62,11 +62,11 @@ def read_usage(raw: RawUsage) -> Usage | None:
     prompt = _number(raw, "prompt_tokens", "input_tokens")
     completion = _number(raw, "completion_tokens", "output_tokens")
     total = _number(raw, "total_tokens")
-    cached = _first_number(
+    cached = _largest(
         _number(_details(raw, "prompt_tokens_details", "input_tokens_details"), "cached_tokens"),
         _number(raw, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"),
     )
-    reasoning = _first_number(
+    reasoning = _largest(
         _number(
             _details(raw, "completion_tokens_details", "output_tokens_details"), "reasoning_tokens"
         ),
@@ -115,8 +115,9 @@ def _details(raw: RawUsage, *names: str) -> RawUsage:
     return {}
 
 
-def _first_number(*numbers: int | None) -> int:
-    return next((number for number in numbers if number is not None), 0)
+def _largest(*numbers: int | None) -> int:
+    """A gateway writes 0 into the standard field and passes the provider's own field on."""
+    return max((number for number in numbers if number is not None), default=0)
 
 
 def _number(raw: RawUsage, *names: str) -> int | None:

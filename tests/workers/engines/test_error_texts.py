@@ -1,0 +1,162 @@
+"""What an endpoint's error means, in the words of real servers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.workers.engines.test_endpoint_shapes import differences, outcome_of, serving
+
+ANSWER = {
+    "choices": [{"index": 0, "message": {"content": "42."}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 20, "completion_tokens": 6, "total_tokens": 26},
+}
+
+
+async def wrong(case: dict[str, Any]) -> list[str]:
+    async with serving(case) as server:
+        return differences(case["right"], await outcome_of(case, server), server)
+
+
+def gemini(*details: dict[str, Any]) -> list[dict[str, Any]]:
+    message = "You exceeded your current quota, please check your plan and billing details."
+    return [{"error": {"code": 429, "message": message, "details": list(details)}}]
+
+
+# elizaOS/eliza#4040, RooCodeInc/Roo-Code#3883, and OpenAI's text for a free account.
+PASSING: dict[str, Any] = {
+    "Groq": {"error": {"message": "Rate limit reached for model `m` on tokens per minute (TPM): "
+        "Limit 12000, Used 4437, Requested 9854. Please try again in 11.4s. Need more tokens? "
+        "Upgrade to Dev Tier today at https://console.groq.com/settings/billing",
+        "type": "tokens", "code": "rate_limit_exceeded"}},
+    "OpenAI": {"error": {"message": "Rate limit reached for m on requests per min. Limit: 3 / min. "
+        "Please try again in 20s. Visit https://platform.openai.com/account/billing to add a "
+        "payment method.", "type": "requests"}},
+    "Gemini": gemini({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.1s"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", PASSING.values(), ids=PASSING)
+async def test_a_rate_limit_that_mentions_billing_is_retried(body: Any) -> None:
+    answers = [{"status": 429, "body": body}, {"body": ANSWER}]
+    assert await wrong({"answers": answers, "right": {"text": "42.", "requests": 2}}) == []
+
+
+async def test_an_empty_account_is_not_asked_again() -> None:
+    right = {"error_kind": "rate_limited", "retryable": False, "requests": 1}
+    assert await wrong({"status": 429, "body": gemini(), "right": right}) == []
+
+
+async def test_google_s_delay_is_a_minimum() -> None:
+    body = gemini({"retryDelay": "7.5s"})
+    async with serving({"status": 429, "body": body}) as server:
+        outcome = await outcome_of({}, server, max_attempts=1)
+    assert outcome.error is not None
+    assert getattr(outcome.error, "retry_after", None) == 7.5
+
+
+# Z.ai (NousResearch/hermes-agent#2600) and GitHub Models (cline/cline#995).
+TOO_LONG: dict[int, Any] = {
+    400: {"error": {"code": "1261", "message": "Prompt exceeds max length"}},
+    413: {"error": {"code": "tokens_limit_reached",
+                    "message": "Request body too large for m. Max size: 8000 tokens."}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("status", TOO_LONG)
+async def test_a_prompt_that_is_too_long_is_recognized(status: int) -> None:
+    right = {"error_kind": "context_overflow", "requests": 1}
+    assert await wrong({"status": status, "body": TOO_LONG[status], "right": right}) == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [  # microsoft/autogen#6377, camel-ai/camel#2215; Bedrock's limit of the answer
+        "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum "
+        "length 40, but got a string with length 54 instead.",
+        "Invalid 'messages[2].tool_call_id': string too long.",
+        "Invalid 'messages[1].name': string too long.",
+        "Invalid 'messages[3].tool_calls': array too long.",
+        "The maximum tokens you requested exceeds the model limit of 8192. Try again with a "
+        "maximum tokens value that is lower than 8192.",
+    ],
+)
+async def test_another_limit_than_the_context_is_a_bad_request(message: str) -> None:
+    right = {"error_kind": "bad_request", "retryable": False}
+    assert await wrong({"status": 400, "body": {"message": message}, "right": right}) == []
+
+
+async def test_bedrock_s_throttling_is_not_a_prompt_that_is_too_long() -> None:
+    """It counts "too many tokens" per minute, also in the middle of a stream."""
+    words = "Too many tokens, please wait before trying again."
+    right = {"error_kind": "unavailable", "retryable": True}
+    assert await wrong({"status": 503, "body": {"message": words}, "right": right}) == []
+    chunk = {"choices": [{"index": 0, "delta": {"content": "The"}}]}
+    stream = [chunk, {"error": {"message": f"(ThrottlingException): {words}"}}]
+    assert await wrong({"sse": stream, "done": False, "right": right}) == []
+
+
+FILTERED: dict[str, tuple[int, Any]] = {
+    "OpenRouter": (403, {"error": {"code": 403, "message": "Input flagged",
+                                   "metadata": {"reasons": ["violence"]}}}),
+    "OpenRouter, longer": (403, {"error": {"code": 403, "message": "m requires moderation on P. "
+                                           "Your input was flagged for \"violence\"."}}),
+    "xAI": (403, {"code": "The caller does not have permission to execute the operation",
+                  "error": "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE"}),
+    "DeepSeek": (400, {"error": {"message": "Content Exists Risk", "code": "invalid_request"}}),
+    "Anthropic": (400, {"error": {"message": "Output blocked by content filtering policy"}}),
+    "OpenAI": (400, {"error": {"message": "Invalid prompt: your prompt was flagged as potentially "
+                               "violating our usage policy.", "code": "invalid_prompt"}}),
+    "Z.ai": (400, {"error": {"code": "1301", "message": "系统检测到输入内容可能包含敏感内容"}}),
+    "LiteLLM": (400, {"error": {"message": "litellm.ContentPolicyViolationError: AzureException"}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "body"), FILTERED.values(), ids=FILTERED)
+async def test_a_filter_that_says_so_only_in_words_is_no_bad_key(status: int, body: Any) -> None:
+    right = {"error_kind": "content_filter", "retryable": False, "requests": 1}
+    assert await wrong({"status": status, "body": body, "right": right}) == []
+
+
+async def test_a_key_without_rights_is_an_auth_error() -> None:
+    body = {"error": {"message": "Your key has been flagged for review and has no permission"}}
+    assert await wrong({"status": 403, "body": body, "right": {"error_kind": "auth"}}) == []
+
+
+# CherryHQ/cherry-studio#11287 (MiniMax), Baidu, Tencent, Cloudflare, Langchain-Chatchat#2607.
+WITHOUT_CHOICES: dict[str, Any] = {
+    "MiniMax": {"choices": None, "usage": {"total_tokens": 0},
+                "base_resp": {"status_code": 1008, "status_msg": "worker lost"}},
+    "Baidu": {"error_code": 17, "error_msg": "worker lost"},
+    "Tencent": {"Response": {"Error": {"Code": "Failed", "Message": "worker lost"}}},
+    "Cloudflare": {"errors": [{"message": "worker lost", "code": 3040}]},
+    "Chatchat": {"choices": None, "error_code": 500, "text": "worker lost"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streaming"])
+@pytest.mark.parametrize("body", WITHOUT_CHOICES.values(), ids=WITHOUT_CHOICES)
+async def test_an_error_with_status_200_is_quoted(body: Any, stream: bool) -> None:
+    right = {"error_contains": ["worker lost"]}
+    assert await wrong({"body": body, "request": {"stream": stream}, "right": right}) == []
+
+
+PRETTY = json.dumps({"error": {"code": 503, "message": "worker lost"}}, indent=2)
+LATE: dict[str, str | dict[str, Any]] = {
+    "MiniMax": WITHOUT_CHOICES["MiniMax"],
+    "Chatchat": WITHOUT_CHOICES["Chatchat"],
+    "FastAPI": {"detail": "worker lost"},
+    "message": {"code": 500, "message": "worker lost"},
+    "plain text": "data: Internal error: worker lost\n\n",
+    "Google's JSON on several lines": f"{PRETTY}\n",
+    "Google's list": f"[{PRETTY}\n]\n",
+}
+
+
+@pytest.mark.parametrize("event", LATE.values(), ids=LATE)
+async def test_an_error_after_the_first_words_of_a_stream_is_quoted(event: Any) -> None:
+    chunk = {"choices": [{"index": 0, "delta": {"content": "The"}}]}
+    right = {"error_contains": ["worker lost"], "retryable": True}
+    assert await wrong({"sse": [chunk, event], "done": False, "right": right}) == []
