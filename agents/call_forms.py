@@ -22,8 +22,10 @@ FENCED = re.compile(
     r"\A```(?:json|python|tool_call|tool_code|xml)?[ \t]*\n(?P<body>.*)\n```\Z", re.DOTALL
 )
 # The name is in the tag (Qwen3-Coder, Seed) or in its attribute (MiniCPM, Claude).
-_FUNCTION = re.compile(r"<function(?:=| ?name=\")(?P<name>[^>\s\"]{1,100})\"?>")
-_PARAMETER = re.compile(r"<(?P<tag>param(?:eter)?)(?:=| ?name=\")(?P<name>[^>\s\"]{1,100})\"?>\n?")
+_FUNCTION = re.compile(r"<function(?:=\"?| ?name=\")(?P<name>[^>\s\"]{1,100})\"?>")
+_PARAMETER = re.compile(
+    r"<(?P<tag>param(?:eter)?)(?:=\"?| ?name=\")(?P<name>[^>\s\"]{1,100})\"?>\n?"
+)
 _INVOKE = re.compile(r"<(?P<tag>[^\s<>]{0,20}invoke) name=\"(?P<name>[^\"<>]{1,100})\">")
 _INVOKED_WITH = re.compile(
     r"<(?P<tag>[^\s<>]{0,20}parameter) name=\"(?P<name>[^\"<>]{1,100})\"[^<>]{0,50}>"
@@ -90,9 +92,9 @@ def marked_calls(body: str, tools: Offered) -> Iterator[WrittenCall]:
         yield from _calls_of_minimax(body.replace(_MINIMAX_NAMESPACE, ""), tools)
     elif (plain := _marked_content(body)) is not None and _INVOKE.match(plain):
         for named, inner in split_at_marks(_INVOKE.finditer(plain), plain):
-            inner = inner.partition(f"</{named['tag']}>")[0]
+            inner = _until_end(inner, named["tag"])
             values = {
-                match["name"]: value.rpartition(f"</{match['tag']}>")[0]
+                match["name"]: _until_end(value, match["tag"])
                 for match, value in split_at_marks(_INVOKED_WITH.finditer(inner), inner)
             }
             yield _call_from_texts(named["name"], values, inner, tools)
@@ -150,17 +152,22 @@ def _marked_content(body: str) -> str | None:
 
 def _calls_of_functions(body: str, tools: Offered) -> Iterator[WrittenCall]:
     for named, inner in split_at_marks(_FUNCTION.finditer(body), body):
-        inner = inner.partition("</function>")[0]
+        inner = _until_end(inner, "function")
         values = {
-            match["name"]: _CDATA.sub(
-                r"\1", value.rpartition(f"</{match['tag']}>")[0].removesuffix("\n")
-            )
+            match["name"]: _CDATA.sub(r"\1", _until_end(value, match["tag"]).removesuffix("\n"))
             for match, value in split_at_marks(_PARAMETER.finditer(inner), inner)
         }
         if values or not inner.strip():
             yield _call_from_texts(named["name"], values, inner, tools)
         else:
             yield call_from_json_arguments(named["name"], inner.strip())
+
+
+def _until_end(text: str, tag: str) -> str:
+    """The text before the last end of an element, which may itself mention that end; all of it if
+    the model left the end out."""
+    content, end, _ = text.rpartition(f"</{tag}>")
+    return content if end else text
 
 
 def _calls_of_minimax(body: str, tools: Offered) -> Iterator[WrittenCall]:
@@ -219,12 +226,24 @@ def _call_from_texts(name: str, values: Mapping[str, str], raw: str, tools: Offe
         kind: object = (
             cast("dict[str, object]", schema).get("type") if isinstance(schema, dict) else None
         )
-        read = None if kind == "string" else json_value(value)
+        read = None if kind == "string" else json_value(value) or _python_value(value, kind)
         arguments[key] = value if read is None else read[0]
     checked, error = parse_arguments(json.dumps(arguments, ensure_ascii=False))
     if checked is None:
         return WrittenCall(name, None, raw.strip(), error)
     return WrittenCall(name, checked, json.dumps(checked, ensure_ascii=False))
+
+
+def _python_value(text: str, kind: object) -> tuple[object] | None:
+    """A value that a model wrote in Python's notation (`True`, `['a']`) for such a parameter."""
+    if kind not in ("boolean", "array", "object") or len(text) > _MAX_CALLED_CHARS:
+        return None
+    try:
+        value: object = ast.literal_eval(text.strip())
+        json.dumps(value, allow_nan=False)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+    return (value,)
 
 
 def json_value(text: str) -> tuple[object] | None:
@@ -281,6 +300,9 @@ def _call_from_object(value: object, raw: str, named_by_key: bool) -> WrittenCal
     if not name:
         return broken_call(raw, "the call has no name")
     arguments = next((call[key] for key in _ARGUMENTS if key in call), None)
+    if arguments is None or arguments == "":
+        # A call of a tool without parameters; another tool's schema names what is missing.
+        return WrittenCall(name, {}, "{}")
     if isinstance(arguments, str) and parse_arguments(arguments)[0] is not None:
         return call_from_json_arguments(name, arguments)
     written = json.dumps(arguments, ensure_ascii=False)

@@ -38,6 +38,7 @@ _OPENINGS = (
     r"<\|open\|>think<\|sep\|>",
     r"<\|plamo:begin_think:plamo\|>",
     r"<\|think\|>",
+    r"<unused94>(?:thought\b)?",
 )
 _ENDS = (
     rf"(?i:</{_NAMED})",
@@ -51,6 +52,7 @@ _ENDS = (
     r"<\|close\|>think<\|sep\|>",
     r"<\|plamo:end_think:plamo\|>",
     r"<\|end\|><\|begin\|>assistant<\|(?:content|tool_calls)\|>",
+    r"<unused95>",
 )
 _DELIMITER = rf"(?P<opening>{'|'.join(_OPENINGS)})|(?P<end>{'|'.join(_ENDS)})"
 DELIMITERS = re.compile(_DELIMITER)
@@ -85,6 +87,8 @@ WRAPPINGS = (
     ("<|begin_of_box|>", "<|end_of_box|>"),
     ("<answer>", "</answer>"),
     ("<response>", "</response>"),
+    ("<output>", "</output>"),
+    ("<Output>", "</Output>"),
 )
 """Marks around the whole text after a thought."""
 BLANK_LINES = re.compile(r"\A(?:[ \t]*\r?\n)+")
@@ -357,4 +361,7 @@ def _unwrap(text: str) -> str:
     for opening, end in WRAPPINGS:
         if inner.startswith(opening) and inner.endswith(end) and inner.count(opening) == 1:
             return inner[len(opening) : -len(end)].strip()
+        if inner.startswith(opening) and end not in inner:
+            # The end is the server's stop word, or the model ran out of tokens.
+            return inner[len(opening) :].strip()
     return text

@@ -113,6 +113,12 @@ _SECOND_OF_TWO = re.compile(
 _ADDED_TO_UNKNOWN = re.compile(r"(?:[0-9][xyzn]|(?<![A-Za-z])[xyzn])\s?[-+]\s?$")
 _BETWEEN = re.compile(r"\bbetween -?\$?[0-9][0-9.,]{0,30}%? and -?\$?$", re.IGNORECASE)
 _COMES_FROM = frozenset({"from", "by"})
+_NEGATED = re.compile(
+    r"\b(?:not|isn't|aren't|wasn't|can't be|cannot be|never)\s{1,3}(?:be\s|equal(?: to)?\s)?-?\$?$",
+    re.IGNORECASE,
+)
+_EITHER = re.compile(r"(?<![A-Za-z0-9.])-?\$?[0-9][0-9.,]{0,30}%? or -?\$?$")
+_IN_INDEX = re.compile(r"_\s?\{\s?$")
 _PLUS_OR_MINUS = re.compile(r"(?:\\pm|\+/-|\+-)\s?\$?\s?$")
 _UNIT_CHARS = 40
 _NO_UNIT = re.compile(r"[\n.,;:!?(=]|\b(?:and|or|for|with|from|because|which|so|to|than|of)\b")
@@ -179,10 +185,13 @@ def _number(text: str, match: re.Match[str]) -> Number:
 
 def _is_part(before: str) -> bool:
     """Whether the text before a number shows that it is not a value by itself: the end of a range,
-    a bound, one of two signs, a side of an equation with unknowns."""
+    a bound, one of two signs or values, a side of an equation with unknowns, an index; or that it
+    is not the value."""
     if _PLUS_OR_MINUS.search(before) or _BOUND.search(before) or _BETWEEN.search(before):
         return True
     if _SECOND_OF_TWO.search(before) or _ADDED_TO_UNKNOWN.search(before):
+        return True
+    if _NEGATED.search(before) or _EITHER.search(before) or _IN_INDEX.search(before):
         return True
     spans = _RANGE.search(before)
     if spans is not None:

@@ -24,7 +24,7 @@ from loopline.bench.checkers.numbers import (
     find_numbers,
     last_number,
 )
-from loopline.workers.judging.units import same_measure
+from loopline.workers.judging.units import same_measure, unit_of
 
 __all__ = [
     "Extraction", "boxed_answers", "check", "extract", "final_part", "gold_number", "matches_gold",
@@ -45,6 +45,7 @@ class Extraction:
 
 
 _SPACED_THOUSANDS = re.compile(r"(?<![0-9.,])([0-9]{1,3}(?: [0-9]{3})+)(?![0-9])")
+_SPACED_RATIO = re.compile(r"(?<=[0-9])\s?(?:\\colon\s?|:)\s?(?=[0-9])")
 _LEADING_MINUS = re.compile(r"^\s*-\s+")
 _OPERATOR = re.compile(r"[+*×÷^√/]|\\[A-Za-z]")
 # A slash in a unit is not a calculation: "km/h", "g/ml", "$5/hour". Single letters are variables,
@@ -59,6 +60,16 @@ _VARIABLE = re.compile(
 )
 _BOUND = re.compile(RELATION)
 _FACTORIAL = re.compile(r"[0-9)}]\s?!")
+_SUBTRACTED = re.compile(r"(?:(?<![A-Za-z])[A-Za-z]{1,2}|[0-9²³)}\]])\s?-\s?$")
+_GLUED = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
+_SHORT_WORDS = frozenset(
+    ("st", "nd", "rd", "th", "am", "pm", "yr", "yrs", "hrs", "pts", "pcs", "lbs", "mph", "kph",
+     "mil", "bn", "kb", "mb", "gb", "tb", "db", "hp")
+)  # fmt: skip
+_INDEX = re.compile(r"\s?_\s?[{0-9A-Za-z]")
+_NEGATED = re.compile(
+    r"\b(?:not|isn't|cannot|can't|never|wrong|incorrect|impossible)\b", re.IGNORECASE
+)
 _PREPOSITION = re.compile(
     r"\b(?:in|per|for|after|of|over|from|every|each|on|at|by|within|during|with|among|between)\b",
     re.IGNORECASE,
@@ -182,6 +193,7 @@ def _number_of_box(content: str) -> Number | None:
     if duration is not None:
         return duration
     cleaned = _SPACED_THOUSANDS.sub(lambda m: m[1].replace(" ", ""), cleaned)
+    cleaned = _SPACED_RATIO.sub(":", cleaned)
     head, equals, tail = re.sub("≈", "=", cleaned).rpartition("=")
     tail, head = _LEADING_MINUS.sub("-", tail), _LEADING_MINUS.sub("-", head)
     part = tail if equals and find_numbers(tail) else (head.rpartition("=")[2] if equals else tail)
@@ -192,8 +204,16 @@ def _number_of_box(content: str) -> Number | None:
         return _number_in_words(part)
     first = numbers[0]
     if len(numbers) == 1:
-        rest = _PER.sub(" ", f"{part[: first.start]} {part[first.end :]}")
-        unfinished = _OPERATOR.search(rest) or _VARIABLE.search(part[first.end :])
+        before, after = part[: first.start], part[first.end :]
+        rest = _PER.sub(" ", f"{before} {after}")
+        unfinished = (
+            _OPERATOR.search(rest)
+            or _VARIABLE.search(after)
+            or _NEGATED.search(rest)
+            or _INDEX.match(after)
+            or _SUBTRACTED.search(before)
+            or _is_product(after)
+        )
         return None if unfinished else first
     second = numbers[1]
     between = part[first.end : second.start]
@@ -201,6 +221,14 @@ def _number_of_box(content: str) -> Number | None:
     if leads and re.match(r"\s?[A-Za-z]", between) and _PREPOSITION.search(between):
         return first
     return None
+
+
+def _is_product(after: str) -> bool:
+    """Whether letters directly after a number are variables (`2ab`), not a unit (`2cm`)."""
+    glued = _GLUED.match(after)
+    if glued is None or glued[0].lower() in _SHORT_WORDS:
+        return False
+    return unit_of(glued[0]) is None
 
 
 def _has_unknowns(side: str) -> bool:

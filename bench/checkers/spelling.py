@@ -96,6 +96,13 @@ _Replacement = str | Callable[[re.Match[str]], str]
 _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
+        # Dollars around a formula are not a currency: "$10\\text{ cm}$", but "$5 and $6".
+        (
+            r"(?<![\\$A-Za-z0-9])\$(?![\s$])((?:[^$\\\n]|\\.){1,300}?)(?<![\s\\])\$(?![$0-9A-Za-z])",
+            r" \1 ",
+        ),
+        (r"\\(?:text)?color\{[A-Za-z!0-9]{1,30}\}", ""),
+        (r"\\(?:underline|bm|large|Large|LARGE|huge|Huge|normalsize)(?![A-Za-z])", ""),
         # GSM8K's calculator annotations repeat the text before them.
         (r"<<[^<>\n]{0,120}>>", ""),
         (r"<sup>([-+0-9]{1,4})</sup>", r"^{\1}"),
@@ -143,7 +150,11 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
         (rf"(?<![A-Za-z]){_CURRENCY}\s{{0,3}}(?=[-+0-9.$])", "$"),
         (r"\${2}(?=[0-9])", "$"),
         # A dash between two numbers is a range, not a minus sign.
-        (r"(?<=[0-9%]) ?– ?(?=\$?[0-9])|(?<=[0-9%])-(?=\$?[0-9])", " to "),
+        (
+            r"(?<=[0-9%]) ?– ?(?=\$?[0-9])"
+            r"|(?<=[0-9%])(?<![\^_][0-9])(?<![\^_][0-9]{2})-(?=\$?[0-9])",
+            " to ",
+        ),
         ("–", "-"),
         (r"(?<=[0-9]),? (?:with )?(?:a )?remainder(?: of)? [0-9]{1,12}", " "),
     )

@@ -125,6 +125,51 @@ def test_a_call_is_read_in_the_notation_of_its_model_family_or_server(markup: st
     assert strip_calls(markup, OFFERED) == ""
 
 
+def coder(parameters: str) -> str:
+    return f"<tool_call>\n<function=plan>\n{parameters}</function>\n</tool_call>"
+
+
+PLAN: Offered = {
+    "plan": {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "days": {"type": "integer"},
+            "fast": {"type": "boolean"},
+            "stops": {"type": "array"},
+        },
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        (
+            coder("<parameter=city>\nOslo\n<parameter=days>\n3\n"),
+            {"city": "Oslo", "days": 3},
+        ),
+        (
+            coder("<parameter=city>\nA </function> b\n</parameter>\n"),
+            {"city": "A </function> b"},
+        ),
+        (coder("<parameter=fast>\nTrue\n</parameter>\n"), {"fast": True}),
+        (coder("<parameter=stops>\n['a', 'b']\n</parameter>\n"), {"stops": ["a", "b"]}),
+        (coder("<parameter=city>\nTrue\n</parameter>\n"), {"city": "True"}),
+        ('<function="plan"><parameter="city">Oslo</parameter></function>', {"city": "Oslo"}),
+        ('<invoke name="plan">\n<parameter name="city">Oslo\n</invoke>', {"city": "Oslo"}),
+        ('<tool_call>{"name": "plan"}</tool_call>', {}),
+        ('<tool_call>{"name": "plan", "arguments": null}</tool_call>', {}),
+        ('<tool_call>{"name": "plan", "arguments": ""}</tool_call>', {}),
+    ],
+)
+def test_no_argument_is_lost_to_a_missing_end_or_a_foreign_notation(
+    text: str, arguments: dict[str, object]
+) -> None:
+    (call,) = written_calls(text, PLAN)
+    assert (call.name, call.arguments) == ("plan", arguments)
+
+
 @pytest.mark.parametrize(
     "text",
     [

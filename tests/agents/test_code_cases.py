@@ -79,6 +79,25 @@ def test_the_program_that_defines_the_requested_function_is_chosen() -> None:
     assert extract_code(f"```python\n{solution}```\n```python\n{alternative}```", "g") == solution
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def solve(x):\n    return x\ng = solve\n",
+        "from functools import partial\ng = partial(pow, 2)\n",
+        "g: object = lambda x: x\n",
+        "from math import gcd as g\n",
+    ],
+)
+def test_a_requested_function_may_be_bound_without_a_definition(source: str) -> None:
+    assert extract_code(f"```python\n{source}```\n```python\ny = 1\n```", "g") == source
+
+
+def test_a_session_or_an_output_labelled_as_python_is_not_the_program() -> None:
+    for output in (">>> g(1)\n2\n", "2\n", "[1, 2]\n"):
+        assert extract_code(f"```python\n{PROGRAM}```\n```python\n{output}```") == PROGRAM
+    assert extract_code(f"```solution.py\n{PROGRAM}```") == PROGRAM
+
+
 def test_a_fence_within_a_program_does_not_end_it() -> None:
     program = 'def g(x):\n    """\n    ```\n    g(1)\n    ```\n    """\n    return x\n'
     assert extract_code(f"```python\n{program}```\nDone.") == program

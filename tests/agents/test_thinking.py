@@ -44,6 +44,7 @@ _PIECES = st.sampled_from(
         ("<ifm|think>", "</ifm|think>"),
         ("<antThinking>", "</antThinking>"),
         ("Here is my thought process:", "Here is my response:"),
+        ("<unused94>thought\n", "<unused95>"),
     ],
 )
 def test_every_known_thought_markup_is_separated_from_the_answer(opening: str, end: str) -> None:
@@ -85,6 +86,9 @@ def test_a_prompt_shows_whether_its_completion_starts_in_a_thought(
         ("Let me see.\n<think>1 + 1 = 3?", "Let me see."),
         ("<think>a</think>x<think>b</think>y", "x y"),
         ("<think>hm</think>\n<answer>\n5\n</answer>", "5"),
+        ("<think>hm</think>\n<answer>5", "5"),
+        ("<Thought>hm</Thought>\n<Output>\n5\n</Output>", "5"),
+        ("<|begin_of_thought|>hm<|end_of_thought|><|begin_of_solution|>5", "5"),
         ("<|START_THINKING|>hm<|END_THINKING|><|START_TEXT|>5<|END_TEXT|>", "5"),
         ("hm<|close|>think<|sep|><|open|>response<|sep|>5<|close|>response<|sep|>", "5"),
         ("<|channel|>analysis<|message|>12*7", ""),

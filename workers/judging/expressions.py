@@ -27,7 +27,7 @@ class Leaves(Protocol):
 
 _ELLIPSIS = re.compile(r"\\[lc]?dots(?![A-Za-z])|\.\.\.|…")
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])|±")
-_DOLLARS = re.compile(r"(?<!\\)\$|\\[()\[\]]")
+_DOLLARS = re.compile(r"(?<!\\)(?:\$|\\[()\[\]])")
 _JOINING = re.compile(
     r"\\(?:text|textrm|mathrm|mbox|textit)\s{0,9}\{\s{0,9}(?:and|or|,)\s{0,9}\}"
     r"|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])"
@@ -39,11 +39,25 @@ _PLAIN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (r"\\(?:left|right|displaystyle|textstyle|[bB]igg?[lr]?)(?![A-Za-z])\.?", ""),
+        (r"\\(?:large|Large|LARGE|huge|Huge|normalsize)(?![A-Za-z])", ""),
+        (r"\\(?:text)?color\s{0,9}\{[A-Za-z!0-9]{1,30}\}", ""),
+        (r"\\(?:boldsymbol|bm|underline)(?=\s{0,9}\{)", ""),
+        (r"\\(?:mathbf|textbf)(?=\s{0,9}\{[^{}]{0,200}[\\{])", ""),
         (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
         (r"\\sqrt\s{0,9}([0-9A-Za-z])", r"\\sqrt{\1}"),
+        # An argument without braces is one character or one command.
+        (r"([_^])\s?([0-9A-Za-z])(?=\s)", r"\1{\2}"),
+        (r"\\frac(?:\s{0,9}([0-9])|\s{1,9}([A-Za-z]))", r"\\frac{\1\2}"),
+        (
+            r"(\\frac\s{0,9}\{(?:[^{}]++|\{[^{}]*+\})*+\})\s{0,9}([0-9A-Za-z]|\\(?!text)[A-Za-z]++)",
+            r"\1{\2}",
+        ),
+        (r"\(\s{0,9}\\begin\{array\}\{[lcr| ]{0,20}\}", r"\\begin{pmatrix}"),
+        (r"\\end\{array\}\s{0,9}\)", r"\\end{pmatrix}"),
+        (r"(\A|\\in)\s{0,9}(?:\\mathbb\s{0,9}\{?\s?R\s?\}?|ℝ)\s{0,9}\Z", r"\1 (-\\infty,\\infty)"),
         (r"(?<=[0-9]),?\\[!,] ?(?=[0-9]{3}(?![0-9]))", ""),
         (r"\\\\\s{0,9}(?=\\end\{)", ""),
-        (r"\\(?:quad|qquad|enspace)(?![A-Za-z])|\\[,;:! ]|~", " "),
+        (r"\\(?:quad|qquad|enspace)(?![A-Za-z])|(?<!\\)\\[,;:! ]|~", " "),
         (r"\^\s{0,9}(?:\\circ(?![A-Za-z])|\{\s{0,9}\\circ\s{0,9}\})|°", " "),
         (r"\\(?:leqslant|leq)(?![A-Za-z])|[≤⩽]|<=", r"\\le "),
         (r"\\(?:geqslant|geq)(?![A-Za-z])|[≥⩾]|>=", r"\\ge "),
@@ -65,7 +79,8 @@ _PLAIN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 _RELATION = re.compile(r"\\(?:le|ge|ne|in|equiv|approx)(?![A-Za-z])|[=<>]")
 _NAME = re.compile(
-    r"\s{0,9}\\?[A-Za-z]{1,8}(?:\s?_\s?(?:\{[^{}]{0,30}\}|[A-Za-z0-9]))?\s{0,9}'{0,3}"
+    r"\s{0,9}\([A-Za-z](?:_\w)?(?:\s{0,9},\s{0,9}[A-Za-z](?:_\w)?){1,5}\)\s{0,9}"
+    r"|\s{0,9}\\?[A-Za-z]{1,8}(?:\s?_\s?(?:\{[^{}]{0,30}\}|[A-Za-z0-9]))?\s{0,9}'{0,3}"
     r"(?:\(\s{0,9}[A-Za-z](?:\s{0,9},\s{0,9}[A-Za-z]){0,5}\s{0,9}\))?\s{0,9}"
 )
 _FUNCTIONS = frozenset(
@@ -101,17 +116,23 @@ _FUNCTIONS = frozenset(
     ]
 )
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}(?![A-Za-z])")
-_COMMAND = re.compile(r"\\[A-Za-z]+")
+_ENVIRONMENT = re.compile(r"\\(?:begin|end)\s{0,9}\{[a-z*]{1,20}\}")
+_COMMAND = re.compile(rf"{_ENVIRONMENT.pattern}|\\[A-Za-z]+")
 _NEGATION = re.compile(
     r"\b(?:not|isn't|no longer|except|wrong|incorrect|neither|nor|unless)\b", re.I
 )
 _DIGITS_APART = re.compile(r"[0-9}]\s+\{?[0-9]|[0-9]\s{0,9}\{\s{0,9}[0-9]|\}\s{0,9}\{")
 _BASE = re.compile(r"[0-9)}]\s?_")
 _MEASURED = re.compile(
-    r"(?P<value>.*[0-9})\]])\s{1,9}"
+    r"(?P<value>.*(?:[0-9})\]]|\\pi))\s{1,9}"
     r"(?P<unit>(?:square |cubic )?[A-Za-z]{2,20}(?:\s?\^\s?\{?[23]\}?)?)",
     re.DOTALL,
 )
+_ALTERNATIVES = re.compile(
+    r"\\(?:text|textrm|mathrm|mbox)\s{0,9}\{\s{0,9}or\s{0,9}\}|\\lor(?![A-Za-z])"
+    r"|(?<![A-Za-z\\])or(?![A-Za-z])"
+)
+_INEQUALITY = re.compile(r"[<>≤≥⩽⩾]|\\(?:le|ge|lt|gt|leq|geq|leqslant|geqslant)(?![A-Za-z])")
 _OPEN, _CLOSE = "([{", ")]}"
 
 
@@ -129,9 +150,20 @@ class _Bracketed:
 def same(answer: str, gold: str, leaves: Leaves) -> bool:
     """Whether an answer states the same as the gold answer and nothing else."""
     try:
-        return _same(normal(answer), normal(gold), leaves)
+        if _same(normal(answer), normal(gold), leaves):
+            return True
+        union, wanted = _as_union(answer), _as_union(gold)
+        return (union, wanted) != (answer, gold) and _same(normal(union), normal(wanted), leaves)
     except Unreadable:
         return False
+
+
+def _as_union(text: str) -> str:
+    """Inequalities joined by "or" as a union, which is compared as a set; another text
+    unchanged."""
+    parts = _ALTERNATIVES.split(text)
+    joined = len(parts) > 1 and all(_INEQUALITY.search(part) for part in parts)
+    return " \\cup ".join(parts) if joined else text
 
 
 def normal(text: str) -> str:
@@ -148,6 +180,8 @@ def normal(text: str) -> str:
     if not _is_text(text):
         prefix = PREFIX.match(text)
         text = _WORDS.sub(_unwrap, text[prefix.end() :] if prefix else text).strip()
+    while text.startswith("{") and text.endswith("}") and all(_depths(text)[1:-1]):
+        text = text[1:-1].strip()
     return text
 
 
@@ -310,6 +344,7 @@ def _is_ambiguous(answer: str) -> bool:
 
 def _without_arguments(text: str) -> str:
     """Replace fractions, whose two pairs of braces belong together, and other commands by `x`."""
+    text = _ENVIRONMENT.sub(" x ", text)
     for _ in range(6):
         shorter = re.sub(
             r"\\(?:frac|binom|sqrt|log)\s?(?:_\s?)?(?:\[[^\[\]]*\]\s?)?(?:\{[^{}]*\}\s?){1,2}",
@@ -325,7 +360,7 @@ def _without_arguments(text: str) -> str:
 def _list_parts(text: str) -> Iterator[str]:
     """The parts of a list or a set, which has no order; a plus-minus sign yields two parts."""
     inner = text
-    if text.startswith("\\{") and text.endswith("\\}") and _is_one_bracket(text):
+    if text.startswith("\\{") and text.endswith("\\}") and _is_one_set(text):
         inner = text[2:-2]
     parts = _split(inner, ",;")
     if len(parts) > 1 and written_number(inner) is not None:
@@ -369,8 +404,9 @@ def _parse_bracketed(text: str) -> _Bracketed | None:
     return _Bracketed(text[0], items, text[-1]) if len(items) > 1 else None
 
 
-def _is_one_bracket(text: str) -> bool:
-    return all(depth > 0 for depth in _depths(text)[1:-2])
+def _is_one_set(text: str) -> bool:
+    """Whether a text in `\\{` and `\\}` lists the members of one set."""
+    return all(depth > 0 for depth in _depths(text)[2:-2]) and not re.search(r"[|:]|\\mid", text)
 
 
 def _split(text: str, separators: str) -> list[str]:
@@ -427,4 +463,8 @@ def _as_words(text: str) -> str:
 
 
 def _remove_spaces(text: str) -> str:
-    return re.sub(r"[\s{}]", "", text)
+    r"""The text without spaces, except between two numbers, and without braces around single
+    characters: `x^{2}` is `x^2`, but `\frac{1}{12}` is not `\frac{11}{2}`."""
+    text = re.sub(r"(?<=[0-9])\s(?=[0-9]{3}(?![0-9]))", "", text)
+    text = re.sub(r"(?<![0-9])\s+|\s+(?![0-9])", "", text)
+    return re.sub(r"(?<!\\)\{([0-9A-Za-z])\}", r"\1", text)

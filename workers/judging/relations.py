@@ -29,7 +29,18 @@ def read(text: str) -> Any:
     parts = re.split(r"\\cup(?![A-Za-z])", text)
     if len(parts) > 1:
         return Union(*map(_set_of, map(read, parts)))
-    return latex2sympy(text, is_real=True, convert_degrees=False, normalization_config=None)
+    parsed = latex2sympy(text, is_real=True, convert_degrees=False, normalization_config=None)
+    return _with_exact_decimals(parsed)
+
+
+def _with_exact_decimals(parsed: Any) -> Any:
+    """A relation or a set with its decimals as fractions: as binary numbers, equal bounds
+    differ."""
+    from sympy import Float, Rational, Set
+
+    if not is_relation(parsed) and not isinstance(parsed, Set):
+        return parsed
+    return parsed.xreplace({number: Rational(str(number)) for number in parsed.atoms(Float)})
 
 
 def is_relation(answer: Any) -> bool:

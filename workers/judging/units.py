@@ -74,7 +74,8 @@ def unit_of(text: str) -> tuple[_Dimensions, Fraction] | None:
     scale = Fraction(1)
     for term in _TERM.finditer(text[:200]):
         name = term["name"]
-        unit = _UNITS.get(name) or _UNITS.get(name.lower()) or _UNITS.get(name.lower()[:-1])
+        singular = name.lower().removesuffix("s")
+        unit = _UNITS.get(name) or _UNITS.get(name.lower()) or _UNITS.get(singular)
         if unit is None or (len(name) > 1 and name[-1] in "sS" and name[:-1].lower() in _SHORT):
             continue
         dimension, factor = unit

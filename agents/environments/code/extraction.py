@@ -29,6 +29,7 @@ _FENCE = re.compile(
 )
 _LANGUAGE = re.compile(r"\{?\s?\.?(?P<name>[A-Za-z0-9_+#-]*+)")
 _PYTHON = re.compile(r"(?:i?python|py)[23]?(?:\.\d+)?", re.IGNORECASE)
+_PYTHON_FILE = re.compile(r"[\w./-]{1,100}\.py(?!\w)", re.IGNORECASE)
 _OPENS_IN_LINE = re.compile(
     r"^([^\n`]{0,500}[^\s>`])[ \t]{0,9}(```(?:python|py)[23]?[ \t]{0,9})$",
     re.MULTILINE | re.IGNORECASE,
@@ -77,13 +78,16 @@ def _choose_program(blocks: Sequence[_Block], function: str | None) -> str:
         for block, (defined, _) in reversed(list(zip(blocks, block_names, strict=True))):
             if function in defined:
                 return block.source
+        for block in reversed(blocks):
+            if function in _bound_names(block.source):
+                return block.source
     candidates: list[_Block] = []
     before: set[str] = set()
     for block, (defined, used) in zip(blocks, block_names, strict=True):
         if not (used - defined) & before:
             candidates.append(block)
         before |= defined
-    labelled = [block for block in candidates if block.labelled]
+    labelled = [block for block in candidates if block.labelled and not _is_output(block.source)]
     programs = (
         labelled or [block for block in candidates if _is_program(block.source)] or candidates
     )
@@ -106,6 +110,35 @@ def _names(source: str) -> tuple[frozenset[str], frozenset[str]]:
             defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     used = {node.id for node in nodes if isinstance(node, ast.Name)}
     return frozenset(defined), frozenset(used)
+
+
+def _bound_names(source: str) -> frozenset[str]:
+    """Return the names that a block assigns or imports, outside of its functions: a function may
+    also be bound by `g = solve` or `from math import gcd as g`."""
+    if len(source) > MAX_PROGRAM_CHARS:
+        return frozenset()
+    try:
+        tree = parse_program(source)
+    except ValueError:
+        return frozenset()
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname for alias in node.names if alias.asname}
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets = [node.target] if isinstance(node, ast.AnnAssign) and node.value else targets
+        names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return frozenset(names)
+
+
+_SESSION = re.compile(r"\s*>>> ")
+
+
+def _is_output(source: str) -> bool:
+    """Whether a block shows a session or a printed value, although it is labelled as Python."""
+    if _SESSION.match(source):
+        return True
+    return _parses(source) and not _is_program(source)
 
 
 def _blocks(text: str) -> tuple[list[_Block], bool]:
@@ -140,8 +173,8 @@ def _is_fence(fence: re.Match[str]) -> bool:
 def _is_python(info: str) -> bool:
     language = _LANGUAGE.match(info.strip())
     name = language["name"] if language else ""
-    # Handles `python3.11`, whose dot is not part of a name.
-    return _PYTHON.fullmatch(name) is not None
+    # Handles `python3.11`, whose dot is not part of a name, and a file's name.
+    return _PYTHON.fullmatch(name) is not None or _PYTHON_FILE.match(info.strip()) is not None
 
 
 def _find_closing_fence(text: str, fences: Sequence[re.Match[str]], at: int) -> int | None:

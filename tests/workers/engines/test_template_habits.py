@@ -181,6 +181,15 @@ def test_a_control_token_anywhere_in_a_tool_is_plain_text() -> None:
     assert loaded.codec.encode(as_plain_text(evil, loaded.control_tokens)).count(end) == 0
 
 
+def test_a_control_token_in_the_id_of_a_call_is_plain_text() -> None:
+    call = ToolCall(id=CONTROL, name="now", arguments={})
+    messages = [
+        Message(role="assistant", content="", tool_calls=(call,)),
+        Message(role="tool", content="12:00", tool_call_id=CONTROL),
+    ]
+    assert CONTROL not in json.dumps(template_messages(messages, [CONTROL]))
+
+
 def test_a_turn_marker_that_the_tokenizer_does_not_mark_special_is_plain_text(
     tmp_path: Path,
 ) -> None:

@@ -76,7 +76,7 @@ def template_messages(
         elif message.tool_calls:
             entry["tool_calls"] = [
                 {
-                    "id": call.id,
+                    "id": as_plain_text(call.id, control),
                     "type": "function",
                     "function": {
                         "name": as_plain_text(call.name, control),
@@ -86,7 +86,7 @@ def template_messages(
                 for call in message.tool_calls
             ]
         if message.tool_call_id is not None:
-            entry["tool_call_id"] = message.tool_call_id
+            entry["tool_call_id"] = as_plain_text(message.tool_call_id, control)
         if message.name is not None:
             entry["name"] = as_plain_text(message.name, control)
         shaped.append(entry)
