@@ -311,6 +311,7 @@ class Client(WaitingCalls):
         question: str | None = None,
         run_id: str | None = None,
         key_limits: Limits = NO_LIMITS,
+        idempotency: str = "",
     ) -> Run:
         """Admit a run that keeps the parent's journal before `at_turn` and continues from there.
         The other arguments are those of `loopline.agents.replay.fork`. Raises `InputError` if the
@@ -336,7 +337,14 @@ class Client(WaitingCalls):
             for join_id, join in new_fork.joins.items()
         )
         run, handoffs, journal = new_fork.run, new_fork.handoffs, new_fork.journal
-        await self._admit(run, handoffs, journal=journal, joins=joins, key_limits=key_limits)
+        await self._admit(
+            run,
+            handoffs,
+            journal=journal,
+            joins=joins,
+            key_limits=key_limits,
+            idempotency=idempotency,
+        )
         return run
 
     async def _admit(

@@ -56,7 +56,7 @@ def set_(
         ),
     ],
     usd: Annotated[
-        float | None, typer.Option(min=0.000001, help="US dollars that it may spend.")
+        float | None, typer.Option(min=0.000001, max=1e9, help="US dollars that it may spend.")
     ] = None,
     tokens: Annotated[
         int | None, typer.Option(min=1, help="Tokens of prompts and completions.")

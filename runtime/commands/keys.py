@@ -45,7 +45,7 @@ def create(
         ),
     ] = None,
     dollars_per_day: Annotated[
-        float | None, typer.Option(min=0.000001, help="US dollars that it may spend a day.")
+        float | None, typer.Option(min=0.000001, max=1e9, help="US dollars it may spend a day.")
     ] = None,
     tokens_per_day: Annotated[
         int | None, typer.Option(min=1, help="Tokens that it may use a day.")
@@ -69,6 +69,9 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a key and print it once: only its digest is stored. Days end at midnight UTC."""
+    from pydantic import ValidationError
+
+    from loopline.runtime.errors import InputError
     from loopline.runtime.gateway import api_keys
     from loopline.runtime.on_bus import query_bus
 
@@ -92,7 +95,11 @@ def create(
         await api_keys.add(bus, key, record)
         return record
 
-    record = query_bus(redis_url, add)
+    try:
+        record = query_bus(redis_url, add)
+    except ValidationError as error:
+        [fault, *_] = error.errors(include_url=False, include_input=False)
+        raise InputError(f"the key's {fault['loc'][0]}: {fault['msg']}") from error
     if as_json:
         typer.echo(json.dumps({"key": key, **record.model_dump()}))
         return

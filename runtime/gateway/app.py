@@ -55,6 +55,7 @@ from loopline.runtime.gateway.service import (
     Admitted,
     Question,
     Service,
+    seen,
 )
 from loopline.runtime.gateway.short_cut import Failure, ShortCut, handlers
 from loopline.runtime.gateway.waiting_api import WaitingApi
@@ -119,6 +120,8 @@ class Gateway:
         if chat.metadata and any(tag in RESERVED_TAGS for tag in chat.metadata):
             raise invalid(f"metadata: {', '.join(RESERVED_TAGS)} are the gateway's own", "metadata")
         key = header(request, idempotency.HEADER)
+        # An invalid id is refused before the run is admitted, and paid for.
+        last_seen = seen(header(request, "last-event-id") if chat.stream else None)
         admitted = await self._service.admit(
             Question(
                 caller=caller,
@@ -149,7 +152,7 @@ class Gateway:
                 token_ids=bool(chat.return_token_ids),
                 offered=tuple(tool.name for tool in chat.offered_tools),
             )
-            return await self._stream(admitted, shape, header(request, "last-event-id"))
+            return await self._stream(admitted, shape, last_seen)
         return await self._whole(
             request,
             admitted,
@@ -176,9 +179,11 @@ class Gateway:
                 model=model,
                 created=int(admitted.run.created),
                 include_usage=True,
+                logprobs=True,
+                token_ids=True,
                 offered=self._service.offered_tools(admitted.run),
             )
-            return await self._stream(admitted, shape, after)
+            return await self._stream(admitted, shape, seen(after))
         return await self._whole(request, admitted, model, logprobs=True, token_ids=True)
 
     async def list_models(self, request: Request) -> Response:
@@ -242,8 +247,10 @@ class Gateway:
         response = await while_connected(request, self._service.wait(admitted, response_of))
         return Response(status_code=499) if response is None else response  # 499: client gone
 
-    async def _stream(self, admitted: Admitted, shape: StreamShape, after: str | None) -> Response:
-        chunks = self._service.stream(admitted, shape, after)
+    async def _stream(
+        self, admitted: Admitted, shape: StreamShape, last_seen: tuple[int, int, int]
+    ) -> Response:
+        chunks = self._service.stream(admitted, shape, last_seen)
         started = await start_stream(chunks, HEADERS_SECONDS)
         return event_stream(_events(started), _error_event, run_headers(admitted))
 

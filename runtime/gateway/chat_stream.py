@@ -143,8 +143,9 @@ class ChatStream:
                 delta = {"tool_calls": [{"index": position, **tool_call_body(call)}]}
                 chunks.append(self._chunk(delta, index=index))
             chunks.append(self._last(answer, choice, index))
+        usage = self._chunk(None, usage=answer.usage)  # its id is taken even if it is left out
         if self.shape.include_usage:
-            chunks.append(self._chunk(None, usage=answer.usage))
+            chunks.append(usage)
         chunks.append(Chunk(self._next_id(), None))
         return chunks
 

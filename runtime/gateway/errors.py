@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
@@ -257,9 +258,16 @@ def failure_error(kind: str, message: str) -> ApiError:
     return ApiError(status, message, code=code, headers=headers)
 
 
+_LAST_FAILURE = re.compile(r"dead letter: failed attempts: [0-9]+; last: ([a-z_]+): ")
+"""Start of a run's reason if its last attempt failed, with the kind of the engine error."""
+
+
 def outcome_error(outcome: Outcome, reason: str | None) -> ApiError:
     """Return the error for a run that ended without an answer, where no step gives the reason."""
     message = f"the run ended as {outcome}: {reason or 'no reason is given'}"
+    failure = _LAST_FAILURE.match(reason or "")
+    if outcome is Outcome.ERROR and failure is not None:
+        return failure_error(failure[1], message)
     match outcome:
         case Outcome.BUDGET:
             headers = _next_day() if is_of_a_day(reason or "") else _NO_RETRY

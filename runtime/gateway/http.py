@@ -45,7 +45,7 @@ def header(request: HTTPConnection, name: str) -> str | None:
 
 
 def run_headers(admitted: Admitted) -> dict[str, str]:
-    return {REQUEST_ID: admitted.run.id, "x-loopline-run": admitted.run.id}
+    return admitted.headers
 
 
 def number_in(text: str, name: str, least: int, most: int) -> int:

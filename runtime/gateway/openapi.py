@@ -133,7 +133,7 @@ _OPERATIONS = (
     _Operation("post", "/v1/runs/{id}/cancel", "End a run", answer=_RUN, errors=(404,)),
     _Operation(
         "post", "/v1/runs/{id}/fork", "Fork a run: repeat a turn in a new run", 202, ForkRun,
-        _RUN, errors=(404, 409, 413),
+        _RUN, headers=("Idempotency-Key",), errors=(404, 409, 413),
     ),
     _Operation(
         "post", "/v1/runs/{id}/feedback", "Reward a run after the fact", 202, Feedback, _ANY,

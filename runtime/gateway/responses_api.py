@@ -108,12 +108,13 @@ class ResponsesApi:
         caller = await self._http.caller(request)
         body = await self._http.body(request)
         key = request.headers.get(idempotency.HEADER)
+        last_seen = _last_seen(request)  # refused before the run is admitted, and paid for
         question = await self.admit(request, caller, body, key=key)
         admitted, view, params = question.admitted, question.view, question.params
         if params.background:
             admitted = replace(admitted, outlives_client=True)
         if params.stream:
-            return self._stream(admitted, view, _last_seen(request))
+            return self._stream(admitted, view, last_seen)
         if params.background:
             return await self._present(admitted, view)
 
@@ -135,7 +136,7 @@ class ResponsesApi:
     ) -> Asked:
         """Admit a response. `unstored`: ids of responses that the caller may continue although they
         are not stored. Raises `ApiError`."""
-        params = validated(ResponseRequest, body)
+        params = validated(ResponseRequest, body, strict=True)
         _check(params)
         messages, previous = await self._conversation(params, caller, unstored)
         options = params.options.model_copy(update={"previous": previous})
@@ -166,7 +167,7 @@ class ResponsesApi:
         This is a normal run but not a response: no response can continue from its id."""
         caller = await self._http.caller(request)
         body = await self._http.body(request)
-        params = validated(CompactRequest, body)
+        params = validated(CompactRequest, body, strict=True)
         if params.model.startswith(WORKFLOW):
             raise invalid("a conversation is compacted by a model, not by a team", "model")
         messages, _ = await self._conversation(params, caller)

@@ -73,7 +73,7 @@ class RunsApi:
     async def create(self, request: Request) -> Response:
         caller = await self._http.caller(request)
         body = await self._http.body(request)
-        params = validated(CreateRun, body)
+        params = validated(CreateRun, body, strict=True)
         _refuse_reserved(params.tags)
         model = f"workflow/{params.workflow}"
         if not caller.allows(model):
@@ -82,19 +82,28 @@ class RunsApi:
         _require_tools(params)
         if params.webhook is not None:
             await webhooks.check_url(params.webhook, self._service.settings.gateway)
-        claimed = idempotency.ClaimedRun(new_run_id(self._bus.clock.now()), "")
-        key = request.headers.get(idempotency.HEADER)
-        if key is not None:
-            digest = idempotency.digest_of("runs", body)
-            claimed = await idempotency.run_of_key(
-                self._bus, caller.id, key, digest, params.start_after
-            )
+        claimed = await self._claimed(request, caller, "runs", body, params.start_after)
         run_id = claimed.id
         state = await self._bus.run_state(run_id)
         if state.state == "missing":
             await self._submit(caller, params, claimed, trace_tags(request, run_id))
             state = await self._bus.run_state(run_id)
         return json_response(self._body(state), 202, {"location": f"/v1/runs/{run_id}"})
+
+    async def _claimed(
+        self,
+        request: Request,
+        caller: ApiKey,
+        route: str,
+        body: Mapping[str, Any],
+        delay: float = 0.0,
+    ) -> idempotency.ClaimedRun:
+        """Return the run that a request starts, or has started earlier with the same key."""
+        key = request.headers.get(idempotency.HEADER)
+        if key is None:
+            return idempotency.ClaimedRun(new_run_id(self._bus.clock.now()), "")
+        digest = idempotency.digest_of(route, body)
+        return await idempotency.run_of_key(self._bus, caller.id, key, digest, delay)
 
     async def _submit(
         self,
@@ -134,7 +143,12 @@ class RunsApi:
         caller = await self._http.caller(request)
         query = request.query_params
         limit = number_in(query.get("limit", "20"), "limit", 1, MAX_LISTED)
-        tags = dict(part.split("=", 1) for part in query.getlist("tag") if "=" in part)
+        tags: dict[str, str] = {}
+        for part in query.getlist("tag"):
+            name, equals, value = part.partition("=")
+            if not equals:
+                raise invalid(f"tag: NAME=VALUE, not {part[:64]!r}", "tag", "invalid_value")
+            tags[name] = value
         wanted = RunQuery(
             workflow=query.get("workflow", ""),
             state=query.get("status", ""),
@@ -198,25 +212,31 @@ class RunsApi:
     async def fork(self, request: Request) -> Response:
         caller = await self._http.caller(request)
         _, state = await self._own(request)
-        params = validated(ForkRun, await self._http.body(request))
+        body = await self._http.body(request)
+        params = validated(ForkRun, body, strict=True)
         _refuse_reserved(params.tags)
         if state.active:
             raise ApiError(409, "a run can be forked once it has ended", code="run_active")
         self._check_policies(caller, params.policies)
-        run_id = new_run_id(self._bus.clock.now())
-        run = await self._client.fork(
-            trajectory_of(state),
-            params.at_turn,
-            seed=params.seed,
-            policies=params.policies,
-            tags={**params.tags, **caller.tags, **trace_tags(request, run_id)},
-            prompt_files=changed_prompts(run_of(state), params.prompts),
-            question=params.question,
-            run_id=run_id,
-            key_limits=caller.limits,
-        )
-        forked = await self._bus.run_state(run.id)
-        return json_response(self._body(forked), 202, {"location": f"/v1/runs/{run.id}"})
+        parent = run_of(state)
+        claimed = await self._claimed(request, caller, f"runs/{parent.id}/fork", body)
+        run_id = claimed.id
+        forked = await self._bus.run_state(run_id)
+        if forked.state == "missing":
+            await self._client.fork(
+                trajectory_of(state),
+                params.at_turn,
+                seed=params.seed,
+                policies=params.policies,
+                tags={**params.tags, **caller.tags, **trace_tags(request, run_id)},
+                prompt_files=changed_prompts(parent, params.prompts),
+                question=params.question,
+                run_id=run_id,
+                key_limits=caller.limits,
+                idempotency=claimed.digest,
+            )
+            forked = await self._bus.run_state(run_id)
+        return json_response(self._body(forked), 202, {"location": f"/v1/runs/{run_id}"})
 
     async def feedback(self, request: Request) -> Response:
         """Post a reward for an earlier run, also for a run that has left the bus: whether it was
@@ -225,7 +245,7 @@ class RunsApi:
         state = await self._bus.run_state(request.path_params["id"])
         if state.state != "missing" and run_of(state).account != caller.id:
             raise _not_found(request.path_params["id"])
-        params = validated(Feedback, await self._http.body(request))
+        params = validated(Feedback, await self._http.body(request), strict=True)
         posted = await self._client.reward(
             request.path_params["id"],
             params.value,
@@ -241,7 +261,7 @@ class RunsApi:
     async def session_feedback(self, request: Request) -> Response:
         """Post a reward for every trajectory of a session of the caller."""
         caller = await self._http.caller(request)
-        params = validated(Feedback, await self._http.body(request))
+        params = validated(Feedback, await self._http.body(request), strict=True)
         if params.turn is not None:
             raise invalid("a session's reward can't have a turn", "turn")
         posted = await self._client.reward_session(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -95,6 +95,11 @@ class Admitted:
     """Whether the run continues without its client, since the client can return to it."""
     expected: Expected | None = None
     """The expected end of a run that this process has admitted."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of the answer to the question, also of an error."""
+        return {"x-request-id": self.run.id, "x-loopline-run": self.run.id}
 
 
 Rendered = TypeVar("Rendered")
@@ -273,38 +278,39 @@ class Service:
         """Return `make(trajectory)` of the ended run; see `Client.wait_for`. A caller that is
         cancelled meanwhile cancels the run, unless the run outlives its client."""
         run_id, expected = admitted.run.id, admitted.expected
-        try:
-            if expected is not None and admitted.session is None:
-                return await self.client.wait_for(run_id, expected, make)
-            trajectory = await self.client.wait(run_id, expected)
-        except asyncio.CancelledError:
-            await self.abandon(admitted)
-            raise
-        except BusUnavailable as error:
-            raise unavailable(str(error)) from error
-        except UserError as error:
-            raise lost(str(error)) from error
-        await self._remember(admitted, trajectory)
-        return make(trajectory)
+        with _errors_of(admitted):
+            try:
+                if expected is not None and admitted.session is None:
+                    return await self.client.wait_for(run_id, expected, make)
+                trajectory = await self.client.wait(run_id, expected)
+            except asyncio.CancelledError:
+                await self.abandon(admitted)
+                raise
+            except BusUnavailable as error:
+                raise unavailable(str(error)) from error
+            except UserError as error:
+                raise lost(str(error)) from error
+            await self._remember(admitted, trajectory)
+            return make(trajectory)
 
     async def stream(
-        self, admitted: Admitted, shape: StreamShape, after: str | None = None
+        self, admitted: Admitted, shape: StreamShape, last_seen: tuple[int, int, int]
     ) -> AsyncGenerator[Chunk]:
-        """Yield the chunks of the answer after the chunk with the id `after`. A caller that closes
-        the generator early cancels the run, unless the run outlives its client. Raises
+        """Yield the chunks of the answer after the one at the place `last_seen`. A caller that
+        closes the generator early cancels the run, unless the run outlives its client. Raises
         `ApiError`."""
-        last_seen = _seen(after)
         chat = ChatStream(admitted.run.id, shape, admitted.run.workflow == "chat")
-        async with aclosing(self.render(admitted, chat)) as chunks:
-            waiting: list[Chunk] = []
-            async for chunk in chunks:
-                waiting.append(chunk)
-                if chunk.id.startswith(f"{BEGIN}/"):
-                    continue  # wait for more: a refusal gets a status and no stream
-                for ready in waiting:
-                    if place_of(ready.id) > last_seen:
-                        yield ready
-                waiting.clear()
+        with _errors_of(admitted):
+            async with aclosing(self.render(admitted, chat)) as chunks:
+                waiting: list[Chunk] = []
+                async for chunk in chunks:
+                    waiting.append(chunk)
+                    if chunk.id.startswith(f"{BEGIN}/"):
+                        continue  # wait for more: a refusal gets a status and no stream
+                    for ready in waiting:
+                        if place_of(ready.id) > last_seen:
+                            yield ready
+                    waiting.clear()
 
     async def render(
         self, admitted: Admitted, rendering: Rendering[Rendered]
@@ -355,13 +361,24 @@ class Service:
                 await self.sessions.note(admitted.session, trajectory)
 
 
+@contextmanager
+def _errors_of(admitted: Admitted) -> Generator[None]:
+    """Give an error the headers of the run's answer: its id leads to what happened."""
+    try:
+        yield
+    except ApiError as error:
+        error.headers = admitted.headers | error.headers
+        raise
+
+
 def _prompt(messages: tuple[Message, ...]) -> str:
     """Return the user's last message."""
     texts = [message.content for message in messages if message.role == "user"]
     return texts[-1] if texts else ""
 
 
-def _seen(after: str | None) -> tuple[int, int, int]:
+def seen(after: str | None) -> tuple[int, int, int]:
+    """Return the place of the last event that a client has. Raises `ApiError`."""
     if not after:
         return (0, 0, 0)
     try:

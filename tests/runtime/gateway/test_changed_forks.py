@@ -30,6 +30,23 @@ def test_a_fork_can_change_the_question_and_a_prompt(
     assert "Say nothing but a number." in record
 
 
+def test_a_fork_with_a_key_is_made_once(scripted: ScriptedGateway) -> None:
+    key = {"idempotency-key": "forked-once"}
+    with scripted.client() as client:
+        parent = client.post("/v1/runs", json=QUESTION).json()["id"]
+        ended(client, parent)
+        path = f"/v1/runs/{parent}/fork"
+        forks = [client.post(path, json={"at_turn": 0}, headers=key) for _ in range(2)]
+        other = client.post(path, json={"at_turn": 0, "seed": 5}, headers=key)
+        fork = ended(client, forks[0].json()["id"])
+        path = f"/v1/runs/{fork['id']}/fork"
+        elsewhere = client.post(path, json={"at_turn": 0}, headers=key)
+    assert [fork.status_code for fork in forks] == [202, 202]
+    assert len({fork.json()["id"] for fork in forks}) == 1
+    assert (other.status_code, elsewhere.status_code) == (409, 409)
+    assert fork["parent"] == parent
+
+
 def test_the_error_about_an_unknown_prompt_lists_the_prompts_of_the_run(
     scripted: ScriptedGateway,
 ) -> None:

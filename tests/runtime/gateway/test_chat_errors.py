@@ -94,6 +94,19 @@ async def test_an_error_reports_the_path_of_a_wrong_field(
     assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", param, code)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("temperature", "0.5"), ("max_output_tokens", "5"), ("store", "no"), ("stream", 1)],
+)
+async def test_a_response_takes_no_text_for_a_number_or_boolean(
+    http: httpx.AsyncClient, field: str, value: Any
+) -> None:
+    body = {"model": "llm", "input": "Hello?", field: value}
+    response = await http.post("responses", json=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == field
+
+
 @pytest.mark.parametrize("body", [b'{"model', b"[]", b"", b"\xff\xfe"])
 async def test_a_body_that_is_not_a_json_object_is_refused(
     http: httpx.AsyncClient, body: bytes

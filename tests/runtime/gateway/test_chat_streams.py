@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 
 from tests.runtime.gateway.conftest import (
     Event,
+    JsonBody,
     asked,
     events_of,
     streamed,
@@ -73,6 +75,22 @@ async def test_a_finished_stream_is_the_same_when_it_is_read_again(http: httpx.A
     assert await streamed(http, body, **{"idempotency-key": "read-again"}) == first
 
 
+async def test_a_stream_without_its_body_has_the_same_ids_and_the_logprobs(
+    http: httpx.AsyncClient,
+) -> None:
+    body = asked("Count to nine.", logprobs=True, return_token_ids=True)
+    *first, end = await streamed(http, body)
+    async with http.stream(
+        "GET", f"chat/completions/{first[0].chunk['id']}", params={"stream": "true"}
+    ) as response:
+        *again, usage, again_end = [event async for event in events_of(response)]
+    assert usage.chunk["choices"] == []
+    assert [(e.id, e.chunk["choices"]) for e in again] == [
+        (e.id, e.chunk["choices"]) for e in first
+    ]
+    assert again_end == end
+
+
 async def test_a_completion_is_found_by_its_id(http: httpx.AsyncClient) -> None:
     response = await http.post("chat/completions", json=asked("Count to nine."))
     completion = response.json()
@@ -81,9 +99,19 @@ async def test_a_completion_is_found_by_its_id(http: httpx.AsyncClient) -> None:
     assert again["usage"] == completion["usage"]
 
 
-async def test_an_invalid_event_id_is_refused(http: httpx.AsyncClient) -> None:
-    response = await http.post(
-        "chat/completions", json=SLOW, headers={"last-event-id": "yesterday"}
-    )
+@pytest.mark.parametrize(
+    ("route", "body"),
+    [
+        ("chat/completions", SLOW),
+        ("responses", {"model": "slow", "input": "Count to nine.", "stream": True}),
+    ],
+)
+async def test_an_invalid_event_id_is_refused_and_starts_no_run(
+    http: httpx.AsyncClient, route: str, body: JsonBody
+) -> None:
+    before = (await http.get("runs")).json()["data"]
+    response = await http.post(route, json=body, headers={"last-event-id": "yesterday"})
     assert response.status_code == 400
     assert response.json()["error"]["code"] == "invalid_event_id"
+    after = (await http.get("runs")).json()["data"]
+    assert [run["id"] for run in after] == [run["id"] for run in before]

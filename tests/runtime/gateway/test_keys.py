@@ -101,6 +101,23 @@ def test_the_list_of_keys_shows_the_rights_of_each(scripted: ScriptedGateway) ->
     assert line.rstrip().endswith("tenant acme, 60 s a day, dashboard read, approves")
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("x" * 65,), "name"),
+        (("x", "--tenant", "y" * 65), "tenant"),
+        (("x", "--dollars-per-day", "inf"), "--dollars-per-day"),
+    ],
+)
+def test_a_key_that_cannot_be_is_refused_in_one_line(
+    scripted: ScriptedGateway, words: tuple[str, ...], named: str
+) -> None:
+    refused = scripted.run("keys", "create", *words)
+    assert refused.returncode == 2
+    assert named in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_a_new_key_is_shown_only_on_a_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

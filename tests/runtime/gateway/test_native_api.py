@@ -154,6 +154,8 @@ def test_status_counts_rewards_that_are_not_in_the_store_yet(scripted: ScriptedG
         ({**QUESTION, "tags": {"session": "x"}}, "the gateway's own"),
         ({**QUESTION, "colour": "red"}, "'colour'"),
         ({**QUESTION, "webhook": "ftp://x"}, "webhook"),
+        ({**QUESTION, "seed": "5"}, "'seed'"),
+        ({**QUESTION, "stream": "no"}, "'stream'"),
     ],
 )
 def test_a_wrong_run_is_refused_by_the_name_of_its_field(
@@ -163,6 +165,13 @@ def test_a_wrong_run_is_refused_by_the_name_of_its_field(
         answer = client.post("/v1/runs", json=body)
     assert answer.status_code == 400
     assert message in answer.json()["error"]["message"]
+
+
+def test_a_filter_by_a_tag_without_a_value_is_refused(scripted: ScriptedGateway) -> None:
+    with scripted.client() as client:
+        answer = client.get("/v1/runs", params={"tag": "team"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "tag"
 
 
 def kinds(deployment: ScriptedGateway) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from loopline.agents.records import Message, SamplingParams, ToolChoice
 from loopline.workers.engines.openai.address import Address
@@ -67,6 +68,49 @@ def test_a_single_call_is_requested_only_with_tools() -> None:
     body = request_body(request(tools=[CALCULATE], parallel_tool_calls=False), OPENAI)
     assert body["parallel_tool_calls"] is False
     assert "parallel_tool_calls" not in request_body(request(parallel_tool_calls=False), OPENAI)
+
+
+class Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    x: int
+
+
+class Open(BaseModel):
+    x: int
+
+
+class HasOptional(Closed):
+    y: Closed | None = None
+
+
+class HasOpen(Closed):
+    y: list[Open]
+
+
+class HasClosed(Closed):
+    properties: list[Closed] | None
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        (Closed.model_json_schema(), True),
+        (HasClosed.model_json_schema(), True),
+        (Open.model_json_schema(), False),
+        (HasOptional.model_json_schema(), False),
+        (HasOpen.model_json_schema(), False),
+        (TypeAdapter(Closed | int).json_schema(), False),
+        ({"type": "object"}, False),
+        ({"type": "object", "additionalProperties": False, "properties": 5}, False),
+        ({}, False),
+    ],
+)
+def test_a_schema_is_strict_only_if_openai_accepts_it_so(
+    schema: dict[str, Any], *, strict: bool
+) -> None:
+    sent = request_body(request(json_schema=schema), OPENAI)["response_format"]["json_schema"]
+    assert (sent["schema"], sent["strict"]) == (schema, strict)
 
 
 def test_a_message_s_name_is_passed_on() -> None:

@@ -13,6 +13,7 @@ from loopline.agents.embedding import EmbeddingInput
 from loopline.agents.records import JsonObject, Message, SamplingParams, ToolCall
 from loopline.agents.thinking import text_without_thoughts
 from loopline.workers.engines.openai.habits import Habits
+from loopline.workers.engines.openai.strict_schemas import is_strict
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.text.chat_prompt import template_tools
@@ -77,7 +78,11 @@ def request_body(
     if request.json_schema is not None:
         body["response_format"] = {
             "type": "json_schema",
-            "json_schema": {"name": "answer", "schema": request.json_schema, "strict": True},
+            "json_schema": {
+                "name": "answer",
+                "schema": request.json_schema,
+                "strict": is_strict(request.json_schema),
+            },
         }
     if request.stream and "stream" not in habits.left_out:
         body["stream"] = True
