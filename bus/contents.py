@@ -59,8 +59,13 @@ class ContentWriter:
 
 async def read_content(bus: Bus, digest: str) -> str | None:
     """The text with this SHA-256 (hexadecimal); None if the bus has none, or has a different text
-    under that name."""
-    body = await retry_during_outage("content", lambda: bus.redis.get(bus.keys.content(digest)))
+    under that name. Raises `BusUnavailable`."""
+    body = await retry_during_outage(
+        "content",
+        lambda: bus.redis.get(bus.keys.content(digest)),
+        give_up_after=bus.patience,
+        where=f"at {bus.settings.safe_url}",
+    )
     if body is None or hashlib.sha256(body).hexdigest() != digest:
         return None
     return body.decode()

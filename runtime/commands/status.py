@@ -52,7 +52,7 @@ def status(
         console().print(render_status(deployment_status))
     if deployment_status.bus_error or deployment_status.supervisor_error:
         raise typer.Exit(EXIT_UNREACHABLE)
-    if deployment_status.unserved or deployment_status.phase == "silent":
+    if worker is None and (deployment_status.unserved or deployment_status.phase == "silent"):
         raise typer.Exit(EXIT_FAILED)
 
 

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 
 import httpx2
 
+from loopline.workers.engines.openai.proxy import proxy_for
+
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """Prefix of IPv4 addresses in an IPv6 network (RFC 6052)."""
 
@@ -37,11 +39,18 @@ def is_public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast
 
 
-def client(verify: ssl.SSLContext | bool = True) -> httpx2.AsyncClient:
-    """Return a client for `post`. It keeps no connections: a connection opened for one host would
-    be reused for another host at the same address without a check of that host's certificate."""
-    limits = httpx2.Limits(max_keepalive_connections=0)
-    return httpx2.AsyncClient(verify=verify, follow_redirects=False, limits=limits)
+def client(url: str, verify: ssl.SSLContext | bool = True) -> httpx2.AsyncClient:
+    """Return a client for a `post` to this URL, through the proxy that the environment sets for it.
+    It keeps no connections: a connection opened for one host would be reused for another host at
+    the same address without a check of that host's certificate. Raises ProxyUnusable."""
+    proxy = proxy_for(url)
+    return httpx2.AsyncClient(
+        verify=verify,
+        follow_redirects=False,
+        limits=httpx2.Limits(max_keepalive_connections=0),
+        proxy=None if proxy is None else proxy.url,
+        trust_env=False,
+    )
 
 
 async def post(

@@ -28,6 +28,7 @@ from loopline.runtime.gateway import api_keys, public_addresses
 from loopline.runtime.gateway.api_keys import ApiKey
 from loopline.runtime.gateway.errors import ApiError, invalid
 from loopline.runtime.gateway.runs_request import ended_body
+from loopline.workers.engines.openai.proxy import ProxyUnusable
 from loopline.workers.json_bytes import json_bytes
 
 log = structlog.get_logger("loopline.runtime.gateway")
@@ -84,25 +85,23 @@ class WebhookSender:
         self._bus = bus
         self._settings = settings
         self._priced = frozenset(priced)
+        self._verify = httpx2.create_ssl_context()  # loading certificates takes a while
 
     async def run(self) -> None:
-        async with public_addresses.client() as client:
-            while True:
-                try:
-                    ends = await run_ends.claim(self._bus, seconds=CLAIM_SECONDS, count=AT_ONCE)
-                    sent = await asyncio.gather(
-                        *(self._send(client, end) for end in ends), return_exceptions=True
-                    )
-                    for failure in filter(None, sent):
-                        raise failure
-                except OUTAGE as error:
-                    log.debug("ended runs not read", error=str(error))
-                await asyncio.sleep(LOOK_SECONDS)
+        while True:
+            try:
+                ends = await run_ends.claim(self._bus, seconds=CLAIM_SECONDS, count=AT_ONCE)
+                sent = await asyncio.gather(*map(self._send, ends), return_exceptions=True)
+                for failure in filter(None, sent):
+                    raise failure
+            except OUTAGE as error:
+                log.debug("ended runs not read", error=str(error))
+            await asyncio.sleep(LOOK_SECONDS)
 
-    async def _send(self, client: httpx2.AsyncClient, end: run_ends.RunEnd) -> None:
+    async def _send(self, end: run_ends.RunEnd) -> None:
         state = await self._bus.run_state(end.run_id)
         try:
-            await self._deliver(client, end, state)
+            await self._deliver(end, state)
         except OUTAGE:
             raise
         except Exception as error:  # noqa: BLE001
@@ -112,9 +111,7 @@ class WebhookSender:
                 end, state.ended or state.admitted, f"{type(error).__name__}: {error}"
             )
 
-    async def _deliver(
-        self, client: httpx2.AsyncClient, end: run_ends.RunEnd, state: RunState
-    ) -> None:
+    async def _deliver(self, end: run_ends.RunEnd, state: RunState) -> None:
         if state.active != bool(end.guard):
             # A replay has woken the run, and its next end is added again; or it no longer waits.
             await run_ends.settle(self._bus, end)
@@ -131,7 +128,7 @@ class WebhookSender:
         if message is None:
             await run_ends.settle(self._bus, end)
             return
-        trouble = await self._post(client, key, run_of(state).webhook or "", message)
+        trouble = await self._post(key, run_of(state).webhook or "", message)
         if not trouble:
             await run_ends.settle(self._bus, end)
             return
@@ -143,9 +140,7 @@ class WebhookSender:
         log.warning("webhook not delivered", run_id=end.run_id, why=trouble, again_in=round(pause))
         await run_ends.postpone(self._bus, end, pause)
 
-    async def _post(
-        self, client: httpx2.AsyncClient, key: ApiKey, url: str, message: _Message
-    ) -> str:
+    async def _post(self, key: ApiKey, url: str, message: _Message) -> str:
         """Post a message and return the error; empty if it was delivered."""
         moment = datetime.now(UTC)
         body = json_bytes(
@@ -166,11 +161,14 @@ class WebhookSender:
         }
         try:
             addresses = await check_url(url, self._settings)
-            answer = await public_addresses.post(
-                client, url, addresses, body, headers, SEND_SECONDS
-            )
+            async with public_addresses.client(url, self._verify) as client:
+                answer = await public_addresses.post(
+                    client, url, addresses, body, headers, SEND_SECONDS
+                )
             return "" if answer.is_success else f"status {answer.status_code}"
-        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ApiError, OSError) as error:
+        except (
+            httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ApiError, OSError, ProxyUnusable
+        ) as error:  # fmt: skip
             return str(error) or type(error).__name__
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Collection
 from typing import Any
 
 import psutil
@@ -128,18 +129,25 @@ async def collect(deployment: Deployment, bus: Bus | None) -> Status:
     for worker in status.workers:
         if worker.build:
             status.builds.setdefault(worker.build, []).append(worker.name)
-    judge(status)
+    configured = () if supervised else _kinds_in_use(deployment.settings)
+    judge(status, configured)
     return status
 
 
-def judge(status: Status) -> None:
+def _kinds_in_use(settings: Settings) -> list[str]:
+    """Return the kinds of worker that the deployment's configuration starts."""
+    return [kind for kind, worker in settings.workers.items() if worker.count]
+
+
+def judge(status: Status, configured: Collection[str] = ()) -> None:
     """Derive the state from both sources. A supervisor checks once a second; a bus that can't be
-    reached reports no workers."""
+    reached reports no workers. Without a supervisor here, nothing but `configured` tells of a kind
+    whose workers are all gone."""
     if status.phase not in ("ready", "degraded", "joined"):
         return  # the deployment is starting or stopping, and its phase states that
     states = {worker.state for worker in status.workers}
     serving = {w.kind for w in status.workers if w.state in ("ready", "draining")}
-    status.unserved = sorted({worker.kind for worker in status.workers} - serving)
+    status.unserved = sorted({*configured, *(w.kind for w in status.workers)} - serving)
     if status.phase == "ready" and (status.unserved or not serving or "silent" in states):
         status.phase = "degraded"
     if status.phase == "joined" and not serving:

@@ -23,6 +23,7 @@ from loopline.bus import (
     RunEnded,
     StepCommit,
     probe,
+    read_content,
 )
 from loopline.bus.connection import retry_during_outage
 from loopline.bus.log_consumer import Entry
@@ -298,6 +299,16 @@ async def test_giving_up_on_a_full_server_reports_the_place_and_the_remedy(
                 where="at here",
             )
         end()
+
+
+async def test_reading_a_text_ends_when_the_patience_does(
+    own_server: RedisProcess, stormy: BusSettings
+) -> None:
+    async with Bus(stormy, patience=0.2) as bus:
+        own_server.kill()
+        with pytest.raises(BusUnavailable, match=r"content: Redis at .* was unreachable"):
+            async with asyncio.timeout(10):
+                await read_content(bus, "0" * 64)
 
 
 async def test_an_unreachable_server_is_reported_without_its_password() -> None:

@@ -34,6 +34,22 @@ def test_doctor_asks_a_collector_only_online_whether_it_accepts_spans() -> None:
     assert "ConnectError" in finding(endpoint=collector.url).says
 
 
+@pytest.mark.parametrize("value", ["ftp://proxy.example:1", "http://proxy.example\x7f:1"])
+def test_an_unusable_proxy_is_reported_by_name(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("ALL_PROXY", value)
+    found = finding(endpoint="http://127.0.0.1:9")
+    assert (found.level, "ALL_PROXY is" in found.says) == ("warn", True)
+
+
+def test_a_collector_outside_of_the_proxies_is_asked_directly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.2:1")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,::1/128")
+    with collecting() as collector:
+        assert finding(endpoint=collector.url).level == "ok"
+
+
 def test_a_key_that_is_not_set_is_reported_by_name() -> None:
     key = {"Authorization": "NOBODY_SETS_THIS"}
     unset = finding(endpoint="http://127.0.0.1:9", headers_env=key)

@@ -63,6 +63,19 @@ def test_a_deployment_whose_workers_are_all_frozen_is_not_ready(running: Deploym
     assert running.run("status").returncode == 0
 
 
+@pytest.mark.slow
+def test_the_health_of_one_kind_does_not_hang_on_the_others(running: Deployment) -> None:
+    [frozen] = [w["pid"] for w in running.status()["workers"] if w["kind"] == "tool"]
+    send([frozen], signal.SIGSTOP)
+    try:
+        until(lambda: running.status()["unserved"] == ["tool"], "end of its heartbeat")
+        assert running.run("status", "--worker", "slm").returncode == 0
+        assert running.run("status", "--worker", "tool").returncode == EXIT_FAILED
+    finally:
+        send([frozen], signal.SIGCONT)
+    until(lambda: well(running), "the worker that woke up")
+
+
 def test_a_kind_without_a_ready_worker_is_reported_although_others_are_ready() -> None:
     states = {"slm-1": "ready", "tool-1": "silent", "gpu-1": "draining", "gpu-2": "backoff"}
     status = Status(
@@ -75,6 +88,12 @@ def test_a_kind_without_a_ready_worker_is_reported_although_others_are_ready() -
     judge(status)
     assert status.phase == "degraded"
     assert status.unserved == ["tool"]
+
+
+def test_a_kind_whose_workers_are_all_gone_is_reported_without_a_supervisor() -> None:
+    status = Status(phase="joined", workers=[WorkerStatus(name="slm-1", kind="slm", state="ready")])
+    judge(status, ("gpu", "slm"))
+    assert (status.phase, status.unserved) == ("joined", ["gpu"])
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1 import trace_pb2 as otlp
 
 from loopline.bus import TraceContext
+from loopline.workers.engines.openai.proxy import ProxyUnusable, proxy_for
 from loopline.workers.tracing.conventions import Attributes, Value
 from loopline.workers.tracing.spans import CollectorUnavailable, Span, SpanEvent, SpansRefused
 
@@ -126,6 +127,13 @@ class Collector:
         """`endpoint` is the base URL; `timeout` is in seconds."""
         base = endpoint.rstrip("/")
         self.url = base if base.endswith(PATH) else base + PATH
+        self._no_proxy = ""
+        """Why the proxy that the environment sets for this endpoint can't be used."""
+        proxy = None
+        try:
+            proxy = proxy_for(self.url)
+        except ProxyUnusable as error:
+            self._no_proxy = str(error)
         self._http = httpx.AsyncClient(
             headers={
                 **headers,
@@ -134,6 +142,8 @@ class Collector:
                 "User-Agent": f"loopline/{_VERSION}",
             },
             timeout=timeout,
+            proxy=None if proxy is None else proxy.url,
+            trust_env=False,
         )
 
     async def __aenter__(self) -> Collector:
@@ -148,6 +158,8 @@ class Collector:
             body = gzip.compress(encode(spans, schema_url), 1)
         except (ValueError, TypeError) as error:
             raise SpansRefused(f"they can't be encoded: {error}") from error
+        if self._no_proxy:
+            raise CollectorUnavailable(self._no_proxy)
         try:
             answer = await self._http.post(self.url, content=body)
         except httpx.HTTPError as error:

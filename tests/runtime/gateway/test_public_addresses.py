@@ -28,7 +28,7 @@ def hook() -> Generator[Receiver]:
 
 
 async def post(url: str, *addresses: str, verify: ssl.SSLContext | bool = True) -> int:
-    async with public_addresses.client(verify) as http:
+    async with public_addresses.client(url, verify) as http:
         answer = await public_addresses.post(http, url, addresses, b"{}", {"x-a": "b"}, 10)
     return answer.status_code
 
@@ -38,6 +38,17 @@ async def test_a_request_does_not_resolve_the_name_again(hook: Receiver) -> None
     assert await post(f"http://{NAME}:{port}/hook", "127.0.0.1") == 204
     headers, body = hook.deliveries[0]
     assert (headers["host"], headers["x-a"], body) == (f"{NAME}:{port}", "b", b"{}")
+
+
+async def test_the_proxy_of_the_environment_is_used_unless_the_name_is_excluded(
+    hook: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = hook.server_address[1]
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.2:1")
+    with pytest.raises(httpx2.ConnectError):
+        await post(f"http://{NAME}:{port}/hook", "127.0.0.1")
+    monkeypatch.setenv("NO_PROXY", f"{NAME},::1/128")
+    assert await post(f"http://{NAME}:{port}/hook", "127.0.0.1") == 204
 
 
 async def test_the_next_address_is_tried_if_one_accepts_no_connection(hook: Receiver) -> None:
@@ -87,7 +98,7 @@ async def test_a_webhook_is_sent_to_the_address_that_was_checked(
     url = f"http://{NAME}:{hook.server_address[1]}/hook"
     addresses = await check_url(url, GatewaySettings(host="0.0.0.0"))
     assert addresses == ["192.0.0.9"]
-    async with public_addresses.client() as http:
+    async with public_addresses.client(url) as http:
         with pytest.raises((httpx2.TransportError, TimeoutError)):
             await public_addresses.post(http, url, addresses, b"{}", {}, 0.5)
     assert hook.deliveries == []

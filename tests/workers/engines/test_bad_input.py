@@ -463,6 +463,15 @@ def test_a_revision_missing_on_the_hub_is_reported_by_name(monkeypatch: pytest.M
     assert (caught.value.kind, caught.value.retryable) == ("bad_request", False)
 
 
+@pytest.mark.parametrize("proxy", ["ftp://proxy.example:1", "socks4://proxy.example:1"])
+def test_a_proxy_that_the_hub_can_t_be_reached_through_is_reported_by_name(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(EngineError, match=f"from the hub: ALL_PROXY is {proxy}"):
+        model_files.fetch(ModelSettings(engine="torch", model="someone/some-model"))
+
+
 @pytest.mark.parametrize("error", [httpx2.ProxyError("no way"), httpx2.ReadError("cut")])
 def test_an_interrupted_download_may_be_retried(
     monkeypatch: pytest.MonkeyPatch, error: Exception

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import httpx2
-from huggingface_hub import snapshot_download
+from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 from safetensors import SafetensorError, safe_open
 
 from loopline.workers.engines.local.gguf_header import DamagedHeader, check_header, read_header
+from loopline.workers.engines.openai.proxy import ProxyUnusable, proxy_for
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
 
@@ -179,6 +180,14 @@ def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
             kind="unavailable",
             retryable=True,
         ) from error
+    except (ImportError, ValueError) as error:
+        # The hub's client can't be made with an unusable proxy, even to look into its cache.
+        try:
+            proxy_for(constants.ENDPOINT)
+        except ProxyUnusable as unusable:
+            message = f"the model {model!r} can't be fetched from the hub: {unusable}"
+            raise EngineError(message, kind="bad_request") from error
+        raise
 
 
 def check_files(folder: Path) -> None:

@@ -48,7 +48,7 @@ def proxy_for(url: str) -> Proxy | None:
     if _is_excluded(parts.hostname or "", parts.port, named.get("no", "")):
         return None
     for scheme in (parts.scheme, "all"):
-        address = named.get(scheme)
+        address = named.get(scheme, "").strip()
         if not address:
             continue
         proxy = Proxy(
@@ -63,6 +63,8 @@ def _require_usable(proxy: Proxy) -> None:
     otherwise = f"unset {proxy.variable}, or add the host to NO_PROXY"
     try:
         name, scheme = proxy.name, urlsplit(proxy.url).scheme
+        if not proxy.url.isprintable():
+            raise ValueError("it contains an invisible character")
     except ValueError as error:
         raise ProxyUnusable(
             f"{proxy.variable} is not the address of a proxy ({error}), such as "
