@@ -30,7 +30,8 @@ from loopline.bus import scripts
 from loopline.bus.clock import Clock
 from loopline.bus.connection import is_outage
 from loopline.bus.errors import DeploymentChanged, DeploymentMismatch
-from loopline.bus.keys import Keys, Shard
+from loopline.bus.keys import Keys, Shard, keys_with_prefix
+from loopline.bus.resharding import reshard
 from loopline.bus.settings import BusSettings
 
 Value = int | float | bool
@@ -135,8 +136,18 @@ class DeploymentJoin:
             shared = await self._values_to_replace(agreement, standing, differing, refused)
             if shared is None:
                 return await self._ensure_claims(agreement)
-            if await replace(self._redis, self._keys, agreement.epoch, shared, self._claims):
+            if await self._replace(agreement, shared):
                 return await read(self._redis, self._keys) or agreement
+
+    async def _replace(self, agreement: Agreement, shared: Mapping[str, Value]) -> bool:
+        async def agree() -> bool:
+            return await replace(self._redis, self._keys, agreement.epoch, shared, self._claims)
+
+        before, after = int(agreement.shared["shards"]), int(shared["shards"])
+        if before == after:
+            return await agree()
+        prefix = self._keys.prefix
+        return await reshard(self._redis, Keys(prefix, before), Keys(prefix, after), agree=agree)
 
     async def _ensure_claims(self, agreement: Agreement) -> Agreement:
         """The agreement with this process's claims, unless another running process has made
@@ -323,16 +334,6 @@ async def in_flight(redis: Redis, prefix: str, shards: int) -> InFlight:
         for key in await keys_with_prefix(redis, shard.delayed("")):
             messages += int(await redis.zcard(key))
     return InFlight(runs, messages, unrecorded, dead)
-
-
-async def keys_with_prefix(redis: Redis, text: str) -> set[bytes]:
-    """Keys that start with a prefix. It must not contain characters special in a pattern."""
-    all_keys: set[bytes] = set()
-    cursor: int | None = None
-    while cursor != 0:
-        cursor, keys = await redis.scan(cursor or 0, match=f"{text}:*", count=1000)
-        all_keys.update(keys)
-    return all_keys
 
 
 async def watch(redis: Redis, keys: Keys, agreement: Agreement, joining: DeploymentJoin) -> None:

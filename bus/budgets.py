@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.asyncio import Redis
 
-from loopline.bus.agreement import keys_with_prefix
 from loopline.bus.errors import BudgetExceeded, BusError
+from loopline.bus.keys import keys_with_prefix
 
 if TYPE_CHECKING:
     from loopline.bus.bus import Bus

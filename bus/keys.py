@@ -80,6 +80,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from redis.asyncio import Redis
+
 DAY_MS = 86_400_000
 STREAM_LIFE_MS = 7 * DAY_MS
 """Life of a stream in ms. A run lasts at most one day; a stream that was not used for seven is
@@ -330,3 +332,13 @@ class Keys:
     @property
     def policy_log(self) -> str:
         return f"{{{self.prefix}}}:policy-log"
+
+
+async def keys_with_prefix(redis: Redis, text: str) -> set[bytes]:
+    """Keys that start with a prefix. It must not contain characters special in a pattern."""
+    all_keys: set[bytes] = set()
+    cursor: int | None = None
+    while cursor != 0:
+        cursor, keys = await redis.scan(cursor or 0, match=f"{text}:*", count=1000)
+        all_keys.update(keys)
+    return all_keys

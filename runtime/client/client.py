@@ -315,8 +315,7 @@ class Client(WaitingCalls):
     ) -> Run:
         """Admit a run that keeps the parent's journal before `at_turn` and continues from there.
         The other arguments are those of `loopline.agents.replay.fork`. Raises `InputError` if the
-        parent never reached that turn or its workflow has no such role, and what `submit` raises.
-        """
+        parent never reached that turn or its workflow lacks the role, and what `submit` raises."""
         now = self.bus.clock.now()
         try:
             new_fork = forked(
@@ -336,14 +335,9 @@ class Client(WaitingCalls):
             Join(join_id, join.remaining, outgoing(new_fork.run, join.continuation))
             for join_id, join in new_fork.joins.items()
         )
-        run, handoffs, journal = new_fork.run, new_fork.handoffs, new_fork.journal
+        run, first, journal = new_fork.run, new_fork.handoffs, new_fork.journal
         await self._admit(
-            run,
-            handoffs,
-            journal=journal,
-            joins=joins,
-            key_limits=key_limits,
-            idempotency=idempotency,
+            run, first, journal=journal, joins=joins, key_limits=key_limits, idempotency=idempotency
         )
         return run
 
@@ -482,8 +476,7 @@ class Client(WaitingCalls):
 
     async def steps(self, run_id: str) -> tuple[Step, ...]:
         """Return the journal so far. Raises `RunUnknown`."""
-        state = await self.bus.run_state(run_id)
-        return steps_of(state)
+        return steps_of(await self.bus.run_state(run_id))
 
 
 def _prompt_error_message(error: pydantic.ValidationError, prompt: str) -> str:

@@ -1,7 +1,8 @@
 """Changes the number of shards of a running deployment.
 
-A run stays in one shard, so the bus must be empty when the number of shards changes:
-`change_shards` closes admission, waits for everything in flight, and then agrees on the new number.
+A run stays in one shard, so nothing may be in flight when the number of shards changes:
+`change_shards` closes admission, waits for everything in flight, moves what ended runs have left,
+and agrees on the new number.
 The workers rejoin by themselves. A client that keeps running is told to restart at its next run.
 """
 
@@ -10,9 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from loopline.bus import Bus, budgets
+from loopline.bus import Bus
 from loopline.bus.agreement import CLOSED_MS, InFlight, in_flight, publish_epoch, read, replace
 from loopline.bus.keys import Keys
+from loopline.bus.resharding import reshard
 from loopline.runtime.errors import UserError
 
 LOOK_SECONDS = 0.5
@@ -24,8 +26,8 @@ async def change_shards(
 ) -> tuple[int, int]:
     """Change the number of shards, and return the old and the new number. Raises `UserError` if the
     messages on the bus are not done within `wait` seconds; then admission opens again and nothing
-    has changed. If this process is killed, admission stays closed for ten seconds, and either
-    nothing or everything has changed.
+    has changed. If this process is killed, admission stays closed for ten seconds, and nothing is
+    lost.
     """
     before = bus.settings.shards
     if before == wanted:
@@ -47,15 +49,19 @@ async def change_shards(
                 )
             await asyncio.sleep(LOOK_SECONDS)
         shared = {**bus.agreement.shared, "shards": wanted}
-        if not await replace(
-            bus.redis, bus.keys, bus.agreement.epoch, shared, with_workers_present=True
+        if not await reshard(
+            bus.redis,
+            Keys(bus.settings.prefix, before),
+            Keys(bus.settings.prefix, wanted),
+            agree=lambda: replace(
+                bus.redis, bus.keys, bus.agreement.epoch, shared, with_workers_present=True
+            ),
+            keep_closed=lambda: _keep_closed(bus, keys),
         ):
             raise UserError(
                 "another process has changed the settings of this deployment in the meantime",
                 hint="check `runtime status`, then try again.",
             )
-        before_keys = Keys(bus.settings.prefix, before)
-        await budgets.redistribute(bus.redis, before_keys, Keys(bus.settings.prefix, wanted))
         agreed = await read(bus.redis, bus.keys)
         if agreed is not None:
             await publish_epoch(bus.redis, keys.all_shards(), agreed.epoch)
@@ -67,6 +73,10 @@ async def change_shards(
 
 async def _close_admission(bus: Bus, keys: Keys, shards: int) -> InFlight:
     """Keep admission closed; return the work that is still on the bus."""
+    await _keep_closed(bus, keys)
+    return await in_flight(bus.redis, keys.prefix, shards)
+
+
+async def _keep_closed(bus: Bus, keys: Keys) -> None:
     for shard in keys.all_shards():
         await bus.redis.set(shard.closed, b"", px=CLOSED_MS)
-    return await in_flight(bus.redis, keys.prefix, shards)

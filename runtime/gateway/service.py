@@ -23,6 +23,7 @@ from loopline.bus import (
     Overloaded,
     pool_of,
 )
+from loopline.bus.canaries import CANARY_TAG, SHADOW_TAG
 from loopline.bus.connection import OUTAGE
 from loopline.bus.policies import split_pin
 from loopline.runtime.client.client import Client, Expected
@@ -60,7 +61,7 @@ log = structlog.get_logger("loopline.runtime.gateway")
 
 RESPONSE_TAG = "openai_response"
 """Tag with the run's record of its request, if it was requested as a response."""
-RESERVED_TAGS = (TAG, RESPONSE_TAG, TRACEPARENT_TAG, TENANT_TAG)
+RESERVED_TAGS = (TAG, RESPONSE_TAG, TRACEPARENT_TAG, TENANT_TAG, SHADOW_TAG, CANARY_TAG)
 CANCELLED = "its client has gone"
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from loopline.runtime.errors import EXIT_CONFIG, EXIT_FAILED
 from tests.runtime.conftest import ASKED, Deployment, until
+from tests.runtime.gateway.scripted_gateway import serving
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -29,6 +30,29 @@ def test_the_shards_of_a_running_deployment_can_be_changed_and_its_workers_rejoi
     client = deployment.run("runs", "ls", env={"LOOPLINE_BUS__SHARDS": "4"})
     assert client.returncode == EXIT_CONFIG, client.stderr
     assert "bus.shards is 3" in client.stderr
+
+
+def test_a_key_still_leads_to_its_run_after_the_shards_change() -> None:
+    bodies = {f"question-{number}": f"What is {number} + 1?" for number in range(4)}
+    with serving(kinds=("planner", "gpu", "recorder", "gateway")) as gateway:
+
+        def ask(key: str) -> str:
+            message = {"role": "user", "content": bodies[key]}
+            with gateway.client() as client:
+                answer = client.post(
+                    "/v1/chat/completions",
+                    json={"model": "llm", "messages": [message]},
+                    headers={"idempotency-key": key},
+                )
+            assert answer.status_code == 200, answer.text
+            return answer.headers["x-loopline-run"]
+
+        first = {key: ask(key) for key in bodies}
+        assert "shards: 1 → 3" in gateway.ok("shards", "3")
+        until(lambda: gateway.status()["phase"] == "ready", "the workers have rejoined")
+        assert {key: ask(key) for key in bodies} == first
+        with gateway.client() as client:
+            assert client.get(f"/v1/runs/{first['question-0']}").status_code == 200
 
 
 def test_shards_cannot_be_changed_while_a_run_is_in_flight(deployment: Deployment) -> None:

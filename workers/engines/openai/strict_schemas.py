@@ -1,4 +1,4 @@
-"""Which JSON schemas OpenAI's strict mode accepts.
+"""Check of a JSON schema against the rules of OpenAI's strict mode.
 
 OpenAI, Azure and Groq refuse a request with `strict` if an object in its schema allows further
 properties or leaves one optional. Without `strict` they accept the schema, and the model follows it
@@ -13,7 +13,7 @@ from typing import Any, cast
 _NAMED = ("properties", "$defs", "definitions")
 """Keywords whose values are schemas by name."""
 _VALUES = ("const", "enum", "default", "examples")
-"""Keywords whose values are no schemas."""
+"""Keywords whose values are not schemas."""
 
 
 def is_strict(schema: object) -> bool:
