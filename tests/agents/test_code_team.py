@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from loopline.agents.environments.code import (
@@ -16,7 +18,7 @@ from loopline.agents.environments.code import (
     show_test,
     team,
 )
-from loopline.agents.environments.code.leakage import leaks_test
+from loopline.agents.environments.code.leakage import leaks_generated_test, leaks_test
 from loopline.agents.environments.code.team import (
     MEMBERS,
     CodeSetting,
@@ -419,3 +421,10 @@ def test_the_template_shown_to_a_tester_does_not_read_as_values() -> None:
 
 def _none() -> ProgramTest:
     raise AssertionError("the turn has a test")
+
+
+def test_a_test_of_spaces_is_sought_in_linear_time() -> None:
+    started = time.process_time()
+    test = CallTest(function="f", arguments=(" " * 100_000,), expected=1)
+    assert not leaks_generated_test(f"Add.{' ' * 100_000}", test)
+    assert time.process_time() - started < 2

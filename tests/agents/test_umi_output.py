@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -164,3 +166,10 @@ def test_the_schema_of_a_call_binds_each_name_to_its_own_arguments() -> None:
         False,
     )
     assert call_schema([weather, nothing]) == {"anyOf": [schema, call_schema([nothing])]}
+
+
+@pytest.mark.parametrize("piece", ["\n", " \n", "#\n", "Action\n", "Action: x\n\n\n"])
+def test_a_call_is_sought_in_a_long_text_in_linear_time(piece: str) -> None:
+    started = time.process_time()
+    read_action(piece * (100_000 // len(piece)))
+    assert time.process_time() - started < 2

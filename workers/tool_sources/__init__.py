@@ -19,6 +19,11 @@ schemas are simplified and bounded, its answers are truncated, and nothing that 
 extends what may be called.
 """
 
+from __future__ import annotations
+
+import json
+from typing import Any
+
 
 class SourceUnavailable(Exception):
     """A source that can't be used now; the message says why and what to do."""
@@ -26,3 +31,13 @@ class SourceUnavailable(Exception):
 
 class ToolRefused(ValueError):
     """A tool that a source lists but that is not offered, and why."""
+
+
+def check_encodable(value: Any) -> None:
+    """Raises `ToolRefused` for JSON that no message can carry: with half a surrogate pair, NaN or
+    infinity."""
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError as error:
+        what = "half a surrogate pair" if isinstance(error, UnicodeEncodeError) else str(error)
+        raise ToolRefused(f"its schema is not JSON: {what}") from error

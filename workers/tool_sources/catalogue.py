@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from loopline.agents.records import MAX_TOOLS, ToolSpec
 from loopline.agents.tools.answers import replace_surrogates
 from loopline.agents.tools.effects import Effect
-from loopline.workers.tool_sources import ToolRefused
+from loopline.workers.tool_sources import ToolRefused, check_encodable
 from loopline.workers.tool_sources.plain_schema import MAX_DESCRIPTION_CHARS, plain_schema
 from loopline.workers.tool_sources.references import References
 
@@ -104,6 +104,7 @@ def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]
                     continue  # a listing whose pages repeat
                 raise ToolRefused(f"its name {name} is taken by {first.name[:100]!r}")
             tools_by_name[name] = tool
+            check_encodable(tool.name)
             if len(specs) >= MAX_TOOLS:
                 raise ToolRefused(f"a source offers at most {MAX_TOOLS} tools; narrow its `allow`")
             spec = ToolSpec(
@@ -120,7 +121,7 @@ def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]
             specs[name], own_names[name] = spec, tool.name
         except ToolRefused as error:
             if len(left_out) < MAX_LEFT_OUT:
-                left_out.append(f"{replace_surrogates(tool.name[:100])}: {error}")
+                left_out.append(replace_surrogates(f"{tool.name[:100]}: {error}"))
     return Catalogue(specs, own_names, tuple(left_out))
 
 

@@ -49,6 +49,12 @@ class WrittenFloat(float):
     written: str
 
 
+def as_written(value: JsonValue) -> JsonValue:
+    """A name that YAML read as a number (`name: 1`) in its original spelling; any other value as it
+    is."""
+    return getattr(value, "written", value)
+
+
 class BadDocument(ValueError):
     """Why a text is not a valid document."""
 

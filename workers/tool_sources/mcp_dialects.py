@@ -30,7 +30,8 @@ from mcp_types import (
 from pydantic import JsonValue
 
 from loopline.agents.records import JsonObject
-from loopline.workers.tool_sources import ToolRefused
+from loopline.agents.tools.answers import replace_surrogates
+from loopline.workers.tool_sources import ToolRefused, check_encodable
 from loopline.workers.tool_sources.catalogue import MAX_LEFT_OUT
 from loopline.workers.tool_sources.mcp_results import plain_result
 
@@ -173,8 +174,10 @@ class PlainTransport:
                 tools.append(_tool(tool))
             except ToolRefused as error:
                 if len(self.left_out) < MAX_LEFT_OUT:
-                    self.left_out.append(str(error))
+                    self.left_out.append(replace_surrogates(str(error)))
         cursor = result.get("nextCursor")
+        if isinstance(cursor, int) and not isinstance(cursor, bool):
+            cursor = str(cursor)  # the protocol only has texts
         rest = {key: value for key, value in result.items() if key not in ("tools", "nextCursor")}
         # An empty cursor ends a list; requesting it would return the first page again.
         more = {"nextCursor": cursor} if isinstance(cursor, str) and cursor else {}
@@ -199,13 +202,18 @@ def _tool(tool: Any) -> JsonObject:
         raise ToolRefused(f"{name[:100]}: its schema is not an object")
     words = [tool.get(key) for key in ("description", "title")]
     description = next((word for word in words if isinstance(word, str) and word), name)
-    plain: JsonObject = {"name": name, "description": description}
+    plain: JsonObject = {"name": name, "description": replace_surrogates(description)}
     hints = tool.get("annotations")
     if isinstance(hints, dict):
         plain["annotations"] = {
             key: hints[key] for key in HINTS if isinstance(hints.get(key), bool)
         }
-    return {**plain, "inputSchema": _root(name, schema)}
+    plain["inputSchema"] = _root(name, schema)
+    try:
+        check_encodable(plain)  # the session would refuse the whole list
+    except ToolRefused as error:
+        raise ToolRefused(f"{name[:100]}: {error}") from error
+    return plain
 
 
 def _root(name: str, schema: dict[str, Any]) -> JsonObject:

@@ -25,6 +25,8 @@ MAX_REFUSAL_BYTES = 4_096
 
 _SESSION = "mcp-session-id"
 _LOST_SESSION = re.compile(r"session|initiali[sz]ed", re.IGNORECASE)
+_METHODS = ("initialize", "tools/list", "tools/call")
+"""Requests whose refusals are told in the server's words."""
 _OF_THE_CALL = (-32_601, -32_602)
 """Error codes that concern the request, not the session."""
 
@@ -48,9 +50,11 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         self._max_bytes = max_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        request_id = _requested_id(request)
+        asked_id, method = _asked(request)
+        request_id = asked_id if method in _METHODS else None
         try:
-            response = self._bound_response(await self._inner.handle_async_request(request))
+            answer = await self._inner.handle_async_request(request)
+            response = self._bound_response(answer)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             if request_id is None:
                 raise
@@ -60,9 +64,20 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
                 raise
             what = f"the connection broke ({type(error).__name__}); the call may have taken effect"
             return _error(request_id, INTERNAL_ERROR, what)
-        if request_id is None or response.status_code < 400:
+        if response.status_code >= 400:
+            if request_id is None:
+                return response
+            return await _refusal(request_id, request, response)
+        length = answer.headers.get("content-length", "")
+        if asked_id is None or not length.isdecimal() or int(length) > MAX_REFUSAL_BYTES:
             return response
-        return await _refusal(request_id, request, response)
+        # Some servers refuse with status 200, and an error that names no request.
+        try:
+            text = (await response.aread()).decode("utf-8", "replace")
+        except httpx2.StreamError as error:
+            what = f"its answer can't be read ({error}); the call may have taken effect"
+            return _error(asked_id, INTERNAL_ERROR, what)
+        return _unaddressed_error(asked_id, request, text) or response
 
     def _bound_response(self, response: httpx2.Response) -> httpx2.Response:
         stream = response.stream
@@ -87,16 +102,15 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def _requested_id(request: httpx2.Request) -> Any:
-    """The id of a request that calls a tool or lists the tools; None for any other request."""
+def _asked(request: httpx2.Request) -> tuple[Any, Any]:
+    """The id and the method of a JSON-RPC request; None for anything else."""
     if request.method != "POST":
-        return None
+        return None, None
     try:
         message = json.loads(request.content)
     except (httpx2.StreamError, ValueError):
-        return None
-    calls = isinstance(message, dict) and message.get("method") in ("tools/call", "tools/list")
-    return message.get("id") if calls else None
+        return None, None
+    return (message.get("id"), message.get("method")) if isinstance(message, dict) else (None, None)
 
 
 def _error(request_id: Any, code: int, message: str) -> httpx2.Response:
@@ -119,10 +133,22 @@ async def _refusal(
     finally:
         await response.aclose()
     text = body[:MAX_REFUSAL_BYTES].decode("utf-8", "replace").strip()
+    return _error_of(request_id, request, response.status_code, text)
+
+
+def _unaddressed_error(
+    request_id: Any, request: httpx2.Request, text: str
+) -> httpx2.Response | None:
+    """The answer to this request, if the text is an error without an id."""
+    if _json_error(text) is None or json.loads(text).get("id") is not None:
+        return None
+    return _error_of(request_id, request, 200, text)
+
+
+def _error_of(request_id: Any, request: httpx2.Request, status: int, text: str) -> httpx2.Response:
     json_error = _json_error(text)
-    status = response.status_code
     words = json_error["message"] if json_error is not None else text
-    gone = status in (404, 410) or (status in (400, 409, 422) and _LOST_SESSION.search(words))
+    gone = status in (404, 410) or (status in (200, 400, 409, 422) and _LOST_SESSION.search(words))
     if gone and _SESSION in request.headers and (json_error or {}).get("code") not in _OF_THE_CALL:
         return _error(
             request_id, NOT_CARRIED_OUT, f"HTTP {status}: the session is gone ({words[:100]})"

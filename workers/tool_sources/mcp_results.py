@@ -51,7 +51,7 @@ def _blocks(content: Any) -> list[Any]:
 def _block(block: Any) -> str:
     if not isinstance(block, dict):
         return block if isinstance(block, str) else _json(block)
-    kind = block.get("type")
+    kind = block.get("type", "text" if "text" in block else None)
     match kind:
         case "text":
             text = block.get("text")

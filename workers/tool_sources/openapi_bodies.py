@@ -41,6 +41,11 @@ def body_of(described: JsonObject, references: References) -> tuple[Body, JsonVa
     return None
 
 
+def is_json(media: str) -> bool:
+    """Whether a value of this media type is written as JSON."""
+    return _kind(_media_type(media)) == "json"
+
+
 def _media_type(media: str) -> str:
     return media.partition(";")[0].strip().lower()
 

@@ -11,7 +11,7 @@ from loopline.agents.records import JsonObject
 from loopline.workers.self_limits import limit_self
 from loopline.workers.tool_sources import SourceUnavailable
 from loopline.workers.tool_sources.catalogue import catalogue_of
-from loopline.workers.tool_sources.document_text import BadDocument, read_text
+from loopline.workers.tool_sources.document_text import BadDocument, as_written, read_text
 from loopline.workers.tool_sources.openapi_operation import ReadDocument
 from loopline.workers.tool_sources.openapi_operations import OperationFilter, operations_of
 from loopline.workers.tool_sources.openapi_servers import base_url_of
@@ -71,9 +71,7 @@ def read_document(question: Question, raw: bytes) -> ReadDocument:
 
 def _check_version(place: str, document: JsonObject) -> None:
     version = document.get("openapi")
-    # In its original spelling, if YAML read it as a number.
-    version = getattr(version, "written", version)
-    if isinstance(version, str) and version.startswith("3."):
+    if isinstance(version, str | float) and str(as_written(version)).startswith("3."):
         return
     if "swagger" in document:
         version_text = "Swagger 2 (convert it to OpenAPI 3)"

@@ -16,14 +16,16 @@ from urllib.parse import unquote
 from pydantic import JsonValue
 
 from loopline.agents.records import JsonObject
-from loopline.workers.tool_sources import ToolRefused
+from loopline.agents.tools.answers import replace_surrogates
+from loopline.workers.tool_sources import ToolRefused, check_encodable
 from loopline.workers.tool_sources.catalogue import MAX_LEFT_OUT, ListedTool
-from loopline.workers.tool_sources.openapi_bodies import body_of
+from loopline.workers.tool_sources.document_text import as_written
+from loopline.workers.tool_sources.openapi_bodies import body_of, is_json
 from loopline.workers.tool_sources.openapi_operation import Body, Operation, Parameter, Place, Style
 from loopline.workers.tool_sources.openapi_servers import refuse_another_server
 from loopline.workers.tool_sources.references import References
 
-METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "query")
+METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace", "query")
 MAX_OPERATIONS = 2_000
 """Maximum number of operations that `allow` may match."""
 MAX_REFERENCES = 8
@@ -67,7 +69,7 @@ class Operations:
 
     def leave_out(self, name: str, why: object) -> None:
         if len(self.left_out) < MAX_LEFT_OUT:
-            self.left_out.append(f"{name[:100]}: {why}")
+            self.left_out.append(replace_surrogates(f"{name[:100]}: {why}"))
 
 
 def operations_of(document: JsonObject, base_url: str, wanted: OperationFilter) -> Operations:
@@ -75,7 +77,7 @@ def operations_of(document: JsonObject, base_url: str, wanted: OperationFilter) 
     reader = _Reader(document, base_url, wanted)
     operations = reader.found
     for method, path, shared, node in reader.nodes():
-        operation_id = node.get("operationId")
+        operation_id = as_written(node.get("operationId"))
         name = (
             operation_id
             if isinstance(operation_id, str) and operation_id
@@ -92,6 +94,7 @@ def operations_of(document: JsonObject, base_url: str, wanted: OperationFilter) 
             if name in operations.by_name:
                 raise ToolRefused("there are two operations with this name")
             operation, schema = reader.operation(method, path, shared, node)
+            check_encodable(operation.model_dump())
         except ToolRefused as error:
             operations.leave_out(name, error)
             continue
@@ -200,9 +203,9 @@ class _Reader:
             listed = node.get("parameters")
             for entry in listed if isinstance(listed, list) else ():
                 parameter = self._dereference(entry)
-                name, place = parameter.get("name"), parameter.get("in")
+                name, place = as_written(parameter.get("name")), parameter.get("in")
                 if isinstance(name, str) and isinstance(place, str):
-                    parameters[name, place] = parameter
+                    parameters[name, place] = {**parameter, "name": name}
         return list(parameters.values())
 
     def _parameter(self, node: JsonObject, path: str) -> tuple[Parameter | None, JsonObject]:
@@ -231,9 +234,10 @@ class _Reader:
         content = node.get("content")
         schema, named = node.get("schema"), node.get("style")
         if isinstance(content, dict) and content:
-            first = next(iter(content.values()))
+            media, first = next(iter(content.items()))
             schema = first.get("schema") if isinstance(first, dict) else None
-            named = "json"
+            # A value of any other type is a text, written like one without a media type.
+            named = "json" if is_json(media) else _DEFAULT_STYLE[place]
         elif named not in _STYLES[place]:
             named = _DEFAULT_STYLE[place]
         explode = node.get("explode")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from urllib.parse import quote, unquote, urlsplit
+from collections.abc import Collection, Iterable
+from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
 import httpx
 from pydantic import JsonValue
@@ -68,14 +69,16 @@ def request_of(
                 pass
     for name, value in credentials.headers.items():
         if name.lower() == "cookie":
-            cookies.append(_header(name, value).decode())
+            secret = _header(name, value).decode()
+            names = {part.partition("=")[0].strip() for part in secret.split(";")}
+            cookies = [*_without(names, cookies), secret]
         else:
             headers[name.encode()] = _header(name, value)
     if idempotency_key and not any(name.lower() == b"idempotency-key" for name in headers):
         headers[b"Idempotency-Key"] = idempotency_key.encode()
     if cookies:
         headers[b"Cookie"] = "; ".join(cookies).encode()
-    query += [
+    secrets = [
         f"{percent_encode(key)}={percent_encode(value)}" for key, value in credentials.query.items()
     ]
     content, kind, files = None, None, None
@@ -83,7 +86,7 @@ def request_of(
         content, kind, files = _content(operation.body, arguments["body"])
     if kind is not None:
         headers[b"Content-Type"] = kind.encode()
-    url = _url(base_url, operation, in_path, query)
+    url = _url(base_url, operation, in_path, query, secrets)
     try:
         built = http.build_request(
             operation.method, url, headers=headers, content=content, files=files
@@ -95,16 +98,30 @@ def request_of(
     return built
 
 
-def _url(base_url: str, operation: Operation, in_path: dict[str, str], query: list[str]) -> str:
+def _url(
+    base_url: str,
+    operation: Operation,
+    in_path: dict[str, str],
+    query: list[str],
+    secrets: list[str],
+) -> str:
     base = urlsplit(base_url)
     path, _, literal = operation.path.partition("?")
     whole = base.path.rstrip("/") + _fill_template(path, in_path)
     if any(unquote(segment) in (".", "..") for segment in whole.split("/")):
         raise ToolFailed(f"{', '.join(in_path)}: together they lead to another path")
-    query_parts = [part for part in (base.query, _fill_template(literal, in_path), *query) if part]
+    fixed = [*base.query.split("&"), *_fill_template(literal, in_path).split("&")]
+    names = {unquote(secret.partition("=")[0]) for secret in secrets}
+    query_parts = [*_without(names, (part for part in (*fixed, *query) if part)), *secrets]
     return f"{base.scheme}://{base.netloc}{whole}" + (
         f"?{'&'.join(query_parts)}" if query_parts else ""
     )
+
+
+def _without(names: Collection[str], pairs: Iterable[str]) -> list[str]:
+    """The pairs with other names. A secret is sent once, also if the document's path or an object
+    whose fields become parameters has its name."""
+    return [pair for pair in pairs if unquote_plus(pair.partition("=")[0]) not in names]
 
 
 def _fill_template(template: str, in_path: dict[str, str]) -> str:

@@ -87,7 +87,7 @@ def refuse_another_server(document: JsonObject, node: JsonObject, base_url: str)
     """Raises `ToolRefused` for a node with another server than the document's, even another path on
     the same host: the call would go to the document's server."""
     url = server_url(node) if node.get("servers") else server_url(document)
-    if url == server_url(document):
+    if url.rstrip("/") == server_url(document).rstrip("/"):
         return
     try:
         whole = urljoin(base_url, url)

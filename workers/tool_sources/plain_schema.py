@@ -13,7 +13,7 @@ import json
 from pydantic import JsonValue
 
 from loopline.agents.records import JsonObject
-from loopline.workers.tool_sources import ToolRefused
+from loopline.workers.tool_sources import ToolRefused, check_encodable
 from loopline.workers.tool_sources.references import References
 
 MAX_NODES = 1_000
@@ -48,10 +48,8 @@ def plain_schema(schema: JsonValue, references: References | None = None) -> Jso
     if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
         raise ToolRefused("its arguments are not an object")
     result: JsonObject = {**plain, "type": "object", "properties": plain.get("properties", {})}
-    try:
-        size = len(json.dumps(result, allow_nan=False))
-    except ValueError as error:
-        raise ToolRefused(f"its schema is not JSON: {error}") from error
+    check_encodable(result)
+    size = len(json.dumps(result))
     if size > MAX_CHARS:
         raise ToolRefused(f"its schema has {size} characters, more than {MAX_CHARS}")
     return result
@@ -94,7 +92,9 @@ class _Writer:
         for part in _list(schema.get("allOf")):
             _add(result, self.node(part, references, inside, depth + 1))
         null_by_type = "enum" in schema and "null" in _list(result.get("type"))
-        return _nullable(result) if schema.get("nullable") is True or null_by_type else result
+        null_by_choice = None in _list(schema.get("enum"))
+        is_nullable = schema.get("nullable") is True or null_by_type or null_by_choice
+        return _nullable(result) if is_nullable else result
 
     def _count(self, parts: int) -> None:
         self._nodes += parts
@@ -103,11 +103,7 @@ class _Writer:
 
     def _leaf(self, schema: JsonObject) -> JsonObject:
         result: JsonObject = {}
-        kinds = schema.get("type")
-        declared_kinds = [item.lower() for item in _list(kinds) or [kinds] if isinstance(item, str)]
-        # An unknown type name has no meaning, so it must not narrow the others.
-        is_known = all(kind in _TYPES for kind in declared_kinds)
-        named = [*dict.fromkeys(declared_kinds)] if is_known else []
+        named = _types_of(schema.get("type"))
         if schema.get("format") == "int-or-string":  # Kubernetes' mark on a `string`
             named = ["integer", "string"]
         if named:
@@ -116,11 +112,11 @@ class _Writer:
         text = named == ["string"] or sorted(named) == ["null", "string"]
         choices = schema.get("enum")
         if isinstance(choices, list) and 0 < len(choices) <= MAX_CHOICES:
-            result["enum"] = [_as_text(item) if text else item for item in choices]
+            result["enum"] = [_as_text(item) if text else _as_type(item, named) for item in choices]
         for key in ("const", "default"):
             value = schema.get(key)
             if key in schema and not isinstance(value, dict | list):
-                result[key] = _as_text(value) if text else value
+                result[key] = _as_text(value) if text else _as_type(value, named)
         for key in _NUMBER_BOUNDS:
             bound = schema.get(key)
             if isinstance(bound, bool) or not isinstance(bound, int | float):
@@ -158,7 +154,9 @@ class _Writer:
         self._count(len(required) // 10)
         names = dict.fromkeys(name for name in required if isinstance(name, str))
         if needed := [
-            name for name in names if name in fields and not _read_only(properties, name)
+            name
+            for name in names
+            if name in fields and not _read_only(properties, name, references)
         ]:
             result["required"] = [*needed]
         others = schema.get("additionalProperties")
@@ -195,14 +193,42 @@ class _Writer:
             result["items"] = self.node(items, references, inside, depth + 1)
 
 
+def _types_of(declared: JsonValue) -> list[str]:
+    """The types of a schema; none if one of them is unknown and so must not narrow the others. An
+    unquoted `null` in a YAML list means the type."""
+    listed = ["null" if kind is None else kind for kind in _list(declared)] or [declared]
+    names = [kind.lower() for kind in listed if isinstance(kind, str)]
+    is_known = len(names) == len(listed) and all(name in _TYPES for name in names)
+    return [*dict.fromkeys(names)] if is_known else []
+
+
+def _as_type(value: JsonValue, types: list[str]) -> JsonValue:
+    """A choice in the schema's only type: documents also write `"1"` for an integer, and `"true"`
+    for a boolean."""
+    if not isinstance(value, str) or types not in (["integer"], ["number"], ["boolean"]):
+        return value
+    try:
+        read: JsonValue = json.loads(value)
+    except ValueError:
+        return value
+    return read if isinstance(read, bool) == (types == ["boolean"]) else value
+
+
 def _list(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []
 
 
-def _read_only(properties: JsonValue, name: str) -> bool:
+def _read_only(properties: JsonValue, name: str, references: References) -> bool:
     """Whether a field is only set by the server: OpenAPI requires it in answers only, where one
-    schema serves requests and answers."""
+    schema serves requests and answers. A field may be a reference to a read-only schema."""
     field = properties.get(name) if isinstance(properties, dict) else None
+    for _ in range(MAX_DEPTH):
+        if not isinstance(field, dict) or field.get("readOnly") is True:
+            break
+        reference = field.get("$ref")
+        if not isinstance(reference, str):
+            return False
+        field, references = references.follow(reference)
     return isinstance(field, dict) and field.get("readOnly") is True
 
 

@@ -35,7 +35,8 @@ _LABELS = frozenset({"sample", "example", "expected"})
 _SPELLED = re.compile(
     r"(?<![\w.])-?\d++(?:\.\d++)?+(?:e[+-]?\d++)?+(?!\w|\.\d)|(?<!\w)(?:true|false)(?!\w)"
 )
-_TIGHT = re.compile(r"\s*([,:=()\[\]{}])\s*")
+# A run of spaces is tried only at its start.
+_TIGHT = re.compile(r"(?:(?<!\s)\s++)?([,:=()\[\]{}])\s*")
 _TRUTHS = {"true": "1", "false": "0"}
 _QUOTES = str.maketrans("", "", "'\"`")
 

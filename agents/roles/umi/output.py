@@ -43,8 +43,9 @@ _NEXT = re.compile(
 _OWN_TAG = re.compile(
     r"^\s*(?:assistant|planner|caller|conclusion|summari[sz]er)\s*:\s*", re.IGNORECASE
 )
-_ACTION = re.compile(r"(?im)^[\s*_`#>]*action[\s*_`]*:[ \t]*(?P<name>[^\n]*)$")
-_INPUT = re.compile(r"(?im)^[\s*_`#>]*action[ _]input[\s*_`]*:[\s*_`]*(?:json\b)?\s*")
+# The mark of a line: not of the lines before it, which may be thousands of empty ones.
+_ACTION = re.compile(r"(?im)^(?:[^\S\n]|[*_`#>])*+action[\s*_`]*:[ \t]*(?P<name>[^\n]*)$")
+_INPUT = re.compile(r"(?im)^(?:[^\S\n]|[*_`#>])*+action[ _]input[\s*_`]*:[\s*_`]*(?:json\b)?\s*")
 _AROUND_A_NAME = " \t\r*`'\".,;"
 _DECODER = json.JSONDecoder()
 _SHOWN_CHARS = 200

@@ -37,6 +37,13 @@ def listed(cursor: str | None) -> dict[str, Any]:
         page = int(cursor or 0)
         tools = [tool(f"t{page}-{n}") for n in range(2)]
         return {"tools": tools, **({"nextCursor": str(page + 1)} if page < 2 else {})}
+    if MODE == "numbered":
+        page = int(cursor or 0)
+        tools = [tool(f"t{page}-{n}") for n in range(2)]
+        return {"tools": tools, **({"nextCursor": page + 1} if page < 2 else {})}
+    if MODE == "surrogates":
+        field = {"type": "object", "properties": {"\ud800": {}}}
+        return {"tools": [tool("fine", text="\udfff"), tool("field", field), tool("name\ud800")]}
     if MODE == "endless":
         page = int(cursor or 0)
         return {"tools": [tool(f"t{page}-{n}") for n in range(50)], "nextCursor": str(page + 1)}

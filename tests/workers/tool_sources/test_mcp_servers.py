@@ -17,6 +17,11 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs make install")
 
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
 from loopline.bus.tasks import end
 from loopline.workers.tool_sources.sources import ToolSources
 from tests.workers.tool_sources.forgetful_server import ForgetfulServer
@@ -308,6 +313,47 @@ async def test_a_paged_list_is_read_to_its_end_and_an_endless_one_is_not() -> No
         f"some__t{page}-{n}" for page in range(3) for n in range(2)
     ]
     assert len([name for name in names if name.startswith("bad")]) == 128
+
+
+async def test_cursors_may_be_numbers() -> None:
+    async with joined(some=raw("numbered")) as sources:
+        assert len(sources.specs) == 6
+
+
+async def test_half_a_surrogate_pair_costs_only_its_tool() -> None:
+    async with joined(s=raw("surrogates")) as sources:
+        state = sources.state()["s"]
+        assert await text_of(sources, "s__fine") == "done"
+        assert [spec.name for spec in sources.specs] == ["s__fine"]
+    assert state["left_out"] == [
+        "field: its schema is not JSON: half a surrogate pair",
+        "name?: its schema is not JSON: half a surrogate pair",
+    ]
+
+
+async def test_a_refusal_that_names_no_request_is_one_with_status_200_too() -> None:
+    error = {"code": -32001, "message": "Session not found"}
+    body = {"jsonrpc": "2.0", "id": None, "error": error}
+    server = ForgetfulServer(refusal={"status": 200, "body": body})
+    async with (
+        listening(server.app()) as url,
+        joined(s=source(mcp={"url": f"{url}/mcp"}, timeout_seconds=20)) as sources,
+    ):
+        assert await text_of(sources, "s__good") == "done"
+        server.forget()
+        assert await text_of(sources, "s__good") == "done"
+
+
+async def test_a_server_that_refuses_to_be_joined_is_quoted() -> None:
+    async def refuse(_: Request) -> Response:
+        return Response("No such key.", 401)
+
+    app = Starlette(routes=[Route("/mcp", refuse, methods=["GET", "POST", "DELETE"])])
+    async with (
+        listening(app) as url,
+        joined(s=source(mcp={"url": f"{url}/mcp"})) as sources,
+    ):
+        assert sources.state()["s"]["trouble"] == "MCPError: HTTP 401: No such key."
 
 
 async def test_unreachable_servers_are_reported_and_the_others_work() -> None:

@@ -217,3 +217,94 @@ async def test_a_cookie_is_sent_and_read_only_fields_are_not_requested(
 async def test_a_method_of_the_newest_openapi_version_is_sent(tmp_path: Path) -> None:
     request = await sent(tmp_path, "/a", body(JSON, OBJECT), {"body": {}}, method="query")
     assert request.method == "QUERY"
+
+
+PLAIN_CONTENT = {"text/plain": {"schema": TEXT}}
+
+
+async def test_a_parameter_with_a_media_type_is_written_in_it(tmp_path: Path) -> None:
+    parameters = [
+        {"name": "q", "in": "query", "content": PLAIN_CONTENT},
+        {"name": "X-H", "in": "header", "content": PLAIN_CONTENT},
+        {"name": "j", "in": "query", "content": {"application/x+json": {"schema": TEXT}}},
+    ]
+    request = await sent(
+        tmp_path, "/a", {"parameters": parameters}, {"q": "a b", "X-H": "c d", "j": "e"}
+    )
+    assert request.query == "q=a%20b&j=%22e%22"
+    assert request.header("x-h") == ["c d"]
+
+
+async def test_a_secret_is_sent_once_whoever_else_names_it(tmp_path: Path) -> None:
+    """A document's own path, the fields of an object, and a cookie."""
+    parameters = [
+        {"name": "f", "in": "query", "schema": OBJECT},
+        {"name": "sid", "in": "cookie", "schema": TEXT},
+    ]
+    paths = {"/a?key=theirs&x=1": {"get": {"operationId": "act", "parameters": parameters}}}
+    file = tmp_path / "api.json"
+    file.write_text(json.dumps({"openapi": "3.0.3", "paths": paths}))
+    api = RecordingApi()
+    environ = {"KEY": "k-0815-key", "COOKIE": "sid=s-4711-cookie"}
+    async with listening(api.app()) as url:
+        settings = source(
+            openapi=str(file), base_url=url, query_env={"key": "KEY"},
+            headers_env={"Cookie": "COOKIE"},
+        )  # fmt: skip
+        async with joined(environ, s=settings) as sources:
+            arguments: dict[str, Any] = {"f": {"key": "mine", "b": "2"}, "sid": "mine"}
+            assert "error" not in await sources.call("s__act", arguments)
+    [request] = api.requests
+    assert request.pairs == [["x", "1"], ["b", "2"], ["key", "k-0815-key"]]
+    assert request.header("cookie") == ["sid=s-4711-cookie"]
+
+
+ODD_NAMES = """\
+openapi: 3.1
+paths:
+  /a:
+    get: {operationId: 2020, parameters: [{name: 1, in: query, schema: {type: string}}]}
+    trace: {operationId: t}
+    post:
+      operationId: p
+      servers: [{url: "https://api.example/"}]
+      requestBody: {content: {application/json: {schema: {
+        type: object, required: [id], properties: {id: {$ref: "#/components/schemas/Id"},
+        v: {type: [string, null]}}}}}}
+servers: [{url: "https://api.example"}]
+components: {schemas: {Id: {type: string, readOnly: true}}}
+"""
+
+
+async def test_names_and_types_mean_what_their_yaml_means(tmp_path: Path) -> None:
+    file = tmp_path / "api.yaml"
+    file.write_text(ODD_NAMES)
+    api = RecordingApi()
+    async with (
+        listening(api.app()) as url,
+        joined(s=source(openapi=str(file), base_url=url)) as sources,
+    ):
+        assert {spec.name for spec in sources.specs} == {"s__2020", "s__t", "s__p"}
+        calls: dict[str, Any] = {"2020": {"1": "x"}, "p": {"body": {"v": None}}}
+        for tool, arguments in calls.items():
+            answer = await sources.call(f"s__{tool}", arguments)
+            assert "error" not in answer, answer
+    assert [(request.query, request.body) for request in api.requests] == [
+        ("1=x", b""), ("", b'{"v": null}'),
+    ]  # fmt: skip
+
+
+async def test_half_a_surrogate_pair_costs_only_its_operation(tmp_path: Path) -> None:
+    parameter = {"name": "q", "in": "query", "schema": {"enum": ["\ud800"]}}
+    paths = {
+        "/a": {"get": {"operationId": "a", "parameters": [parameter]}},
+        "/b\udfff": {"get": {"operationId": "b"}},
+        "/c": {"get": {"operationId": "c\ud800"}},
+        "/d": {"get": {"operationId": "d", "summary": "\ud800"}},
+    }
+    file = tmp_path / "api.json"
+    file.write_text(json.dumps({"openapi": "3.0.3", "paths": paths}))
+    async with joined(s=source(openapi=str(file), base_url="http://127.0.0.1:1")) as sources:
+        state = sources.state()["s"]
+        assert [spec.name for spec in sources.specs] == ["s__d"]
+    assert (state["trouble"], len(state["left_out"])) == ("", 3)

@@ -88,6 +88,32 @@ def test_a_schema_that_cannot_be_simplified_is_refused_with_the_reason(
             {"properties": {"s": {"anyOf": [{"const": 1}, {"enum": ["x"]}]}}},
         ),
         (
+            {"properties": {"n": {"type": "integer", "enum": ["1", 2]}}},
+            {"properties": {"n": {"type": "integer", "enum": [1, 2]}}},
+        ),
+        (
+            {"properties": {"b": {"type": "boolean", "enum": ["true", "false"]}}},
+            {"properties": {"b": {"type": "boolean", "enum": [True, False]}}},
+        ),
+        (
+            {
+                "properties": {
+                    "s": {"type": "string", "enum": ["a", None]},
+                    "v": {"type": ["string", None]},
+                }
+            },
+            {
+                "properties": {
+                    "s": {"type": ["string", "null"], "enum": ["a", None]},
+                    "v": {"type": ["string", "null"]},
+                }
+            },
+        ),
+        (
+            {"properties": {"v": {"type": ["string", {"type": "integer"}]}}},
+            {"properties": {"v": {}}},
+        ),
+        (
             {"properties": {"s": {"minLength": 1, "maxLength": 10**9, "exclusiveMinimum": True}}},
             {"properties": {"s": {"minLength": 1}}},
         ),
