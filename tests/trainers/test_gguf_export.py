@@ -27,7 +27,7 @@ from transformers import (
 from loopline.trainers import cli
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.export import gguf_tokenizer
-from loopline.trainers.export.gguf import export_gguf
+from loopline.trainers.export.gguf import export_gguf, export_gguf_adapter
 from loopline.trainers.export.precision import Precision
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.local.model_files import MICRO_MODELS
@@ -48,10 +48,12 @@ SHAPE: dict[str, Any] = {
     # Far from the flat logits and the zero biases of a fresh model, which agree with anything.
     "initializer_range": 0.5,
 }
+WIDER: dict[str, Any] = {**SHAPE, "vocab_size": 2056, "tie_word_embeddings": True}
 LLAMA: dict[str, Any] = {**SHAPE, "rope_theta": 5e5}
 MODELS: dict[str, Any] = {
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=True)),
     "qwen2 untied": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=False)),
+    "qwen2 with more rows": lambda: Qwen2ForCausalLM(Qwen2Config(**WIDER)),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=32)),
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
     "llama with biases": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, attention_bias=True)),
@@ -135,10 +137,16 @@ def test_a_tokenizer_that_llama_cpp_would_split_differently_is_refused(tmp_path:
     ("changes", "words"),
     [
         ({"model_type": "gpt_neox"}, "'gpt_neox' cannot be exported"),
-        ({"rope_parameters": {"rope_type": "yarn"}}, "scaled rotary positions"),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, "scaled rotary positions"),
+        ({"rope_parameters": {"type": "linear", "factor": 2.0}}, "scaled rotary positions"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "scaled rotary positions"),
+        ({"rms_norm_eps": None}, "config.json does not describe a model"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' cannot be exported"),
         ({"use_sliding_window": True, "sliding_window": 64}, "sliding window"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding window"),
+        (
+            {"layer_types": ["full_attention", "sliding_attention", "full_attention"]},
+            "sliding window",
+        ),
     ],
 )
 def test_a_model_that_cannot_be_exported_exactly_is_refused(
@@ -342,7 +350,7 @@ def test_a_file_that_would_crash_llama_cpp_is_not_written(
     def as_they_are(named: dict[int, str], width: int) -> list[str]:
         return [named[place] for place in range(width - 1)] + [named[0]]
 
-    monkeypatch.setattr(gguf_tokenizer, "_make_unique", as_they_are)
+    monkeypatch.setattr(gguf_tokenizer, "_pad", as_they_are)
     folder = model(tmp_path / "model", "qwen2")
     with pytest.raises(TrainingError, match=r"llama\.cpp crashes on"):
         export_gguf(folder, tmp_path / "model.gguf")
@@ -354,7 +362,7 @@ Saved = dict[str, Any]
 
 def with_added(**fields: Any) -> Callable[[Saved], object]:
     added = {
-        "id": 2000, "content": "<new>", "single_word": False, "lstrip": False, "rstrip": False,
+        "id": 2048, "content": "<new>", "single_word": False, "lstrip": False, "rstrip": False,
         "normalized": False, "special": True,
     }  # fmt: skip
     return lambda saved: saved["added_tokens"].append({**added, **fields})
@@ -371,7 +379,7 @@ def whole_words(saved: Saved) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (with_added(content="<|im_end|>"), r"the text '<\|im_end\|>' has two ids, \d+ and 2000"),
+        (with_added(content="<|im_end|>"), r"the text '<\|im_end\|>' has two ids, \d+ and 2048"),
         (with_added(lstrip=True), "'<new>' sets lstrip"),
         (with_added(rstrip=True, single_word=True), "'<new>' sets rstrip and single_word"),
         (compatible, "the way in which it splits text"),
@@ -381,12 +389,36 @@ def whole_words(saved: Saved) -> None:
 def test_a_byte_level_tokenizer_that_llama_cpp_would_read_differently_is_refused(
     tmp_path: Path, change: Callable[[Saved], object], words: str
 ) -> None:
-    folder = model(tmp_path / "model", "qwen2")
+    folder = model(tmp_path / "model", "qwen2 with more rows")
     saved = json.loads((folder / "tokenizer.json").read_text())
     change(saved)
     (folder / "tokenizer.json").write_text(json.dumps(saved))
     with pytest.raises(TrainingError, match=words):
         export_gguf(folder, tmp_path / "model.gguf")
+
+
+@pytest.mark.parametrize(
+    "name", ["rms_norm_eps", "max_position_embeddings", "rope_parameters", "hidden_act"]
+)
+def test_a_field_that_config_json_lacks_has_transformers_default(tmp_path: Path, name: str) -> None:
+    folder, file = model(tmp_path / "model", "qwen2"), tmp_path / "model.gguf"
+    config = json.loads((folder / "config.json").read_text())
+    del config[name]
+    (folder / "config.json").write_text(json.dumps(config))
+    export_gguf(folder, file, Precision.F32)
+    epsilon = GGUFReader(file).fields["qwen2.attention.layer_norm_rms_epsilon"].contents()
+    assert epsilon == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize("keep", ["lora_A", "nothing"])
+def test_an_adapter_without_both_halves_is_not_exported(tmp_path: Path, keep: str) -> None:
+    folder = model(tmp_path / "model", "qwen2")
+    lora = make_tiny_lora(folder, tmp_path / "lora", 1)
+    file = lora / "adapter_model.safetensors"
+    save_file({name: value for name, value in load_file(file).items() if keep in name}, file)
+    with pytest.raises(TrainingError, match="it has no pair of lora_A and lora_B for"):
+        export_gguf_adapter(lora, folder, tmp_path / "adapter.gguf")
+    assert not (tmp_path / "adapter.gguf").exists()
 
 
 def test_a_tokenizer_that_composes_text_gives_the_same_ids_in_llama_cpp(tmp_path: Path) -> None:

@@ -145,6 +145,7 @@ def test_bytes_control_tokens_and_padding_have_distinct_types(tmp_path: Path) ->
     assert fields["tokenizer.ggml.add_bos_token"] is False
 
 
+WORDPIECE = {"type": "WordPiece", "prefix": "##", "cleanup": True}
 METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False}
 SPLIT = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True}
 STRIPPED = {
@@ -159,7 +160,7 @@ STRIPPED = {
         ({"normalizer": None, "pre_tokenizer": METASPACE}, {}, "before each text"),
         ({"normalizer": None, "pre_tokenizer": SPLIT}, {}, "Metaspace, not split"),
         ({"normalizer": {"type": "NFKC"}}, {}, "before each text"),
-        ({"decoder": {"type": "WordPiece"}}, {}, "its decoder does more"),
+        ({"decoder": WORDPIECE}, {}, "its decoder does more"),
         ({"added_tokens": [STRIPPED]}, {}, "'</s>' sets rstrip"),
         ({"added_tokens": [{**STRIPPED, "rstrip": False, "normalized": True}]}, {}, "normalized"),
         ({}, {"ignore_merges": True}, "not plain BPE .*ignore_merges"),

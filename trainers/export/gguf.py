@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,9 +35,9 @@ from loopline.workers.engines.local.adapter_base import (
     require_base,
     weights_sha256,
 )
+from loopline.workers.engines.local.lora_config import read_lora_config
 from loopline.workers.engines.local.model_files import check_safetensors
 from loopline.workers.engines.protocol import EngineError
-from loopline.workers.engines.torch.lora import read_lora_config
 from loopline.workers.installation import install_hint
 
 ARCHITECTURES = {
@@ -61,8 +62,7 @@ def export_gguf(model: Path, output: Path, precision: Precision = Precision.F16)
     Raises TrainingError for a model that does not exist or cannot be converted exactly, and for
     `q4_k_m` without llama-cpp-python, whose quantizer makes it.
     """
-    config = read_json(model / "config.json")
-    kind = str(config.get("model_type"))
+    kind = str(read_json(model / "config.json").get("model_type"))
     if kind not in ARCHITECTURES:
         raise TrainingError(
             f"{model}: models of type {kind!r} cannot be exported; supported types: "
@@ -70,17 +70,18 @@ def export_gguf(model: Path, output: Path, precision: Precision = Precision.F16)
         )
     with _translate_engine_errors():
         check_safetensors(model)
+    config = _configuration(model)
     output.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(output) as partial:
         if precision is Precision.Q4_K_M:
             whole = output.with_name(f"{output.name}.f32")
             try:
-                _write(model, config, kind, whole, Precision.F32)
+                _write(model, config, whole, Precision.F32)
                 _quantize(whole, partial)
             finally:
                 whole.unlink(missing_ok=True)
         else:
-            _write(model, config, kind, partial, precision)
+            _write(model, config, partial, precision)
         require_loadable(partial)
 
 
@@ -90,10 +91,10 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
     Raises TrainingError for an adapter that is missing, incomplete, not a plain LoRA, or of another
     model.
     """
-    config = read_json(base / "config.json")
-    kind = str(config.get("model_type"))
+    kind = str(read_json(base / "config.json").get("model_type"))
     if kind not in ARCHITECTURES:
         raise TrainingError(f"{base}: only a LoRA of {', '.join(ARCHITECTURES)} can be exported")
+    config = _configuration(base).to_dict()
     with _translate_engine_errors():
         settings = read_lora_config(adapter, str(adapter))
         check_safetensors(adapter, "adapter")
@@ -113,6 +114,13 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
         scaled = alpha * math.sqrt(rank) if settings.use_rslora else alpha
         writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, scaled)
         with safe_open(adapter / "adapter_model.safetensors", framework="pt") as weights:
+            parts = Counter(name.partition(".lora_")[0] for name in weights.keys())  # noqa: SIM118
+            halves = [module for module, count in parts.items() if count != 2]
+            if halves or not parts:
+                raise TrainingError(
+                    f"{adapter}: it has no pair of lora_A and lora_B for "
+                    f"{halves[0] if halves else 'any layer'}"
+                )
             for name in weights.keys():  # noqa: SIM118 - not a mapping
                 module, separator, part = name.removeprefix("base_model.model.").partition(".lora_")
                 new = names.get_name(module)
@@ -160,9 +168,10 @@ def _shapes(model: Path) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _write(
-    model: Path, config: dict[str, Any], kind: str, output: Path, precision: Precision
-) -> None:
+def _write(model: Path, described: Any, output: Path, precision: Precision) -> None:
+    """Write the model in folder `model`, which has this configuration of transformers."""
+    config: dict[str, Any] = described.to_dict()
+    kind: str = described.model_type
     arch = ARCHITECTURES[kind]
     stored, file_type = _STORED[precision]
     writer = gguf.GGUFWriter(output, gguf.MODEL_ARCH_NAMES[arch])
@@ -173,7 +182,7 @@ def _write(
     add_tokenizer(writer, model, int(config["vocab_size"]))
     layers = int(config["num_hidden_layers"])
     names = gguf.get_tensor_name_map(arch, layers)
-    wanted = _wanted_shapes(model, config)
+    wanted = _wanted_shapes(model, described)
     tied = bool(config.get("tie_word_embeddings"))
     for path in sorted(model.glob("*.safetensors")):
         with safe_open(path, framework="pt") as weights:
@@ -219,14 +228,23 @@ def _embedding(model: Path) -> torch.Tensor:
     raise TrainingError(f"{model}: the tensor {_EMBEDDING!r} is missing")
 
 
-def _wanted_shapes(model: Path, config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+def _configuration(model: Path) -> Any:
+    """The configuration as transformers reads it: with its defaults, and with today's names for
+    older ones. Raises TrainingError."""
+    config_values = read_json(model / "config.json")
+    config_values.pop("quantization_config", None)
+    try:
+        return AutoConfig.for_model(config_values.pop("model_type"), **config_values)
+    except Exception as error:
+        raise TrainingError(f"{model}: config.json does not describe a model: {error}") from error
+
+
+def _wanted_shapes(model: Path, described: Any) -> dict[str, tuple[int, ...]]:
     """Shape of each tensor that transformers would read for this configuration, the head
     included."""
-    config_values = {name: value for name, value in config.items() if name != "quantization_config"}
     try:
-        kind = AutoConfig.for_model(config_values.pop("model_type"), **config_values)
         with torch.device("meta"):
-            empty_model = AutoModelForCausalLM.from_config(kind)
+            empty_model = AutoModelForCausalLM.from_config(described)
     except Exception as error:
         raise TrainingError(f"{model}: config.json does not describe a model: {error}") from error
     return {name: tuple(tensor.shape) for name, tensor in empty_model.state_dict().items()}

@@ -16,6 +16,7 @@ import gguf
 
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.export.bpe_scores import scores_of_merges
+from loopline.workers.engines.local.model_text import read_tokenizer
 from loopline.workers.engines.text.sentencepiece import BLANK, BLANK_AT_BEGINNING_KEY
 from loopline.workers.engines.text.tokenizer_codec import COMPOSED_KEY
 
@@ -39,7 +40,7 @@ def add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
     Raises TrainingError for a tokenizer that does not exist, or that has no equivalent in
     llama.cpp.
     """
-    saved = read_json(model / "tokenizer.json")
+    saved = _read_tokenizer(model)
     bpe: dict[str, Any] = saved["model"]
     last = max(
         [*bpe["vocab"].values(), *(token_entry["id"] for token_entry in saved["added_tokens"])]
@@ -58,7 +59,7 @@ def add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
         named[place] = added["content"]
         kinds[place] = gguf.TokenType.CONTROL if added["special"] else gguf.TokenType.USER_DEFINED
     try:
-        tokens = _make_unique(named, width)
+        tokens = _pad(named, width)
         if bpe.get("byte_fallback"):
             _add_sentencepiece(writer, saved, tokens, kinds)
         else:
@@ -71,13 +72,20 @@ def add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
     ids = {text: place for place, text in enumerate(tokens)}
     for name, add in (
         ("bos_token", writer.add_bos_token_id),
-        ("eos_token", writer.add_eos_token_id),
         ("pad_token", writer.add_pad_token_id),
     ):
-        token: Any = settings.get(name)
-        text = token.get("content") if isinstance(token, dict) else token
-        if text in ids:
+        if (text := _text(settings, name)) in ids:
             add(ids[text])
+    ends = _end_ids(model, ids.get(_text(settings, "eos_token")), width)
+    places = (writer.add_eos_token_id, writer.add_eot_token_id, writer.add_eom_token_id)
+    if not 0 < len(ends) <= len(places):
+        raise TrainingError(
+            f"{model}: it has {len(ends)} tokens that end a turn (eos_token in "
+            "tokenizer_config.json, eos_token_id in generation_config.json); llama.cpp needs "
+            f"1 to {len(places)}"
+        )
+    for token_id, add in zip(ends, places, strict=False):
+        add(token_id)
     writer.add_add_bos_token(False)
     template = model / "chat_template.jinja"
     text = template.read_text() if template.is_file() else settings.get("chat_template")
@@ -85,17 +93,49 @@ def add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
         writer.add_chat_template(text)
 
 
-def _make_unique(named: dict[int, str], width: int) -> list[str]:
-    """The texts of all ids, with placeholders for ids without a text. Two ids with the same text
-    crash llama.cpp. Raises ValueError."""
+def _read_tokenizer(model: Path) -> dict[str, Any]:
+    """The tokenizer.json in folder `model` as transformers reads it: with the tokens that only
+    tokenizer_config.json names, and with the ids that added tokens really get. Raises
+    TrainingError."""
+    file = read_json(model / "tokenizer.json")
     ids: dict[str, int] = {}
-    for place, text in sorted(named.items()):
+    entries = [*file["model"]["vocab"].items()]
+    entries += [(added["content"], added["id"]) for added in file["added_tokens"]]
+    for text, place in sorted(entries, key=lambda entry: entry[1]):
         if (previous_place := ids.setdefault(text, place)) != place:
-            raise ValueError(f"the text {text!r} has two ids, {previous_place} and {place}")
+            raise TrainingError(
+                f"{model}: its tokenizer cannot be exported: the text {text!r} has two ids, "
+                f"{previous_place} and {place}"
+            )
+    try:
+        return json.loads(read_tokenizer(model).backend_tokenizer.to_str())
+    except Exception as error:
+        raise TrainingError(f"{model}: its tokenizer cannot be read: {error}") from error
+
+
+def _text(settings: dict[str, Any], name: str) -> str:
+    token: Any = settings.get(name)
+    return str(token.get("content") if isinstance(token, dict) else token)
+
+
+def _end_ids(model: Path, first: int | None, width: int) -> list[int]:
+    """The tokens that end a turn: the tokenizer's own one, `first`, and those of
+    generation_config.json, or config.json without it."""
+    files = [model / name for name in ("generation_config.json", "config.json")]
+    settings = next((read_json(file) for file in files if file.is_file()), {})
+    value: Any = settings.get("eos_token_id")
+    ends = [first, *(value if isinstance(value, list) else [value])]
+    return [end for end in dict.fromkeys(ends) if isinstance(end, int) and 0 <= end < width]
+
+
+def _pad(named: dict[int, str], width: int) -> list[str]:
+    """The texts of all ids, with placeholders for ids without a text. Two ids with the same text
+    would crash llama.cpp."""
+    texts = set(named.values())
     tokens: list[str] = []
     for place in range(width):
         text = named.get(place, f"[PAD{place}]")
-        while place not in named and text in ids:
+        while place not in named and text in texts:
             text = f"[{text}]"
         tokens.append(text)
     return tokens

@@ -41,7 +41,7 @@ def _adapter(network: Network, folder: Path, settings: GrpoSettings) -> dict[str
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    from loopline.workers.engines.torch.lora import read_lora_config
+    from loopline.workers.engines.local.lora_config import read_lora_config
 
     try:
         network.loaded.check_base_of(str(folder))

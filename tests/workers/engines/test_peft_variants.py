@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.torch.lora import LoraLayers
+from loopline.workers.engines.vllm.adapters import read_weights
 
 peft = pytest.importorskip("peft", reason="needs make install")
 
@@ -57,8 +58,8 @@ def steps(model: Any) -> None:
 
 
 def saved(base: Path, folder: Path, make: Make = noise, **variant: Any) -> Path:
-    options = {"target_modules": ["q_proj", "v_proj"]} | variant
-    config = peft.LoraConfig(r=4, lora_alpha=8, task_type="CAUSAL_LM", **options)
+    options = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj"]} | variant
+    config = peft.LoraConfig(task_type="CAUSAL_LM", **options)
     model = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
     make(model)
     model.save_pretrained(folder)
@@ -106,15 +107,46 @@ def test_a_plain_lora_matches_peft(base: Path, tmp_path: Path, variant: dict[str
     assert (actual - wanted).abs().max() < NATS
 
 
-def test_a_bfloat16_lora_matches_peft(base: Path, tmp_path: Path) -> None:
-    def halved(model: Any) -> None:
+def stored_as(dtype: torch.dtype, factor: float = 1.0) -> Make:
+    def make(model: Any) -> None:
         noise(model)
         for name, weight in model.named_parameters():
             if "lora_" in name:
-                weight.data = weight.data.to(torch.bfloat16)
+                weight.data = (weight.data * factor).to(dtype)
 
-    folder = saved(base, tmp_path / "lora", halved)
+    return make
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "variant", [{}, {"lora_alpha": 10}, {"r": 8, "lora_alpha": 16, "use_rslora": True}], ids=str
+)
+def test_a_lora_in_any_type_and_with_any_scale_matches_peft(
+    base: Path, tmp_path: Path, variant: dict[str, Any], dtype: torch.dtype
+) -> None:
+    folder = saved(base, tmp_path / "lora", stored_as(dtype), **variant)
     assert (served(base, folder) - by_peft(base, folder)).abs().max() < NATS
+
+
+def test_large_numbers_in_16_bits_do_not_overflow_when_they_are_scaled(
+    base: Path, tmp_path: Path
+) -> None:
+    def large(model: Any) -> None:
+        noise(model)
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                weight.data = torch.full_like(weight, 4e4).half()
+            elif "lora_A" in name:
+                weight.data *= 1e-5
+
+    folder = saved(base, tmp_path / "lora", large)
+    assert (served(base, folder) - by_peft(base, folder)).abs().max() < NATS
+
+
+def test_a_scale_beyond_all_numbers_is_refused(base: Path, tmp_path: Path) -> None:
+    folder = saved(base, tmp_path / "lora", lora_alpha=1e300)
+    with pytest.raises(EngineError, match=r"lora_alpha 1e\+300 .* exceed the range"):
+        served(base, folder)
 
 
 def test_pissa_that_was_converted_on_saving_is_a_plain_lora(base: Path, tmp_path: Path) -> None:
@@ -131,6 +163,42 @@ def test_pissa_that_was_converted_on_saving_is_a_plain_lora(base: Path, tmp_path
     folder = tmp_path / "lora"
     assert json.loads((folder / "adapter_config.json").read_text())["init_lora_weights"] is True
     assert (served(base, folder) - by_peft(base, folder)).abs().max() < NATS
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {"corda_config": {"cache_file": None, "corda_method": "ipm"}},
+        {"lora_ga_config": {"direction": "ArB2r", "scale": "stable", "stable_gamma": 16}},
+        {"eva_config": {"rho": 2.0}},
+        {"loftq_config": {"loftq_bits": 4}},
+    ],
+    ids=str,
+)
+def test_details_that_a_converted_lora_keeps_do_not_matter(
+    base: Path, tmp_path: Path, details: dict[str, Any]
+) -> None:
+    """PEFT leaves them in the file that `path_initial_model_for_weight_conversion` writes."""
+    folder = saved(base, tmp_path / "lora")
+    wanted = by_peft(base, folder)
+    config = folder / "adapter_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), **details}))
+    assert (served(base, folder) - wanted).abs().max() < NATS
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("LoHaConfig", {}), ("LoKrConfig", {}), ("IA3Config", {"feedforward_modules": []}),
+     ("VeraConfig", {}), ("OFTConfig", {}), ("AdaLoraConfig", {"total_step": 10})],
+)  # fmt: skip
+def test_an_adapter_of_another_type_is_refused_by_its_type(
+    base: Path, tmp_path: Path, kind: str, options: dict[str, Any]
+) -> None:
+    config = getattr(peft, kind)(target_modules=["q_proj", "v_proj"], **options)
+    model = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
+    model.save_pretrained(tmp_path / "adapter")
+    with pytest.raises(EngineError, match=f"its peft_type is '{config.peft_type.value}'"):
+        served(base, tmp_path / "adapter")
 
 
 @pytest.mark.parametrize(
@@ -186,3 +254,25 @@ def test_an_unknown_field_that_is_off_is_accepted(base: Path, tmp_path: Path) ->
     config = folder / "adapter_config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "of_next_year": None}))
     served(base, folder)
+
+
+@pytest.mark.parametrize(
+    ("variant", "words"),
+    [
+        ({"init_lora_weights": "pissa"}, "init_lora_weights is 'pissa'"),
+        ({"layer_replication": [[0, 1], [0, 2]]}, "layer_replication"),
+        ({"alpha_pattern": {"q_proj": 64}}, "alpha_pattern"),
+    ],
+    ids=str,
+)
+def test_vllm_and_sglang_get_only_plain_loras(
+    base: Path, tmp_path: Path, variant: dict[str, Any], words: str
+) -> None:
+    """They ignore the fields that they do not know."""
+
+    def read(folder: Path) -> object:
+        return read_weights("slm", 1, str(folder), base, lambda: None, "base")
+
+    read(saved(base, tmp_path / "plain"))
+    with pytest.raises(EngineError, match=words):
+        read(saved(base, tmp_path / "lora", **variant))

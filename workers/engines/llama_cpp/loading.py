@@ -106,6 +106,8 @@ class LoadedGguf:
     vocab: Any
     codec: TextCodec
     formatter: Any
+    tool_formatter: Any
+    """For requests with tools: some models have a chat template of its own for them."""
     end_ids: frozenset[int]
     max_context: int
     vocabulary: int
@@ -124,11 +126,11 @@ class LoadedGguf:
         """See `Loaded.render`."""
         shaped: Any = template_messages(adapt_messages(messages, self.habits), self.control_tokens)
         offered: Any = template_tools(tools, self.control_tokens)
+        templates = [self.formatter.template, self.tool_formatter.template]
+        formatter = self.tool_formatter if tools else self.formatter
         try:
-            switches = combined_options(
-                self.template_options, options or {}, [self.formatter.template]
-            )
-            rendered = self.formatter(messages=shaped, tools=offered, **switches)
+            switches = combined_options(self.template_options, options or {}, templates)
+            rendered = formatter(messages=shaped, tools=offered, **switches)
             return rendered.prompt
         except jinja2.TemplateError as error:
             raise ValueError(str(error)) from error
@@ -185,7 +187,8 @@ def _with_its_text(model: Any, settings: ModelSettings) -> LoadedGguf:
         raise unusable_error(
             settings.model, "the file has no chat template; use an instruct model's GGUF file"
         )
-    wrong = unread_option(settings.template_options, [template.decode()])
+    tool_template = llama.llama_model_chat_template(model, b"tool_use") or template
+    wrong = unread_option(settings.template_options, [template.decode(), tool_template.decode()])
     if wrong is not None:
         raise unusable_error(settings.model, wrong)
     count = int(llama.llama_vocab_n_tokens(vocab))
@@ -194,17 +197,28 @@ def _with_its_text(model: Any, settings: ModelSettings) -> LoadedGguf:
         raise unusable_error(
             settings.model, "it has a SentencePiece tokenizer without byte fallback"
         )
+    # llama.cpp has a token for both, even if the file names none.
+    eos, bos = (
+        codec.decode(_optional_token(int(token)))
+        if _metadata(model, f"tokenizer.ggml.{name}_token_id", 12)
+        else ""
+        for name, token in (
+            ("eos", llama.llama_vocab_eos(vocab)),
+            ("bos", llama.llama_vocab_bos(vocab)),
+        )
+    )
+    formatter, tool_formatter = (
+        chat_format.Jinja2ChatFormatter(text.decode(), eos_token=eos, bos_token=bos)
+        for text in (template, tool_template)
+    )
     loaded = LoadedGguf(
         base=model_name(settings.model),
         weights_sha256=_metadata(model, WEIGHTS_KEY, 64),
         model=model,
         vocab=vocab,
         codec=codec,
-        formatter=chat_format.Jinja2ChatFormatter(
-            template.decode(),
-            eos_token=codec.decode(_optional_token(int(llama.llama_vocab_eos(vocab)))),
-            bos_token=codec.decode(_optional_token(int(llama.llama_vocab_bos(vocab)))),
-        ),
+        formatter=formatter,
+        tool_formatter=tool_formatter,
         end_ids=frozenset(
             token for token in range(count) if llama.llama_vocab_is_eog(vocab, token)
         ),

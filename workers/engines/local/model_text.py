@@ -102,9 +102,14 @@ class ModelText:
 
 
 def read_tokenizer(folder: Path) -> Any:
-    """Use tokenizer.json unchanged. AutoTokenizer would choose a class by the model's type and
-    replace the pre-tokenizer that the model was trained with."""
-    return transformers.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    """Use tokenizer.json unchanged, but cut and pad no text. AutoTokenizer would choose a class by
+    the model's type and replace the pre-tokenizer that the model was trained with."""
+    tokenizer: Any = transformers.PreTrainedTokenizerFast.from_pretrained(
+        folder, local_files_only=True
+    )
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
+    return tokenizer
 
 
 def make_text(

@@ -7,7 +7,6 @@ or none, are decoded in one forward pass. Adapters are folders in PEFT's format.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch.utils.hooks import RemovableHandle
 
-from loopline.workers.engines.local.model_files import check_safetensors, unusable_error
-from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.local.lora_config import bad_adapter_error, read_lora_config
+from loopline.workers.engines.local.model_files import check_safetensors
 
 _TENSOR = re.compile(r"^base_model\.model\.(?P<module>.+)\.lora_(?P<part>[AB])\.weight$")
 
@@ -58,35 +56,35 @@ class LoraLayers:
         config = read_lora_config(folder, path)
         file = folder / "adapter_model.safetensors"
         if not file.exists():
-            raise _bad_adapter_error(
+            raise bad_adapter_error(
                 path, f"it has no {file.name}; give the folder of a LoRA saved by PEFT"
             )
         try:
             tensors = load_file(file)
         except (SafetensorError, OSError) as error:
-            raise _bad_adapter_error(
+            raise bad_adapter_error(
                 path, f"adapter_model.safetensors is damaged: {error}"
             ) from error
         parts: dict[str, dict[str, torch.Tensor]] = {}
         for name, tensor in tensors.items():
             match = _TENSOR.match(name)
             if match is None or match["module"] not in self._modules:
-                raise _bad_adapter_error(
+                raise bad_adapter_error(
                     path,
                     f"the model has no linear layer for its tensor {name!r}: it is for another one",
                 )
             parts.setdefault(match["module"], {})[match["part"]] = tensor
         if not parts:
-            raise _bad_adapter_error(path, "it has no weights")
+            raise bad_adapter_error(path, "it has no weights")
         layers: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         for name, pair in parts.items():
             module = self._modules[name]
             if pair.keys() != {"A", "B"}:
-                raise _bad_adapter_error(path, f"it has only one of lora_A and lora_B for {name}")
+                raise bad_adapter_error(path, f"it has only one of lora_A and lora_B for {name}")
             a, b = pair["A"], pair["B"]
             _check_weights(path, name, config.r, (a, b))
             if a.shape[1] != module.in_features or b.shape != (module.out_features, a.shape[0]):
-                raise _bad_adapter_error(
+                raise bad_adapter_error(
                     path,
                     f"its shapes {tuple(a.shape)} and {tuple(b.shape)} do not fit {name} "
                     f"({module.in_features} to {module.out_features}): it is for another model",
@@ -94,10 +92,15 @@ class LoraLayers:
             weight = module.weight
             # A quantized layer's weights are integers, but its inputs and outputs are not.
             dtype = weight.dtype if weight.is_floating_point() else self._dtype
-            layers[name] = (
-                a.to(weight.device, dtype),
-                (b * config.scale).to(weight.device, dtype),
-            )
+            # Scaled before it is rounded: adapters are often saved in 16 bits.
+            scaled = b.to(torch.float32) * config.scale
+            layers[name] = (a.to(weight.device, dtype), scaled.to(weight.device, dtype))
+            if not all(tensor.isfinite().all() for tensor in layers[name]):
+                raise bad_adapter_error(
+                    path,
+                    f"its weights for {name}, times lora_alpha {config.lora_alpha:g} and its "
+                    f"scaling, exceed the range of {dtype}",
+                )
         for name in layers:
             if name not in self._hooks:
                 self._hooks[name] = self._modules[name].register_forward_hook(self._hook(name))
@@ -129,94 +132,19 @@ class LoraLayers:
         return add
 
 
-_IRRELEVANT = frozenset({
-    "auto_mapping", "base_model_name_or_path", "eva_config", "exclude_modules", "inference_mode",
-    "layers_pattern", "layers_to_transform", "lora_dropout", "megatron_core", "peft_version",
-    "qalora_group_size", "revision", "runtime_config", "target_modules", "target_parameters",
-    "task_type",
-})  # fmt: skip
-"""Fields of adapter_config.json that do not affect the computation with the stored weights: which
-layers were trained and how, and details of features that other fields turn on."""
-
-_PLAIN_BEGINNINGS = (True, False, "gaussian", "orthogonal", "eva")
-"""Values of `init_lora_weights` that leave the base unchanged. PiSSA, OLoRA, CorDA, LoftQ and
-LoRA-GA move a part of the base's weights into the adapter: on the full base, that part counts
-twice."""
-
-
-class LoraConfig(BaseModel):
-    """The fields of PEFT's adapter_config.json that are used here. Any other field that is set
-    makes the adapter something other than a LoRA, or may do so in a future version of PEFT."""
-
-    model_config = ConfigDict(extra="allow")
-
-    peft_type: str
-    r: int = Field(ge=1)
-    lora_alpha: float = Field(allow_inf_nan=False)
-    use_rslora: bool = False
-    bias: str = "none"
-    init_lora_weights: bool | str | None = True
-
-    @property
-    def scale(self) -> float:
-        """Factor of the product B A."""
-        return self.lora_alpha / (math.sqrt(self.r) if self.use_rslora else self.r)
-
-    def unknown(self) -> list[str]:
-        """Names of the fields that are set but not supported."""
-        fields = (self.model_extra or {}).items()
-        unknown = [name for name, value in fields if value and name not in _IRRELEVANT]
-        return sorted(unknown) + ["bias"] * (self.bias != "none")
-
-
-def read_lora_config(folder: Path, path: str) -> LoraConfig:
-    """Read the configuration of the adapter in `folder`, which the user calls `path`. Raises
-    EngineError `bad_request`."""
-    try:
-        config = LoraConfig.model_validate_json((folder / "adapter_config.json").read_bytes())
-    except OSError as error:
-        raise _bad_adapter_error(
-            path, f"adapter_config.json cannot be read: {error.strerror}"
-        ) from error
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = "".join(f" ({key})" for key in first["loc"])
-        raise _bad_adapter_error(
-            path, f"adapter_config.json is wrong{place}: {first['msg']}"
-        ) from error
-    if config.peft_type != "LORA":
-        raise _bad_adapter_error(path, f"its peft_type is {config.peft_type[:40]!r}, not LORA")
-    if config.init_lora_weights not in (None, *_PLAIN_BEGINNINGS):
-        raise _bad_adapter_error(
-            path,
-            f"init_lora_weights is {str(config.init_lora_weights)[:40]!r}: it was trained on a "
-            "base that was changed for it. Save it with PEFT's "
-            "path_initial_model_for_weight_conversion, which makes a LoRA of the unchanged base",
-        )
-    if unknown := config.unknown():
-        raise _bad_adapter_error(
-            path, f"it uses {', '.join(unknown)[:200]}, which is not supported"
-        )
-    return config
-
-
 def _check_weights(path: str, name: str, rank: int, weights: Sequence[torch.Tensor]) -> None:
     for tensor in weights:
         if tensor.ndim != 2 or not tensor.is_floating_point():
-            raise _bad_adapter_error(
+            raise bad_adapter_error(
                 path, f"its weights for {name} are not matrices of floating-point numbers"
             )
         if rank not in tensor.shape:
-            raise _bad_adapter_error(
+            raise bad_adapter_error(
                 path,
                 f"its weights for {name} have the shape {tuple(tensor.shape)}, but "
                 f"adapter_config.json says rank {rank}",
             )
-        if not tensor.isfinite().all():
-            raise _bad_adapter_error(
+        if not tensor.to(torch.float32).isfinite().all():
+            raise bad_adapter_error(
                 path, f"its weights for {name} are not finite (NaN or infinity)"
             )
-
-
-def _bad_adapter_error(path: str, reason: str) -> EngineError:
-    return unusable_error(path, reason, "adapter")

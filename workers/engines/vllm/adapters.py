@@ -9,7 +9,6 @@ it once. Prefixes that a server caches belong to this name.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from loopline.workers.engines.local.adapter_base import (
     require_same_tokenizer,
     weights_sha256,
 )
+from loopline.workers.engines.local.lora_config import read_lora_config
 from loopline.workers.engines.local.model_files import (
     check_files,
     check_safetensors,
@@ -71,8 +71,9 @@ def read_weights(
         return _read_whole_model(policy, version, path, folder, base_folder, base)
     with refuse_unreadable(str(folder), "adapter"):
         check_safetensors(folder, "adapter")
-        config: object = json.loads((folder / _FILES[0]).read_text())
-        if not isinstance(config, dict) or "target_modules" not in config:
+        # The servers ignore the fields that they do not know.
+        config = read_lora_config(folder, path)
+        if "target_modules" not in (config.model_extra or {}):
             raise unusable_error(path, f"{_FILES[0]} has no target_modules", "adapter")
         require_base(str(folder), base_of_adapter(str(folder)), base_sha256, base)
         digest = hashlib.sha256()
