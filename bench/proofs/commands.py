@@ -77,13 +77,19 @@ def _add(app: typer.Typer, name: str, entry: Entry) -> None:
         ending += " Exit code 1 if a bar is missed or a rule is broken."
         return f"{inspect.getdoc(proof().options)}\n\n{ending}"
 
-    def preview(options: Options) -> list[str]:
-        from loopline.bench.proofs.harness import duration, with_full
+    def complete(options: Options) -> Options:
+        from loopline.bench.proofs.harness import with_full
 
-        minutes = proof().minutes(with_full(proof(), options))
+        return with_full(proof(), options)
+
+    def preview(options: Options) -> list[str]:
+        from loopline.bench.proofs.harness import duration
+
+        minutes = proof().minutes(complete(options))
         return [f"{proof().title}: would take {duration(minutes)} on 2 cores"]
 
     add_command(
         app, run, lambda: proof().options,
         name=name, about=entry.about, details=details, preview=preview,
+        complete=complete,
     )  # fmt: skip

@@ -34,6 +34,8 @@ from loopline.runtime.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.runtime.terminal.tables import new_table
 from loopline.workers.atomic_files import write_atomic
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.vllm.managed import PYTHON_VARIABLE, find_python
 from loopline.workers.installation import install_hint
 
 SHOWN = 10
@@ -43,8 +45,8 @@ MANY = 6
 WIDTH = 120
 """Columns of output without a terminal."""
 
-Engines = Literal["both", "llama_cpp", "torch"]
-"""Local engines that are measured."""
+Engines = Literal["both", "llama_cpp", "torch", "vllm"]
+"""Engines that are measured; both is llama_cpp and torch."""
 
 
 class Options(config.Options):
@@ -270,9 +272,13 @@ def duration(minutes: float) -> str:
 
 
 def require_engines(only: str) -> None:
-    """Check the engines. Raises `UsageError` if llama_cpp is to be measured but is not
+    """Check the engines. Raises `UsageError` if llama_cpp or vllm is to be measured but is not
     installed."""
-    if only != "torch" and find_spec("llama_cpp") is None:
+    if only == "vllm":
+        python = find_python(ModelSettings(engine="vllm", model="any"))
+        if not python.is_file():
+            raise UsageError(f"no vLLM at {python}; run `make vllm` or set {PYTHON_VARIABLE}")
+    if only in ("both", "llama_cpp") and find_spec("llama_cpp") is None:
         raise UsageError(
             f"llama-cpp-python is not installed; {install_hint('gguf')}; or --only torch"
         )

@@ -92,14 +92,14 @@ async def wait_until_ready(
 
 @contextlib.asynccontextmanager
 async def running_workers(
-    workers: Sequence[WorkerBase], folder: Path
+    workers: Sequence[WorkerBase], folder: Path, seconds: float = START_SECONDS
 ) -> AsyncGenerator[list[subprocess.Popen[bytes]]]:
     """Workers of one bus that are ready, in the order of their settings, for the length of the
     block; drained at the end. Raises what `wait_until_ready` raises."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
         processes += [start_worker(settings, folder) for settings in workers]
-        await wait_until_ready(workers, processes, folder)
+        await wait_until_ready(workers, processes, folder, seconds)
         yield processes
     finally:
         await asyncio.to_thread(end_workers, processes)

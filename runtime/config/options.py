@@ -409,6 +409,7 @@ def call(
     model: type[BaseModel],
     preview: Callable[[Any], Iterable[str]] | None,
     arguments: dict[str, Any],
+    complete: Callable[[Any], Any] | None = None,
 ) -> None:
     """Run a command with the arguments that typer read, or print what it would do."""
     file, dry_run = arguments.pop("config"), arguments.pop("dry_run", None)
@@ -416,7 +417,7 @@ def call(
     if not dry_run or preview is None:
         run(options)
         return
-    for line in toml_of(options):
+    for line in toml_of(options if complete is None else complete(options)):
         typer.echo(line)
     for line in preview(options):
         typer.echo(Redactor().text(f"# {line}"))

@@ -15,8 +15,10 @@ from typer.testing import CliRunner
 
 from loopline.bench.cli import app
 from loopline.runtime.program import EXIT_BROKEN_PIPE
+from loopline.testing.vllm_double import write_program
 from loopline.trainers.errors import TrainingError
 from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.vllm.managed import PYTHON_VARIABLE
 from tests.bench.command_line import bench
 
 COMMAND = [sys.executable, "-c", "from loopline.bench.cli import main; main()"]
@@ -111,6 +113,34 @@ def test_a_missing_model_is_a_one_line_error(command: str) -> None:
     assert process.returncode == 2
     assert "no micro model 'micro:none'; shipped" in process.stderr
     assert "Traceback" not in process.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fidelity", "--only", "vllm", "--prompts", "4", "--together", "2", "--threads", "1"),
+        ("failover", "--only", "vllm", "--rounds", "1", "--lease", "1"),
+    ],
+)
+def test_a_proof_of_the_engines_runs_on_a_vllm_server(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PYTHON_VARIABLE, str(tmp_path / "python"))
+    refused = bench(*arguments)
+    assert refused.returncode == 2
+    assert "run `make vllm`" in refused.stderr
+    monkeypatch.setenv(PYTHON_VARIABLE, str(write_program(tmp_path)))
+    done = bench(*arguments, "--json")
+    line = json.loads(done.stdout.splitlines()[-1])
+    # A busy machine may miss the bar of seconds.
+    assert line["complete"], done.stdout
+    assert line["violations"] == {}
+    if arguments[0] == "fidelity":
+        assert line["measurements"]["vllm_greatest_difference"]["value"] < 1e-4
+    else:
+        assert line["measurements"]["kills / vllm / tokens after"]["value"] > 0
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ loop, and deviations are reported."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +20,13 @@ from loopline.bench.proofs.gpu.parity import Parity
 from loopline.bench.proofs.gpu.proof import PROOF, GpuOptions, Loop, check, outcome_of
 from loopline.bench.proofs.gpu.serving import LAST, ROLES, Answers, Swapped
 from loopline.bench.proofs.gpu.training import Trained
+from loopline.bench.proofs.gpu.vllm_side import Served, bandwidth_bound
 from loopline.bench.proofs.harness import conduct
+from loopline.testing.vllm_double import write_program
+from loopline.trainers.core.memory import peak_reserved_mb
 from loopline.trainers.grpo.report import PolicyStep
 from loopline.workers.engines.protocol import Completion
+from loopline.workers.engines.vllm.managed import PYTHON_VARIABLE
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +76,47 @@ def test_a_reduced_model_is_sampled_trained_swapped_in_and_served(
     apart = "|difference of log-probabilities|, nats"
     assert measurements[f"{apart} / engine to transformers / mean"]["value"] < 0.05
     assert measurements["adapter_difference"]["value"] < 0.1
+
+
+@pytest.mark.timeout(300)
+def test_a_vllm_server_samples_the_same_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(PYTHON_VARIABLE, str(write_program(tmp_path)))
+    figures = found_by(SMALL.model_copy(update={"vllm": True}), capsys)
+    parts = "parts; memory is of each process, at its peak"
+    rates = [
+        figures["measurements"][f"{parts} / {subject} / tokens/s"]["value"]
+        for subject in ("rollouts", "rollouts, a vLLM server")
+    ]
+    ratio = figures["measurements"]["vllm_vs_torch"]["value"]
+    assert ratio == pytest.approx(rates[1] / rates[0], rel=1e-3)
+
+
+def test_the_bound_reads_the_weights_once_and_the_cache_of_each_row(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED))
+    row = completion("tool_agent", 1).model_copy(
+        update={"prompt_ids": (1,) * 896, "output_ids": (1,) * 256}
+    )
+    answers = Answers(((row,) * 4,) * 16, 1.0)
+    bound = bandwidth_bound(tmp_path, answers, "NVIDIA H100 80GB HBM3")
+    assert bound is not None
+    # 3.4 GB of weights, and 64 rows of 1,024 tokens of 0.115 MB, at 3,350 GB/s.
+    assert bound == pytest.approx(64 * 3.35e12 / (3.44e9 + 64 * 1_024 * 114_688), rel=0.01)
+    assert bandwidth_bound(tmp_path, answers, "CPU, 1 of 2 cores") is None
+    loop = replace(found(), rollouts=answers, bound=bound, vllm=Served(answers, 1.0))
+    shares = [
+        figure.value for figure in loop.measurements() if figure.name.startswith("share of the")
+    ]
+    assert shares == [pytest.approx(100 * answers.tokens_per_second / bound)] * 2
+
+
+def test_a_missing_vllm_is_reported_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PYTHON_VARIABLE, str(tmp_path / "python"))
+    with pytest.raises(UsageError, match=r"no vLLM at .*make vllm"):
+        check(SMALL.model_copy(update={"vllm": True}))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -142,6 +189,26 @@ def test_log_probabilities_too_far_apart_miss_their_bar(changed: dict[str, Any],
 def test_an_incorrectly_served_adapter_is_reported(changed: dict[str, Any], words: str) -> None:
     (violation,) = outcome_of(SMALL, found(**changed)).violations
     assert words in violation.message
+
+
+def test_the_peaks_of_reserved_memory_are_shown_beside_those_of_a_gpu_s_tensors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def reserved(device: torch.device) -> int:
+        return 3_000_000
+
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", reserved)
+    peak = peak_reserved_mb(torch.device("cuda"))
+    assert (peak, peak_reserved_mb(torch.device("cpu"))) == (3.0, None)
+    loop = found()
+    on_gpu = replace(loop, engine_reserved_mb=peak, trained=replace(loop.trained, reserved_mb=4.0))
+    shown = {
+        figure.subject: figure.value
+        for figure in on_gpu.measurements()
+        if figure.name == "reserved"
+    }
+    assert shown == {"trainer, a step of 2 roles": 4.0, "engine": 3.0}
+    assert not any(figure.name == "reserved" for figure in loop.measurements())
 
 
 def test_training_times_exclude_the_first_step() -> None:

@@ -236,6 +236,15 @@ def test_a_dry_run_shows_the_full_form_s_duration_and_measures_nothing() -> None
     assert "would take about " in done.stdout
 
 
+def test_the_printed_configuration_of_the_full_form_is_the_full_form(tmp_path: Path) -> None:
+    printed = bench("gpu", "--full", "--steps", "2", "--dry-run").stdout
+    assert "layers = 28\n" in printed
+    assert "steps = 2\n" in printed
+    file = tmp_path / "gpu.toml"
+    file.write_text(printed)
+    assert bench("gpu", "--config", str(file), "--dry-run").stdout == printed
+
+
 def test_an_invalid_option_is_reported_with_its_text() -> None:
     done = bench("bus", "--latency-seconds", "0")
     assert done.returncode == 2

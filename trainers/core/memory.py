@@ -47,3 +47,13 @@ def peak_memory_mb(device: torch.device) -> float:
         return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
     # Kilobytes on Linux.
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6, 1)
+
+
+def peak_reserved_mb(device: torch.device) -> float | None:
+    """Peak of the GPU memory that PyTorch has reserved for this process, unused pieces included: it
+    must fit into the card. None on a CPU."""
+    import torch
+
+    if device.type != "cuda":
+        return None
+    return round(torch.cuda.max_memory_reserved(device) / 1e6, 1)

@@ -28,8 +28,6 @@ from loopline.bench.proofs.isolated_process import isolated_worker, redirect_log
 from loopline.bench.proofs.outcome import Measurement, Outcome, Plot, measured
 from loopline.bench.statistics import quantile, spread
 from loopline.runtime.terminal.pages.curves import Curve, Point, curves_plot
-from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.engines.vllm.managed import PYTHON_VARIABLE, find_python
 
 OURS_LLAMA = "ours (llama_cpp)"
 OURS_TORCH = "ours (torch)"
@@ -200,9 +198,7 @@ def check(options: EngineOptions) -> None:
     if "llama_cpp" in options.engines:
         require_engines("llama_cpp")
     if "vllm" in options.engines:
-        python = find_python(ModelSettings(engine="vllm", model=options.model))
-        if not python.is_file():
-            raise UsageError(f"no vLLM at {python}; run `make vllm` or set {PYTHON_VARIABLE}")
+        require_engines("vllm")
     _ = options.places
     require(options.model, options.precision)
 

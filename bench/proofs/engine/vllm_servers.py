@@ -37,7 +37,9 @@ POOL = "slm"
 _TIMEOUT = 3600.0
 
 
-def vllm_settings(model: str, *, threads: int, places: int) -> ModelSettings:
+def vllm_settings(
+    model: str, *, threads: int, places: int, adapters: int = 0, rank: int = 16
+) -> ModelSettings:
     """The server of every vLLM peer."""
     return ModelSettings(
         engine="vllm",
@@ -50,7 +52,8 @@ def vllm_settings(model: str, *, threads: int, places: int) -> ModelSettings:
             args={"enforce-eager": True},
             # Gigabytes for the cache. By default a server on a CPU takes half of the memory.
             environment={"VLLM_CPU_KVCACHE_SPACE": "2", "OMP_NUM_THREADS": str(threads)},
-            max_adapters=0,
+            max_adapters=adapters,
+            max_rank=rank,
             plain_check=False,
         ),
     )

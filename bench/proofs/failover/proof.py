@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import Field
 
 from loopline.bench.proofs.engine.models import prepare, require
+from loopline.bench.proofs.engine.vllm_servers import vllm_settings
 from loopline.bench.proofs.failover.round import IN_FLIGHT, Round, play
 from loopline.bench.proofs.harness import Engines, Options, Progress, Proof, require_engines
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
@@ -26,7 +27,8 @@ PRECISION = "bf16"
 
 class FailoverOptions(Options):
     """Another worker must have answered all of them within the lease + 2 s. It also fails if an
-    answer was billed twice, or if a follower saw a gap."""
+    answer was billed twice, or if a follower saw a gap. With vllm each worker has a vLLM server of
+    its own, which dies with it."""
 
     model: str = "random-micro"
     """random-micro or random-100m (random weights: they do not end a text before its limit), or a
@@ -99,9 +101,12 @@ def run(options: FailoverOptions, progress: Progress) -> Outcome:
                 progress.say(f"round {number + 1} of {options.rounds}: {engine}…")
                 server.flush()
                 file = weights.gguf if engine == "llama_cpp" else weights.folder
-                model_settings = ModelSettings(
-                    engine=engine, model=str(file), max_concurrency=IN_FLIGHT
-                )
+                if engine == "vllm":
+                    model_settings = vllm_settings(str(file), threads=1, places=IN_FLIGHT)
+                else:
+                    model_settings = ModelSettings(
+                        engine=engine, model=str(file), max_concurrency=IN_FLIGHT
+                    )
                 rounds.setdefault(engine, []).append(
                     asyncio.run(play(settings, model_settings, number, folder / "workers"))
                 )

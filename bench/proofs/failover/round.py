@@ -33,6 +33,8 @@ STREAM = inference_stream(POOL)
 SAMPLING = SamplingParams(temperature=0.0, max_tokens=256)
 """Sampling of an answer of usual length, for a model that does not end a text by itself."""
 TIMEOUT = 120.0
+START_SECONDS = 300.0
+"""Limit for the workers: a vLLM server on a CPU compiles when it starts."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ async def play(settings: BusSettings, model: ModelSettings, number: int, folder:
         return GpuWorkerSettings(bus=settings, name=name, models={POOL: model})
 
     async with (
-        running_workers([gpu("second"), gpu("first")], folder) as (second, first),
+        running_workers([gpu("second"), gpu("first")], folder, START_SECONDS) as (second, first),
         Bus(settings, registry()) as bus,
         Inbox(bus) as inbox,
     ):

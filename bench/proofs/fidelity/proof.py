@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -16,6 +16,7 @@ from loopline.bench.errors import UsageError
 from loopline.bench.proofs.fidelity import torch_side
 from loopline.bench.proofs.fidelity.reference import Reference, random_adapter
 from loopline.bench.proofs.harness import Engines, FullOptions, Progress, Proof, require_engines
+from loopline.bench.proofs.isolated_process import redirect_logs
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.statistics import quantile
 from loopline.workers.engines.local.model_files import local_folder
@@ -29,13 +30,18 @@ NEAR = 1e-5
 `torch_side.rounding_differences`."""
 
 
+VLLM_NEAR = 1e-4
+"""The bar: largest difference in nats of a vLLM server in float32."""
+
+
 class FidelityOptions(FullOptions):
     """Token by token.
 
     torch: greedy and sampled at temperature 1; alone, batched, after cached beginnings, and with
     another adapter in each row. llama_cpp with the same weights as f32, q8_0 and q4_k_m: how often
     its most likely token is the same, and how much log-probabilities differ. In float32 every sum
-    is rounded, in both alike; float64 shows the differences without that rounding.
+    is rounded, in both alike; float64 shows the differences without that rounding. vllm: a vLLM
+    server in float32, asked as torch is; the bar is 1e-4 for every token.
     """
 
     model: str = "micro:llm"
@@ -57,7 +63,7 @@ class FidelityOptions(FullOptions):
 def check(options: FidelityOptions) -> None:
     """Raises `UsageError` for options that can't be compared here."""
     if options.dtype == "float64" and options.only != "torch":
-        raise UsageError("--dtype float64: llama_cpp has no such weights; add --only torch")
+        raise UsageError("--dtype float64: only torch computes in it; add --only torch")
     require_engines(options.only)
     try:
         folder = local_folder(options.model)
@@ -94,6 +100,9 @@ async def _compare(
         seed=options.seed, together=options.together, threads=options.threads,
         dtype="float64" if options.dtype == "float64" else "float32",
     )  # fmt: skip
+    if options.only == "vllm":
+        await _vllm(compare, figures, progress)
+        return
     progress.say("the torch engine, as it decodes…")
     ways, alone = await compare()
     if options.only != "llama_cpp":
@@ -109,6 +118,24 @@ async def _compare(
             figures += differences(f"torch, {options.dtype}, plain_logprobs", way, distances.all)
     if options.only != "torch":
         await _llama_cpp(options, scratch, reference, alone, figures, progress)
+
+
+async def _vllm(
+    compare: Callable[..., Awaitable[tuple[dict[str, torch_side.Differences], object]]],
+    figures: list[Measurement],
+    progress: Progress,
+) -> None:
+    redirect_logs()
+    most = 0.0
+    for how, plain in (("as decoded", False), ("plain_logprobs", True)):
+        progress.say(f"a vLLM server, {how}…")
+        ways, _ = await compare(engine_name="vllm", plain=plain)
+        for way, distances in ways.items():
+            figures += differences(f"vllm, float32, {how}", way, distances.all)
+            most = max(most, *distances.all)
+    figures.append(
+        measured("vllm_greatest_difference", most, "nats", better="lower", bar=VLLM_NEAR)
+    )
 
 
 async def _llama_cpp(

@@ -97,6 +97,14 @@ def random_adapter(reference: Reference, folder: Path, seed: int) -> Path:
     folder.mkdir(parents=True)
     save_file(tensors, folder / "adapter_model.safetensors")
     (folder / "adapter_config.json").write_text(
-        json.dumps({"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA, "bias": "none"})
+        json.dumps(
+            {
+                "peft_type": "LORA",
+                "r": RANK,
+                "lora_alpha": ALPHA,
+                "bias": "none",
+                "target_modules": list(ADAPTED),
+            }
+        )
     )
     return folder

@@ -1,4 +1,4 @@
-"""The torch engine's log-probabilities compared with those of a plain forward pass."""
+"""The log-probabilities of the torch engine, or of a vLLM server, compared with a plain pass."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal
 
 import torch
 
+from loopline.bench.proofs.engine.vllm_servers import vllm_settings
 from loopline.bench.proofs.fidelity.reference import Reference
 from loopline.bench.proofs.fidelity.workload import answers, requests
 from loopline.workers.engines.factory import build_engine
@@ -48,14 +49,20 @@ async def compare(
     threads: int,
     dtype: Dtype = "float32",
     plain: bool = False,
+    engine_name: Literal["torch", "vllm"] = "torch",
 ) -> tuple[dict[str, Differences], list[Completion]]:
     """Return the differences by way of asking, and the completions of the requests that ran alone
     without an adapter. `plain`: the engine computes log-probabilities in a pass at a completion's
     end."""
-    settings = ModelSettings(
-        engine="torch", model=str(folder), dtype=dtype, device="cpu",
-        threads=threads, max_concurrency=together, plain_logprobs=plain,
-    )  # fmt: skip
+    if engine_name == "vllm":
+        settings = vllm_settings(
+            str(folder), threads=threads, places=together, adapters=len(adapters)
+        ).model_copy(update={"plain_logprobs": plain})
+    else:
+        settings = ModelSettings(
+            engine="torch", model=str(folder), dtype=dtype, device="cpu",
+            threads=threads, max_concurrency=together, plain_logprobs=plain,
+        )  # fmt: skip
     paths = {f"adapter-{number}": path for number, path in enumerate(adapters)}
     differences: dict[str, Differences] = {}
     alone: list[Completion] = []

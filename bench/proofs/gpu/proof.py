@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,16 +34,19 @@ from loopline.bench.proofs.gpu.serving import (
     warm_up,
 )
 from loopline.bench.proofs.gpu.training import Trained, Training, train
-from loopline.bench.proofs.harness import FullOptions, Progress, Proof
+from loopline.bench.proofs.gpu.vllm_side import Served, bandwidth_bound, sample
+from loopline.bench.proofs.harness import FullOptions, Progress, Proof, require_engines
 from loopline.bench.proofs.isolated_process import isolated_worker
 from loopline.bench.proofs.outcome import Measurement, Outcome, Violation, measured
-from loopline.trainers.core.memory import peak_memory_mb
+from loopline.trainers.core.memory import peak_memory_mb, peak_reserved_mb
 from loopline.workers.engines.factory import build_engine
 from loopline.workers.engines.protocol import Completion
 from loopline.workers.installation import install_hint
 
 LAYERS, VOCABULARY = 28, 151_936
 """Layers and vocabulary of Qwen3-1.7B."""
+MODEL = "model"
+"""Folder of the model in the scratch folder."""
 COMPARED = 16
 """Completions of each kind that transformers also computes."""
 ROUNDING = 2.0
@@ -58,10 +62,10 @@ class GpuOptions(FullOptions):
     adapter for each of two roles with AT-GRPO, swap them in, serve. By default the model is reduced
     so that a CPU can run it; --full uses the whole model, which needs a GPU.
 
-    Prints tokens per second and peak memory of the engine and of the trainer. Fails unless the
-    engine's log-probabilities are transformers' own, the trainer's are the engine's, each role is
-    answered by its new adapter, and requests in flight finish with the adapter that they started
-    with.
+    Prints tokens per second and peak memory of the engine and of the trainer, on a GPU also what
+    PyTorch has reserved. Fails unless the engine's log-probabilities are transformers' own, the
+    trainer's are the engine's, each role is answered by its new adapter, and requests in flight
+    finish with the adapter that they started with.
     """
 
     layers: int = Field(default=2, ge=1, le=28)
@@ -84,6 +88,9 @@ class GpuOptions(FullOptions):
     """Tokens that go through the model at once; they determine the memory."""
     threads: int = Field(default=1, ge=1)
     """CPU threads, if there is no GPU."""
+    vllm: bool = False
+    """Sample the same groups on a vLLM server, too, and compare the two engines. The server takes
+    60 % of a GPU's memory."""
     seed: int = 1
     """Seed of weights, prompts and rewards."""
 
@@ -105,6 +112,12 @@ class Loop:
     engine_mb: float
     """Peak memory of the engine's process, in megabytes."""
     parity: Parity
+    engine_reserved_mb: float | None = None
+    """Peak of the GPU memory that the engine's process has reserved; None on a CPU."""
+    bound: float | None = None
+    """Most tokens per second that the card's memory bandwidth allows; None if it is unknown."""
+    vllm: Served | None = None
+    """The same rollouts on a vLLM server."""
 
     @property
     def violations(self) -> list[Violation]:
@@ -149,6 +162,32 @@ class Loop:
                 subject="new adapters, requests in flight",
             ),
         ]  # fmt: skip
+        for subject, reserved in ((role, trained.reserved_mb), ("engine", self.engine_reserved_mb)):
+            if reserved is not None:
+                figures.append(part("reserved", reserved, "MB", better="lower", subject=subject))
+        served = {"rollouts": self.rollouts}
+        if self.vllm is not None:
+            subject = "rollouts, a vLLM server"
+            served[subject] = self.vllm.answers
+            figures += [
+                part(
+                    "tokens/s", self.vllm.answers.tokens_per_second, better="higher",
+                    subject=subject,
+                ),
+                part("seconds", self.vllm.answers.seconds, better="lower", subject=subject),
+            ]  # fmt: skip
+            if self.vllm.memory_mb is not None:
+                figures.append(part("peak memory", self.vllm.memory_mb, "MB", subject=subject))
+            ratio = self.vllm.answers.tokens_per_second / self.rollouts.tokens_per_second
+            figures.append(measured("vllm_vs_torch", ratio, "×"))
+        if self.bound is not None:
+            figures += [
+                part(
+                    "share of the bandwidth bound", answers.tokens_per_second / self.bound, "%",
+                    scale=100, better="higher", subject=subject,
+                )
+                for subject, answers in served.items()
+            ]  # fmt: skip
         for name, values in vars(parity).items():
             distance = partial(
                 measured, subject=name.replace("_", " "),
@@ -185,6 +224,8 @@ def check(options: GpuOptions) -> None:
     """Raises `UsageError` for missing requirements."""
     if find_spec("peft") is None:
         raise UsageError(f"peft is not installed; {install_hint('train')}")
+    if options.vllm:
+        require_engines("vllm")
 
 
 def run(options: GpuOptions, progress: Progress) -> Outcome:
@@ -193,18 +234,24 @@ def run(options: GpuOptions, progress: Progress) -> Outcome:
     whole = (options.layers, options.vocabulary) == (LAYERS, VOCABULARY)
     if gpu and not whole:
         progress.say("a small part of the model; --full runs the whole one on this GPU")
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-gpu-") as scratch,
+    with tempfile.TemporaryDirectory(prefix="bench-gpu-") as scratch:
         # The trainer has a separate process and memory, as next to a deployment.
-        isolated_worker(tasks=None) as trainer,
-    ):
-        try:
-            loop = asyncio.run(run_loop(options, Path(scratch), trainer, progress))
-        except BrokenProcessPool as error:
-            raise BenchError(
-                "the trainer's process was killed, probably for lack of memory: give a smaller "
-                "--micro-batch-tokens, fewer --groups or fewer --layers"
-            ) from error
+        with isolated_worker(tasks=None) as trainer:
+            try:
+                loop = asyncio.run(run_loop(options, Path(scratch), trainer, progress))
+            except BrokenProcessPool as error:
+                raise BenchError(
+                    "the trainer's process was killed, probably for lack of memory: give a smaller "
+                    "--micro-batch-tokens, fewer --groups or fewer --layers"
+                ) from error
+        if options.vllm:
+            progress.say("a vLLM server samples the same groups…")
+            gc.collect()
+            torch.cuda.empty_cache()
+            with isolated_worker() as alone:
+                work, model = options.workload, Path(scratch) / MODEL
+                served = alone.submit(sample, work, model, options.threads).result()
+            loop = replace(loop, vllm=served)
     return outcome_of(options, loop)
 
 
@@ -236,7 +283,7 @@ async def run_loop(
     options: GpuOptions, scratch: Path, trainer: Executor, progress: Progress
 ) -> Loop:
     """Serve, sample, train, swap, serve, compare."""
-    loop, work, model = asyncio.get_running_loop(), options.workload, scratch / "model"
+    loop, work, model = asyncio.get_running_loop(), options.workload, scratch / MODEL
     first, last = scratch / "first", scratch / "last"
     progress.say("random weights…")
     written = await loop.run_in_executor(
@@ -260,7 +307,7 @@ async def run_loop(
         progress.say("the engine serves the adapters, and newer ones…")
         swapped = await swap(engine, work, first, last)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        engine_mb = peak_memory_mb(device)
+        engine_mb, reserved_mb = peak_memory_mb(device), peak_reserved_mb(device)
     finally:
         await engine.close()
     progress.say("transformers reads the same…")
@@ -270,7 +317,8 @@ async def run_loop(
     )  # fmt: skip
     return Loop(
         _name(device, options.threads), written, load_seconds, rollouts, trained, swapped,
-        engine_mb, parity,
+        engine_mb, parity, reserved_mb,
+        bandwidth_bound(model, rollouts, _name(device, options.threads)),
     )  # fmt: skip
 
 
@@ -292,9 +340,11 @@ def mean(differences: Sequence[float]) -> float:
 def _minutes(options: GpuOptions) -> float:
     """Expected minutes: one for the reduced model on a CPU, a few for the whole model on a GPU. The
     whole model takes hours on a CPU."""
+    server = 3.0 * options.vllm
     if torch.cuda.is_available():
-        return 5.0
-    return 0.8 + options.layers * options.groups * options.candidates * options.max_tokens / 500
+        return 5.0 + server
+    tokens = options.groups * options.candidates * options.max_tokens
+    return server + 0.8 + options.layers * tokens / 500
 
 
 PROOF = Proof(

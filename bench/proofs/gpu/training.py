@@ -45,6 +45,8 @@ class Trained:
     steps: tuple[dict[str, PolicyStep], ...]
     """Figures of each step, by role."""
     peak_memory_mb: float
+    reserved_mb: float | None = None
+    """Peak of the reserved GPU memory; None on a CPU."""
 
     @property
     def seconds(self) -> float:
@@ -63,7 +65,7 @@ def train(work: Training) -> Trained:
     """Make the steps and write the policies. Raises `BenchError` if memory runs out."""
     import torch
 
-    from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb
+    from loopline.trainers.core.memory import keep_freed_memory, peak_memory_mb, peak_reserved_mb
     from loopline.trainers.core.network import load_base
     from loopline.trainers.grpo.facts import PolicyFacts
     from loopline.trainers.grpo.learner import Learner
@@ -115,4 +117,5 @@ def train(work: Training) -> Trained:
         trained_parameters=sum(parameter.numel() for _, parameter in trained),
         steps=tuple(facts.policies for facts in history),
         peak_memory_mb=peak_memory_mb(loaded.device),
+        reserved_mb=peak_reserved_mb(loaded.device),
     )

@@ -15,10 +15,11 @@ from typing import Any, cast
 
 from loopline.agents.records import Message, SamplingParams
 from loopline.bench.errors import BenchError, UsageError
+from loopline.bench.proofs.engine.vllm_servers import vllm_settings
 from loopline.bench.proofs.outcome import Violation
 from loopline.bench.proofs.soak import invariants, memory
 from loopline.bench.proofs.soak.invariants import Seen, Sums
-from loopline.bench.proofs.soak.weights import SETS, Prepared
+from loopline.bench.proofs.soak.weights import RANK, SETS, Prepared
 from loopline.bench.proofs.soak.workload import (
     ADAPTERS,
     WORD,
@@ -133,6 +134,8 @@ class Soak:
         self._locks = {name: asyncio.Lock() for name in ADAPTERS}
         self._operating: set[asyncio.Task[None]] = set()
         self._kept: list[Baseline] = []
+        self._own_tasks: set[asyncio.Task[Any]] = set()
+        """Tasks of an idle engine."""
         self._objects_before = _count_objects()
         self._last_line = time.monotonic()
 
@@ -151,20 +154,31 @@ class Soak:
         self.result.rested = True
 
     async def _start_engine(self) -> LocalEngine[Any]:
-        settings = ModelSettings(
-            engine=self._kind,
-            model=self._prepared.model,
-            threads=self._threads,
-            dtype="float32",
-            max_concurrency=max(1, self._concurrency // 2),
-            max_tokens_in_flight=TOKENS_IN_FLIGHT[self._kind],
-        )
+        settings, before = self._settings(), asyncio.all_tasks()
         try:
             engine = build_engine(settings)
             await engine.start()
         except EngineError as error:
             raise BenchError(str(error)) from error
+        # A server is watched by tasks that end with the engine.
+        self._own_tasks = asyncio.all_tasks() - before
         return cast(LocalEngine[Any], engine)
+
+    def _settings(self) -> ModelSettings:
+        places = max(1, self._concurrency // 2)
+        if self._kind == "vllm":
+            return vllm_settings(
+                self._prepared.model, threads=self._threads, places=places,
+                adapters=2 * len(ADAPTERS), rank=RANK,
+            )  # fmt: skip
+        return ModelSettings(
+            engine=self._kind,
+            model=self._prepared.model,
+            threads=self._threads,
+            dtype="float32",
+            max_concurrency=places,
+            max_tokens_in_flight=TOKENS_IN_FLIGHT[self._kind],
+        )
 
     # The requests.
 
@@ -319,12 +333,12 @@ class Soak:
         findings = self.result
         for name in list(self._serving):
             await self._unload(engine, name)
+        left = asyncio.all_tasks() - self._own_tasks - {asyncio.current_task()}
+        if self._kind == "vllm" and left:
+            # A server unloads an adapter in a request of its own.
+            _, left = await asyncio.wait(left, timeout=invariants.GRACE)
         in_use = await engine.in_use()
-        tasks = [
-            repr(task.get_coro())
-            for task in asyncio.all_tasks()
-            if task is not asyncio.current_task()
-        ]
+        tasks = [repr(task.get_coro()) for task in left]
         objects = _count_objects()
         objects.subtract(self._objects_before)
         findings.add(invariants.nothing_left(in_use, tasks, objects))

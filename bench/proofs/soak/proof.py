@@ -9,7 +9,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from loopline.bench.proofs.harness import Options, Progress, Proof, Seed, random_seed
+from loopline.bench.proofs.harness import (
+    Options,
+    Progress,
+    Proof,
+    Seed,
+    random_seed,
+    require_engines,
+)
+from loopline.bench.proofs.isolated_process import redirect_logs
 from loopline.bench.proofs.outcome import Measurement, Outcome, measured
 from loopline.bench.proofs.soak import memory
 from loopline.bench.proofs.soak.driver import Soak, SoakResult
@@ -26,8 +34,8 @@ class SoakOptions(Options):
     nothing may be left over, and memory must not have grown.
     """
 
-    engine: Literal["llama_cpp", "torch"] = "llama_cpp"
-    """Engine to run."""
+    engine: Literal["llama_cpp", "torch", "vllm"] = "llama_cpp"
+    """Engine to run; vllm is a vLLM server in float32."""
     requests: int = Field(default=10_000, ge=1, le=10_000_000)
     """Requests to send."""
     seed: Seed = Field(default_factory=random_seed)
@@ -40,12 +48,19 @@ class SoakOptions(Options):
     """CPU threads of the engine."""
 
 
+def check(options: SoakOptions) -> None:
+    """Raises `UsageError` for an engine that is not installed."""
+    require_engines(options.engine)
+
+
 def run(options: SoakOptions, progress: Progress) -> Outcome:
     """Attack, and check. Raises `BenchError` for a model that can't be served."""
     progress.say(
         f"seed {options.seed}: {options.requests:,} requests to {options.engine} with "
         f"{options.model}, {options.concurrency} in flight"
     )
+    if options.engine == "vllm":
+        redirect_logs()
     with tempfile.TemporaryDirectory(prefix="bench-soak-") as scratch:
         soak = Soak(
             options.engine,
@@ -121,4 +136,5 @@ PROOF = Proof(
     options=SoakOptions,
     minutes=_minutes,
     run=run,
+    check=check,
 )

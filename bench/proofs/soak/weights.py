@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -16,7 +15,6 @@ from loopline.bench.errors import BenchError, UsageError
 from loopline.trainers.errors import TrainingError
 from loopline.workers.engines.local.model_files import local_folder
 from loopline.workers.engines.protocol import EngineError
-from loopline.workers.installation import install_hint
 
 SETS = 6
 """Sets of weights: successive versions of an adapter have different ones, and adapters share
@@ -44,12 +42,6 @@ class Prepared:
 
 def prepare(engine: str, model: str, scratch: Path) -> Prepared:
     """Create everything in `scratch`. Raises `BenchError`."""
-    if engine not in ("llama_cpp", "torch"):
-        raise UsageError(f"--engine {engine!r}: choose llama_cpp or torch")
-    if engine == "llama_cpp" and find_spec("llama_cpp") is None:
-        raise UsageError(
-            f"llama-cpp-python is not installed; {install_hint('gguf')}; or --engine torch"
-        )
     try:
         folder = local_folder(model)
     except EngineError as error:
