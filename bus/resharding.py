@@ -22,6 +22,8 @@ _BY_NAME = frozenset(
     ("run", "journal", "log", "usage", "signals", "idempotency", "thread", "reward-ids")
 )
 """Kinds of key that belong to the shard of their name."""
+_HASHES = frozenset(("run", "reward-ids"))
+_LISTS = frozenset(("journal", "usage", "signals"))
 _BY_MEMBER = frozenset(("runs", "runs-of", "ends"))
 """Sorted sets whose members belong to the shard of their run."""
 _BATCH = 500
@@ -80,36 +82,54 @@ async def _batches(redis: Redis, prefix: str) -> AsyncIterator[list[_Key]]:
 
 
 async def _copy(redis: Redis, batch: list[_Key], after: Keys) -> None:
-    moving = [
-        (key, target)
-        for key in batch
-        if key.kind in _BY_NAME and (target := after.shard_of(key.name).index) != key.shard
-    ]
-    async with redis.pipeline(transaction=False) as pipe:
-        for key, _ in moving:
-            pipe.dump(key.key)
-            pipe.pttl(key.key)
-        replies = await pipe.execute()
-    async with redis.pipeline(transaction=False) as pipe:
-        for (key, target), body, life in zip(moving, replies[::2], replies[1::2], strict=True):
-            if body is not None:  # else it has expired meanwhile
-                pipe.restore(key.in_shard(target), max(life, 0), body, replace=True)
-        await pipe.execute()
     for key in batch:
-        if key.kind in _BY_MEMBER:
-            for target, members in (await _members_elsewhere(redis, key, after)).items():
-                name = key.in_shard(target)
-                await redis.zadd(name, members)
-                life = max(await redis.pttl(key.key), await redis.pttl(name))
-                if life > 0:
-                    await redis.pexpire(name, life)
+        if key.kind in _BY_NAME:
+            target = after.shard_of(key.name).index
+            if target != key.shard:
+                await _copy_key(redis, key, key.in_shard(target))
+            continue
+        for target, members in (await _members_elsewhere(redis, key, after)).items():
+            name = key.in_shard(target)
+            await redis.zadd(name, members)
+            life = max(await redis.pttl(key.key), await redis.pttl(name))
+            if life > 0:
+                await redis.pexpire(name, life)
+
+
+async def _copy_key(redis: Redis, key: _Key, target: str) -> None:
+    """Copy a key with its life, by commands that every user of the bus may send. A key that has
+    expired meanwhile is left out."""
+    life = await redis.pttl(key.key)
+    async with redis.pipeline(transaction=False) as pipe:
+        pipe.delete(target)
+        content: object
+        if key.kind in _HASHES:
+            content = await redis.hgetall(key.key)  # pyright: ignore
+            if content:
+                pipe.hset(target, mapping=content)  # pyright: ignore
+        elif key.kind in _LISTS:
+            content = await redis.lrange(key.key, 0, -1)  # pyright: ignore
+            if content:
+                pipe.rpush(target, *content)  # pyright: ignore
+        elif key.kind == "log":
+            content = await redis.xrange(key.key)
+            for entry_id, fields in content:
+                pipe.xadd(target, fields, id=entry_id)
+        else:
+            content = await redis.get(key.key)
+            if content is not None:
+                pipe.set(target, content)  # pyright: ignore
+        if life > 0:
+            pipe.pexpire(target, life)
+        if content:
+            await pipe.execute()
 
 
 async def _delete_originals(redis: Redis, batch: list[_Key], after: Keys) -> None:
     for key in batch:
         if key.kind in _BY_NAME:
             if after.shard_of(key.name).index != key.shard:
-                await redis.unlink(key.key)
+                await redis.delete(key.key)
             continue
         for members in (await _members_elsewhere(redis, key, after)).values():
             await redis.zrem(key.key, *members)
@@ -118,7 +138,7 @@ async def _delete_originals(redis: Redis, batch: list[_Key], after: Keys) -> Non
 async def _members_elsewhere(redis: Redis, key: _Key, after: Keys) -> dict[int, dict[bytes, float]]:
     """The members of a sorted set that belong to other shards, by shard, with their scores."""
     elsewhere: dict[int, dict[bytes, float]] = defaultdict(dict)
-    async for member, score in redis.zscan_iter(key.key, count=_BATCH):
+    for member, score in await redis.zrange(key.key, 0, -1, withscores=True):
         target = after.shard_of(member.decode().partition("/")[0]).index
         if target != key.shard:
             elsewhere[target][member] = score

@@ -202,12 +202,12 @@ def test_the_peaks_of_reserved_memory_are_shown_beside_those_of_a_gpu_s_tensors(
     assert (peak, peak_reserved_mb(torch.device("cpu"))) == (3.0, None)
     loop = found()
     on_gpu = replace(loop, engine_reserved_mb=peak, trained=replace(loop.trained, reserved_mb=4.0))
-    shown = {
+    peaks = {
         figure.subject: figure.value
         for figure in on_gpu.measurements()
         if figure.name == "reserved"
     }
-    assert shown == {"trainer, a step of 2 roles": 4.0, "engine": 3.0}
+    assert peaks == {"trainer, a step of 2 roles": 4.0, "engine": 3.0}
     assert not any(figure.name == "reserved" for figure in loop.measurements())
 
 

@@ -77,8 +77,8 @@ async def test_a_deployment_restarted_with_another_number_of_shards_loses_no_end
 async def test_a_change_of_the_shards_that_dies_before_the_agreement_changes_nothing(
     settings: BusSettings,
 ) -> None:
-    one, three = with_shards(settings, 1), with_shards(settings, 3)
-    async with Bus(one, standing="founder") as bus:
+    single, three = with_shards(settings, 1), with_shards(settings, 3)
+    async with Bus(single, standing="founder") as bus:
         runs = await end_runs(bus)
 
         async def die() -> bool:

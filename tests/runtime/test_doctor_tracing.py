@@ -37,8 +37,8 @@ def test_doctor_asks_a_collector_only_online_whether_it_accepts_spans() -> None:
 @pytest.mark.parametrize("value", ["ftp://proxy.example:1", "http://proxy.example\x7f:1"])
 def test_an_unusable_proxy_is_reported_by_name(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("ALL_PROXY", value)
-    found = finding(endpoint="http://127.0.0.1:9")
-    assert (found.level, "ALL_PROXY is" in found.says) == ("warn", True)
+    result = finding(endpoint="http://127.0.0.1:9")
+    assert (result.level, "ALL_PROXY is" in result.says) == ("warn", True)
 
 
 def test_a_collector_outside_of_the_proxies_is_asked_directly(

@@ -165,10 +165,10 @@ class Loop:
         for subject, reserved in ((role, trained.reserved_mb), ("engine", self.engine_reserved_mb)):
             if reserved is not None:
                 figures.append(part("reserved", reserved, "MB", better="lower", subject=subject))
-        served = {"rollouts": self.rollouts}
+        rates = {"rollouts": self.rollouts}
         if self.vllm is not None:
             subject = "rollouts, a vLLM server"
-            served[subject] = self.vllm.answers
+            rates[subject] = self.vllm.answers
             figures += [
                 part(
                     "tokens/s", self.vllm.answers.tokens_per_second, better="higher",
@@ -186,7 +186,7 @@ class Loop:
                     "share of the bandwidth bound", answers.tokens_per_second / self.bound, "%",
                     scale=100, better="higher", subject=subject,
                 )
-                for subject, answers in served.items()
+                for subject, answers in rates.items()
             ]  # fmt: skip
         for name, values in vars(parity).items():
             distance = partial(
@@ -250,8 +250,8 @@ def run(options: GpuOptions, progress: Progress) -> Outcome:
             torch.cuda.empty_cache()
             with isolated_worker() as alone:
                 work, model = options.workload, Path(scratch) / MODEL
-                served = alone.submit(sample, work, model, options.threads).result()
-            loop = replace(loop, vllm=served)
+                vllm = alone.submit(sample, work, model, options.threads).result()
+            loop = replace(loop, vllm=vllm)
     return outcome_of(options, loop)
 
 

@@ -18,7 +18,8 @@ from loopline.workers.engines.settings import ModelSettings
 SHARE = 0.6
 """Share of the card's memory that the server takes: weights, and a cache that fills the rest."""
 _CPU = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-"""Without a GPU a server would take half of the machine's memory, and a core for each thread."""
+"""Variables for a server without a GPU, which would take half of the machine's memory, and a core
+for each thread."""
 
 
 @dataclass(frozen=True)

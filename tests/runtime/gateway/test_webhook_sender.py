@@ -50,6 +50,7 @@ async def test_the_sender_lives_on_and_names_a_proxy_that_it_cannot_use(
         finally:
             sender.cancel()
             await asyncio.gather(sender, return_exceptions=True)
+            await bus.redis.delete(bus.keys.api_keys)  # the only key without an end
 
 
 @pytest.mark.parametrize("record", UNREADABLE)

@@ -6,10 +6,12 @@ import json
 import re
 from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from loopline.agents.call_markup import OPENING
 from loopline.agents.records import Message, ToolCall, ToolSpec
+from loopline.agents.thinking import split_thoughts
 from loopline.workers.engines.scripted.engine import PackedText, render_chatml
 from loopline.workers.engines.scripted.script import scripted_reply
 from loopline.workers.engines.scripted.script_arithmetic import find_expression, parse, show, write
@@ -92,12 +94,18 @@ def test_a_written_call_reads_back(words: str, name: str, arguments: dict[str, o
     markup = write_tool_call(name or "x", arguments)
     if "</tool_call>" in json.dumps(arguments) or "</tool_call>" in name:
         return
-    if re.search(r".:[0-9]{1,4}\Z", name):  # some models number their calls like this
+    # Some models number their calls like this, or name the place of their tools.
+    if re.search(r".:[0-9]{1,4}\Z", name) or name.startswith("functions.") or "[ARGS]" in name:
         return
-    (call,) = parse_tool_calls(f"{words}{markup}", id_seed="s")
+    text = f"{words}{markup}"
+    opening = OPENING.search(text)
+    # Words with a mark of their own, or with a backtick that quotes this one, mean something else.
+    assume(opening is not None and opening.start() == len(words))
+    assume(split_thoughts(text).visible == text)
+    (call,) = parse_tool_calls(text, id_seed="s")
     assert (call.name, call.arguments, call.error) == (name or "x", arguments, None)
     assert json.loads(call.raw_arguments) == arguments
-    assert strip_tool_calls(f"{words}{markup}") == words.strip()
+    assert strip_tool_calls(text) == words.strip()
 
 
 @given(st.text())

@@ -107,7 +107,7 @@ class LoadedGguf:
     codec: TextCodec
     formatter: Any
     tool_formatter: Any
-    """For requests with tools: some models have a chat template of its own for them."""
+    """Formatter of requests with tools, for which some models have a separate chat template."""
     end_ids: frozenset[int]
     max_context: int
     vocabulary: int
