@@ -121,10 +121,10 @@ def marked_calls(body: str, tools: Offered) -> Iterator[WrittenCall]:
         for named, inner in split_at_marks(_PLAMO.finditer(body, requested.start()), body):
             inner = inner.partition("<|plamo:end_tool_arguments:plamo|>")[0]
             yield call_from_json_arguments(named["head"].strip(), inner.strip())
-    elif "[ARGS]" in body and not body.startswith("["):
+    elif "[ARGS]" in body and not body.startswith(("[", "{")):  # not in a text of JSON
         name, _, arguments = body.partition("[ARGS]")
         yield call_from_json_arguments(name.partition("[CALL_ID]")[0].strip(), arguments.strip())
-    elif "arg_key" in body and _ARGUMENT.search(body):
+    elif "arg_key" in body and not body.startswith("{") and _ARGUMENT.search(body):
         values = {
             match["name"].strip(): re.split(r"</[\w|]{0,20}arg_value\b", value, maxsplit=1)[0]
             for match, value in split_at_marks(_ARGUMENT.finditer(body), body)
