@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from redis.asyncio import Redis
 
@@ -102,7 +103,7 @@ async def _copy_key(redis: Redis, key: _Key, target: str) -> None:
     life = await redis.pttl(key.key)
     async with redis.pipeline(transaction=False) as pipe:
         pipe.delete(target)
-        content: object
+        content: Any
         if key.kind in _HASHES:
             content = await redis.hgetall(key.key)  # pyright: ignore
             if content:
