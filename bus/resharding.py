@@ -54,7 +54,7 @@ async def reshard(
     is awaited often until then: where workers are present, it keeps admission closed. Returns what
     `agree` returned; if that is False, the old number stays in force."""
     async for batch in _batches(redis, before.prefix):
-        await _copy(redis, batch, after)
+        await _copy(redis, batch, before, after)
         if keep_closed is not None:
             await keep_closed()
     if not await agree():
@@ -82,14 +82,23 @@ async def _batches(redis: Redis, prefix: str) -> AsyncIterator[list[_Key]]:
         yield batch
 
 
-async def _copy(redis: Redis, batch: list[_Key], after: Keys) -> None:
+async def _copy(redis: Redis, batch: list[_Key], before: Keys, after: Keys) -> None:
+    """Copy what is in its shard. Anything elsewhere is an old copy, from a change that ended before
+    its agreement: the original may have changed since."""
     for key in batch:
         if key.kind in _BY_NAME:
             target = after.shard_of(key.name).index
-            if target != key.shard:
+            if before.shard_of(key.name).index == key.shard != target:
                 await _copy_key(redis, key, key.in_shard(target))
             continue
         for target, members in (await _members_elsewhere(redis, key, after)).items():
+            members = {
+                member: score
+                for member, score in members.items()
+                if before.shard_of(_run_of(member)).index == key.shard
+            }
+            if not members:
+                continue
             name = key.in_shard(target)
             await redis.zadd(name, members)
             life = max(await redis.pttl(key.key), await redis.pttl(name))
@@ -140,7 +149,12 @@ async def _members_elsewhere(redis: Redis, key: _Key, after: Keys) -> dict[int, 
     """The members of a sorted set that belong to other shards, by shard, with their scores."""
     elsewhere: dict[int, dict[bytes, float]] = defaultdict(dict)
     for member, score in await redis.zrange(key.key, 0, -1, withscores=True):
-        target = after.shard_of(member.decode().partition("/")[0]).index
+        target = after.shard_of(_run_of(member)).index
         if target != key.shard:
             elsewhere[target][member] = score
     return elsewhere
+
+
+def _run_of(member: bytes) -> str:
+    """The run of a member: its id, or what stands before the guard of a wait."""
+    return member.decode().partition("/")[0]

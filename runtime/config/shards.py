@@ -34,28 +34,22 @@ async def change_shards(
         return before, wanted
     keys = Keys(bus.settings.prefix, max(before, wanted))
     end = asyncio.get_running_loop().time() + wait
-    reported_holdings: InFlight | None = None
+    shared = {**bus.agreement.shared, "shards": wanted}
+
+    async def agree() -> bool:
+        # A reward may have arrived while ended runs were copied.
+        await _wait_until_empty(bus, keys, before, end, wait, say)
+        return await replace(
+            bus.redis, bus.keys, bus.agreement.epoch, shared, with_workers_present=True
+        )
+
     try:
-        while holdings := await _close_admission(bus, keys, before):
-            if holdings != reported_holdings:
-                say(f"waiting for {holdings}")
-                reported_holdings = holdings
-            if asyncio.get_running_loop().time() > end:
-                raise UserError(
-                    f"the number of shards stays {before}: after {wait:g} s the bus still holds"
-                    f" {holdings}",
-                    hint="`runtime runs ls` and `runtime dead ls` list them; a recorder must be"
-                    " running to write ended runs. Wait longer with --wait.",
-                )
-            await asyncio.sleep(LOOK_SECONDS)
-        shared = {**bus.agreement.shared, "shards": wanted}
+        await _wait_until_empty(bus, keys, before, end, wait, say)
         if not await reshard(
             bus.redis,
             Keys(bus.settings.prefix, before),
             Keys(bus.settings.prefix, wanted),
-            agree=lambda: replace(
-                bus.redis, bus.keys, bus.agreement.epoch, shared, with_workers_present=True
-            ),
+            agree=agree,
             keep_closed=lambda: _keep_closed(bus, keys),
         ):
             raise UserError(
@@ -69,6 +63,26 @@ async def change_shards(
         for shard in keys.all_shards():
             await bus.redis.delete(shard.closed)
     return before, wanted
+
+
+async def _wait_until_empty(
+    bus: Bus, keys: Keys, before: int, end: float, wait: float, say: Callable[[str], None]
+) -> None:
+    """Close admission, and wait until nothing is in flight. Raises `UserError` at the time `end` of
+    the loop, after `wait` seconds."""
+    reported_holdings: InFlight | None = None
+    while holdings := await _close_admission(bus, keys, before):
+        if holdings != reported_holdings:
+            say(f"waiting for {holdings}")
+            reported_holdings = holdings
+        if asyncio.get_running_loop().time() > end:
+            raise UserError(
+                f"the number of shards stays {before}: after {wait:g} s the bus still holds"
+                f" {holdings}",
+                hint="`runtime runs ls` and `runtime dead ls` list them; a recorder must be"
+                " running to write ended runs. Wait longer with --wait.",
+            )
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _close_admission(bus: Bus, keys: Keys, shards: int) -> InFlight:

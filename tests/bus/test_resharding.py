@@ -84,11 +84,17 @@ async def test_a_change_of_the_shards_that_dies_before_the_agreement_changes_not
         async def die() -> bool:
             raise RuntimeError("killed")
 
-        with pytest.raises(RuntimeError):
-            await reshard(bus.redis, bus.keys, Keys(bus.keys.prefix, 3), agree=die)
+        for shards in (3, 2):
+            with pytest.raises(RuntimeError):
+                await reshard(bus.redis, bus.keys, Keys(bus.keys.prefix, shards), agree=die)
         await expect_all(bus, runs)
+        for run in runs:  # the threads continue, and copies of their earlier heads remain
+            head = await read_thread(bus, f"thread of {run}")
+            assert await advance_thread(bus, f"thread of {run}", head, claim(bus, run, "earlier"))
     async with Bus(three, standing="founder") as bus:
         await expect_all(bus, runs)
+        heads = [await read_thread(bus, f"thread of {run}") for run in runs]
+        assert {head.previous for head in heads if head is not None} == {"earlier"}
 
 
 async def test_nothing_moves_if_another_process_has_agreed_on_something_else(bus: Bus) -> None:
