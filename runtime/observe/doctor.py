@@ -228,6 +228,7 @@ def _try_endpoint(subject: str, pool: str, model: ModelSettings, variable: str |
             headers=headers,
             timeout=10,
             proxy=proxy.url if proxy else None,
+            verify=httpx.create_ssl_context(),
             trust_env=False,
         )
     except ProxyUnusable as error:

@@ -24,6 +24,7 @@ def bounded_client() -> httpx.AsyncClient:
     """A client for exact requests: no redirects, no proxies, no stored cookies."""
     return httpx.AsyncClient(
         follow_redirects=False,
+        verify=httpx.create_ssl_context(),
         trust_env=False,
         timeout=None,  # each call has one deadline for the whole exchange
         headers={"Accept-Encoding": "identity", "User-Agent": "loopline"},

@@ -46,7 +46,7 @@ def bounded_client(
 
 class _BoundedTransport(httpx2.AsyncBaseTransport):
     def __init__(self, max_bytes: int) -> None:
-        self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
+        self._inner = httpx2.AsyncHTTPTransport(verify=httpx2.create_ssl_context(), trust_env=False)
         self._max_bytes = max_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

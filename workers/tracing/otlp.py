@@ -143,6 +143,7 @@ class Collector:
             },
             timeout=timeout,
             proxy=None if proxy is None else proxy.url,
+            verify=httpx.create_ssl_context(),
             trust_env=False,
         )
 

@@ -114,7 +114,12 @@ class Server:
         own_settings = settings.model_copy(update={"base_url": url})
         self._connection = Connection(own_settings, self._address, self.name, key)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._admin = httpx2.AsyncClient(headers=headers, trust_env=False, timeout=_ADMIN_SECONDS)
+        self._admin = httpx2.AsyncClient(
+            headers=headers,
+            verify=httpx2.create_ssl_context() if url.startswith("https:") else False,
+            trust_env=False,
+            timeout=_ADMIN_SECONDS,
+        )
         self._key_sent = bool(key)
         self.model = ""
         """The server's name for the model without an adapter."""
