@@ -223,18 +223,22 @@ class VllmEngine:
                     adapter,
                 )
                 answering = asyncio.create_task(self._answer(job), name=f"answer-{request.id}")
-                left = request.sampling.n
+                received: list[Completion] = []
                 try:
                     with ticket.telling(job.events.put_nowait):
-                        while left:
+                        while len(received) < request.sampling.n:
                             event = await job.events.get()
                             if isinstance(event, EngineError):
                                 raise event
-                            left -= isinstance(event, Completion)
+                            if isinstance(event, Completion):
+                                received.append(event)
                             yield event
                 finally:
                     self._slots.release()
-                    if left:
+                    # A request may be cancelled when the server has answered it already.
+                    if len(received) == request.sampling.n:
+                        self._count(received)
+                    else:
                         self._abandoned_tokens += sum(len(row.output_ids) for row in job.rows)
                     await end([answering])
 
@@ -270,6 +274,11 @@ class VllmEngine:
         )
 
     # One request.
+
+    def _count(self, completions: Sequence[Completion]) -> None:
+        self._calls += 1
+        self._prompt_tokens += sum(completion.usage.prompt for completion in completions)
+        self._completion_tokens += sum(completion.usage.completion for completion in completions)
 
     async def _answer(self, job: Job) -> None:
         """Put the request's events, or its error, into its queue."""
@@ -315,11 +324,7 @@ class VllmEngine:
             for row in job.rows:
                 scores = await self._score([*prompt, *row.output_ids], target)
                 row.take_logprobs(scores[len(prompt) - 1 :])
-        completions = answering.completions()
-        self._calls += 1
-        self._prompt_tokens += len(prompt)
-        self._completion_tokens += sum(item.usage.completion for item in completions)
-        return completions
+        return answering.completions()
 
     async def _exchange(
         self, server: Server, model: str, body: JsonObject, answering: Answering
