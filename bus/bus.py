@@ -434,11 +434,10 @@ class Bus:
                 if not event:
                     word = await self._end(run_id, *OVERDUE, only_if_overdue=True)
                     quiet = 0 if word == b"alive" else quiet + 1
-                    # The run has ended, and its last entry was read or has expired.
                     if word == b"missing" or quiet > 1:
-                        return
+                        break
                     continue
-                quiet = 0
+                quiet, after = 0, entry
                 yield entry, event
                 if event["type"] == "ended":
                     if event["outcome"] != "error":  # only runs in error can be replayed
@@ -447,6 +446,10 @@ class Bus:
                     # A replay has reactivated the run since: this end was not its last.
                     if generation is None or generation.decode() == event["generation"]:
                         return
+        # The run has ended. Its last entry was read or has expired, or the read that followers
+        # share still pauses after an outage.
+        async for remaining in self._logs.page(run_id, after):
+            yield remaining
 
     async def _state_of(self, run_key: str) -> tuple[bytes | None, bytes | None]:
         state, generation = await self._retry_during_outage(

@@ -144,7 +144,7 @@ class LogFollower:
         key, reader = shard.log(run_id), self._reader(shard)
         while True:
             if not fresh:
-                async for event in self._page(key, after):
+                async for event in self.page(run_id, after):
                     after = event[0]
                     yield event
             fresh = False
@@ -168,8 +168,9 @@ class LogFollower:
             finally:
                 reader.remove(subscription)
 
-    async def _page(self, key: str, after: str) -> AsyncGenerator[Event]:
-        """Entries that the log already has after `after`."""
+    async def page(self, run_id: str, after: str) -> AsyncGenerator[Event]:
+        """Entries that a run's log already has after `after`."""
+        key = self._bus.keys.shard_of(run_id).log(run_id)
         while True:
             entries = await retry_during_outage(
                 "follow",

@@ -7,6 +7,7 @@ import time
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from loopline.bus import (
     BudgetExceeded,
@@ -257,3 +258,31 @@ async def test_a_command_gives_up_on_a_server_that_cannot_end_its_run(
                 await bus.cancel(run_id)
             admin.replicaof("NO", "ONE")
         assert await bus.cancel(run_id)
+
+
+def _ten_minutes(attempt: int) -> float:
+    return 600.0
+
+
+async def test_a_follower_reads_the_end_while_the_shared_read_pauses_after_an_outage(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loopline.bus.log_follower.pause_before", _ten_minutes)
+    run_id = await admit(bus)
+    events: list[str] = []
+
+    async def follow() -> None:
+        async for _, event in bus.follow(run_id):
+            events.append(event["type"])
+
+    with capture_logs() as lines:
+        following = asyncio.create_task(follow())
+
+        async def is_pausing() -> bool:
+            await bus.redis.client_kill_filter(_type="normal", skipme=True)
+            return any(line["event"] == "logs unreadable" for line in lines)
+
+        await until(is_pausing, "the shared read has failed")
+    async with serving(bus, ["planner"], finishing):
+        await asyncio.wait_for(following, 20)
+    assert events[-1] == "ended"
