@@ -173,21 +173,21 @@ def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
         raise unusable_error(
             model, f"it has no revision {revision!r} on the hub: give a branch, tag or commit of it"
         ) from error
-    except (httpx2.HTTPError, OSError) as error:
+    except (httpx2.HTTPError, OSError, ImportError, ValueError) as error:
+        # With an unusable proxy the hub's client can't be made, even to look into its cache.
+        try:
+            proxy_for(constants.ENDPOINT)
+        except ProxyUnusable as unusable:
+            message = f"the model {model!r} can't be fetched from the hub: {unusable}"
+            raise EngineError(message, kind="bad_request") from error
+        if not isinstance(error, httpx2.HTTPError | OSError):
+            raise
         raise EngineError(
             f"the model {model!r} is neither a folder nor in the hub's cache, and the hub cannot "
             f"be reached ({type(error).__name__}); connect, or give a local folder",
             kind="unavailable",
             retryable=True,
         ) from error
-    except (ImportError, ValueError) as error:
-        # The hub's client can't be made with an unusable proxy, even to look into its cache.
-        try:
-            proxy_for(constants.ENDPOINT)
-        except ProxyUnusable as unusable:
-            message = f"the model {model!r} can't be fetched from the hub: {unusable}"
-            raise EngineError(message, kind="bad_request") from error
-        raise
 
 
 def check_files(folder: Path) -> None:
