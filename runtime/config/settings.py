@@ -207,7 +207,7 @@ class Settings(BaseSettings):
     @property
     def secret_variables(self) -> tuple[str, ...]:
         """Environment variables whose values must never be written anywhere."""
-        keys = [model.api_key_env for model in self.models.values() if model.api_key_env]
+        keys = (name for model in self.models.values() for name in model.key_variables)
         of_tools = (name for tool in self.tools.values() for name in tool.secret_variables)
         callers = (key.env for key in self.gateway.keys.values())
         return (*keys, *of_tools, *self.tracing.headers_env.values(), *callers)

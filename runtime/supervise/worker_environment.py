@@ -58,6 +58,6 @@ def _used_variables(settings: Settings, kind: str) -> set[str]:
     models = [settings.models[pool] for pool in pools]
     keys = {model.api_key_env or OPENAI_KEY for model in models if model.engine == "openai"}
     pools_with_servers = [model for model in models if model.engine in SERVED]
-    keys |= {model.api_key_env for model in pools_with_servers if model.api_key_env}
+    keys |= {name for model in pools_with_servers for name in model.key_variables}
     keys |= {name for model in pools_with_servers for name in model.serving.keep_environment}
     return callers | (keys | set(HUB_TOKENS) if models else set())

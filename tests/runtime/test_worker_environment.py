@@ -17,7 +17,7 @@ from tests.runtime.conftest import LIMIT, Deployment, changes
 
 ENVIRONMENT = {
     "PATH": "/bin", "HOME": "/root", "OPENAI_API_KEY": "k-openai", "OTHER_KEY": "k-other",
-    "WEATHER_KEY": "k-weather", "COLLECTOR_AUTH": "k-collector",
+    "WEATHER_KEY": "k-weather", "COLLECTOR_AUTH": "k-collector", "UPLOAD_KEY": "k-upload",
     "HF_TOKEN": "k-hub", "GITHUB_TOKEN": "k-github",
     "LOOPLINE_BUS__REDIS_URL": "redis://:k-redis@bus:6379/0", "MAX_TOKENS": "12",
 }  # fmt: skip
@@ -30,11 +30,18 @@ def settings() -> Settings:
         "models": {
             "llm": model,
             "slm": {**model, "base_url": "http://localhost:1/v1", "api_key_env": "OTHER_KEY"},
+            "fleet": {
+                "engine": "vllm", "model": "m", "base_url": "http://localhost:2/v1",
+                "vllm": {"upload": {"url": "http://h/a", "folder": "/a", "key_env": "UPLOAD_KEY"}},
+            },
         },
-        "workers": {"gpu": {"models": ["slm"]}, "big": {"models": ["llm"]}, "recorder": {}},
+        "workers": {
+            "gpu": {"models": ["slm"]}, "big": {"models": ["llm"]}, "recorder": {},
+            "served": {"models": ["fleet"]},
+        },
         "tracing": {"endpoint": "http://c", "headers_env": {"Authorization": "COLLECTOR_AUTH"}},
         "tools": {"weather": {"openapi": "w.yaml", "query_env": {"key": "WEATHER_KEY"}}},
-    }
+    }  # fmt: skip
     return Settings.model_validate(fields)
 
 
@@ -46,6 +53,7 @@ def settings() -> Settings:
         ("judge", set[str]()),
         ("gpu", {"OTHER_KEY", "HF_TOKEN"}),
         ("big", {"OPENAI_API_KEY", "HF_TOKEN"}),
+        ("served", {"UPLOAD_KEY", "HF_TOKEN"}),
         ("tool", {"WEATHER_KEY"}),
         ("jobs", {"HF_TOKEN", "LOOPLINE_BUS__REDIS_URL"}),
     ],

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Argument = bool | int | float | str
 """The value of a server's command-line option."""
@@ -12,6 +15,40 @@ class SettingsModel(BaseModel):
     """Base of the settings: immutable, refuses unknown keys, keeps docstrings as descriptions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class UploadSettings(SettingsModel):
+    """How weights get to the machine of a server that has no folder in common with the workers."""
+
+    url: str
+    """WebDAV address of a folder on the server's machine, such as
+    `https://gpu1.example:8443/adapters`. `{host}` stands for the host name of each server."""
+    folder: str
+    """Path of the same folder for the server, such as `/srv/adapters`."""
+    key_env: str | None = None
+    """Name of the environment variable with the folder's key: `user:password`, or a bearer
+    token."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        try:
+            parts = urlsplit(self.url.strip().replace("{host}", "host"))
+            usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            usable = False
+            parts = urlsplit("")
+        # Not quoted: a password may be part of it.
+        if not usable or parts.query or parts.fragment:
+            raise ValueError(
+                "upload.url is not the address of a folder, such as http://gpu1:8080/adapters"
+            )
+        if parts.username is not None or parts.password is not None:
+            raise ValueError(
+                "upload.url contains a user or password: name a variable with both in key_env"
+            )
+        if not self.folder.startswith("/"):
+            raise ValueError("upload.folder is not an absolute path, such as /srv/adapters")
+        return self
 
 
 class ServingSettings(SettingsModel):
@@ -38,6 +75,9 @@ class ServingSettings(SettingsModel):
     """Highest rank of an adapter on a managed server."""
     start_seconds: float = Field(default=900.0, gt=0)
     """Longest time until a server answers: it loads weights and captures graphs."""
+    upload: UploadSettings | None = None
+    """How adapters (SGLang: also whole models) get to servers that already run on other machines.
+    None: workers and servers see the folder of an adapter under the same path."""
     plain_check: bool = True
     """Check the servers' log-probabilities against a plain pass at startup. This needs torch here
     and the model's weights on this machine, smaller than 4 GB. Weights of another model are
@@ -49,6 +89,16 @@ class ServingSettings(SettingsModel):
     gpu_share: float | None = Field(default=None, gt=0, lt=1)
     """Share of the GPU's memory that a managed server takes; `train grpo loop` on this machine uses
     at most the rest. Neither waits for the other."""
+
+    def misfit(self, *, managed: bool) -> str | None:
+        """What doesn't fit a managed server, or one that already runs; None if everything fits."""
+        if managed and self.servers:
+            return "servers are for servers that already run: leave out managed"
+        if managed and self.upload is not None:
+            return "upload is for servers on other machines: a managed server needs none"
+        if not managed and self.gpu_share is not None:
+            return "gpu_share is for a managed server: leave it out"
+        return None
 
 
 class VllmSettings(ServingSettings):

@@ -310,6 +310,13 @@ class ModelSettings(SettingsModel):
         """The table with the settings of this engine's servers."""
         return self.sglang if self.engine == "sglang" else self.vllm
 
+    @property
+    def key_variables(self) -> tuple[str, ...]:
+        """Names of the environment variables with keys."""
+        upload = self.serving.upload
+        names = (self.api_key_env, None if upload is None else upload.key_env)
+        return tuple(name for name in names if name)
+
     @model_validator(mode="after")
     def _check_servers(self) -> Self:
         tables: dict[str, ServingSettings] = {"vllm": self.vllm, "sglang": self.sglang}
@@ -320,21 +327,14 @@ class ModelSettings(SettingsModel):
                 )
         if self.engine not in SERVED:
             if self.managed:
-                raise ValueError(
-                    f"managed is for engine = 'vllm' and 'sglang', not {self.engine!r}: "
-                    "leave it out"
-                )
+                raise ValueError("managed is for engine = 'vllm' and 'sglang': leave it out")
         elif self.managed == (self.base_url is not None):
             raise ValueError(
                 f"engine = {self.engine!r} takes either base_url, the address of a running server, "
                 "or managed = true, with which the gpu worker starts one"
             )
-        elif self.managed and self.serving.servers:
-            raise ValueError(
-                f"{self.engine}.servers are for servers that already run: leave out managed"
-            )
-        elif self.serving.gpu_share is not None and not self.managed:
-            raise ValueError(f"{self.engine}.gpu_share is for a managed server: leave it out")
+        elif misfit := self.serving.misfit(managed=self.managed):
+            raise ValueError(f"{self.engine}.{misfit}")
         return self
 
     @model_validator(mode="after")

@@ -12,6 +12,7 @@ import pytest
 
 from loopline.testing.vllm_double import VllmDouble
 from loopline.workers.engines.protocol import CannotContinue, Completion, Delta, EngineError
+from loopline.workers.engines.vllm.adapters import ServedAdapter
 from loopline.workers.engines.vllm.engine import VllmEngine
 from loopline.workers.engines.vllm.server import Server
 from tests.bus.serving import until
@@ -52,7 +53,7 @@ async def test_an_adapter_may_be_unloaded_twice_concurrently(
     tiny_model: Path, double: VllmDouble
 ) -> None:
     server = Server(settings(tiny_model, double.url), double.url, "")
-    await asyncio.gather(*(server.unload("red@1") for _ in range(3)))
+    await asyncio.gather(*(server.unload(ServedAdapter("red@1", "")) for _ in range(3)))
     await server.close()
 
 

@@ -233,7 +233,7 @@ class SglangServer(Server):
                     kind="bad_request",
                 )
             version = BASE_VERSION if whole is None else whole.name
-            path = self._base_path if whole is None else whole.path
+            path = self._base_path if whole is None else await self.placed(whole)
             if not path:
                 raise EngineError(
                     f"{self.name} has the weights {self._weights!r}, and the path of its "

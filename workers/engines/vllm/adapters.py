@@ -32,6 +32,8 @@ from loopline.workers.engines.local.model_files import (
 )
 
 _FILES = ("adapter_config.json", "adapter_model.safetensors")
+_MODEL_FILES = (".safetensors", ".json", ".txt", ".model", ".jinja")
+"""Endings of the files of a whole model: weights, configuration, tokenizer, chat template."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ class ServedAdapter:
 
     name: str
     path: str
-    """Folder, at the same path for the servers."""
+    """Folder on this machine, and at the same path for servers without `upload`."""
+    files: tuple[str, ...] = _FILES
+    """Names of the files that a server needs."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class ServedModel:
 
     name: str
     path: str
+    files: tuple[str, ...] = ()
 
 
 ServedWeights = ServedAdapter | ServedModel
@@ -91,4 +96,6 @@ def _read_whole_model(
         if model_configuration(folder) != model_configuration(base_folder):
             raise other_model_error(path, "config.json", base)
         fingerprint = weights_sha256(folder)[:8]
-    return ServedModel(f"{policy}@{version}.{fingerprint}", str(folder.resolve()))
+        files = sorted(file.name for file in folder.iterdir() if file.name.endswith(_MODEL_FILES))
+    name = f"{policy}@{version}.{fingerprint}"
+    return ServedModel(name, str(folder.resolve()), tuple(files))

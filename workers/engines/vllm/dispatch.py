@@ -57,7 +57,7 @@ class Dispatch:
                     server = await fleet.choose(prompt, prefixes_of(target))
                     await server.ensure_model(target if isinstance(target, ServedModel) else None)
                     if isinstance(target, ServedAdapter):
-                        await server.ensure(target.name, target.path)
+                        await server.ensure(target)
                         return await attempt(server, target.name)
                     return await attempt(server, server.model)
             except NoServer:

@@ -24,7 +24,8 @@ from loopline.workers.engines.openai.sse import DONE, drain_payloads, sse_events
 from loopline.workers.engines.openai.transport import Answer
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.engines.vllm.adapters import ServedModel
+from loopline.workers.engines.vllm.adapters import ServedAdapter, ServedModel, ServedWeights
+from loopline.workers.engines.vllm.upload import Uploads
 from loopline.workers.engines.vllm.wire import (
     Part,
     completion_body,
@@ -108,7 +109,7 @@ class Server:
     )
 
     def __init__(self, settings: ModelSettings, url: str, key: str) -> None:
-        """Raises EngineError if the environment sets an unusable proxy."""
+        """Raises EngineError if the environment sets an unusable proxy or lacks a key."""
         self._address = cast(Routes, self.routes.of(url))
         self.name = f"{self.kind} at {self._address.name}"
         own_settings = settings.model_copy(update={"base_url": url})
@@ -120,7 +121,8 @@ class Server:
             trust_env=False,
             timeout=_ADMIN_SECONDS,
         )
-        self._key_sent = bool(key)
+        upload = settings.serving.upload
+        self._uploads = None if upload is None else Uploads(upload, url)
         self.model = ""
         """The server's name for the model without an adapter."""
         self.max_context: int | None = None
@@ -142,6 +144,8 @@ class Server:
     async def close(self) -> None:
         await self._connection.close()
         await self._admin.aclose()
+        if self._uploads is not None:
+            await self._uploads.close()
 
     # Availability.
 
@@ -280,29 +284,52 @@ class Server:
 
     # Adapters.
 
-    async def ensure(self, name: str, path: str) -> None:
-        """Load the adapter of this name, unless the server has it. Raises EngineError:
-        `bad_request` if the server refuses it, `unavailable` (retryable) if the server does not
-        answer."""
+    async def ensure(self, adapter: ServedAdapter) -> None:
+        """Load this adapter, unless the server has it. Raises EngineError: `bad_request` if the
+        server refuses it, `unavailable` (retryable) if the server does not answer."""
+        name = adapter.name
         async with self._loading.setdefault(name, asyncio.Lock()):
             if name in self._adapters:
                 return
-            answer = await self.ask(
-                self.adapter_url("load_lora_adapter"), {"lora_name": name, "lora_path": path}
-            )
-            if answer.status_code == 200 or self._has_already(answer):
-                self._adapters.add(name)
-                return
-            raise self._refusal("load", name, answer)
+            answer = await self._load(adapter)
+            if not self._is_loaded(answer) and not await self._is_placed(adapter):
+                # Another worker has deleted the uploaded files meanwhile.
+                answer = await self._load(adapter)
+            if not self._is_loaded(answer):
+                raise self._refusal("load", name, answer)
+            self._adapters.add(name)
 
-    async def unload(self, name: str) -> None:
+    async def _load(self, adapter: ServedAdapter) -> httpx2.Response:
+        path = await self.placed(adapter)
+        return await self.ask(
+            self.adapter_url("load_lora_adapter"), {"lora_name": adapter.name, "lora_path": path}
+        )
+
+    def _is_loaded(self, answer: httpx2.Response) -> bool:
+        return answer.status_code == 200 or self._has_already(answer)
+
+    async def unload(self, adapter: ServedAdapter) -> None:
         """Unload an adapter from the server, if it is loaded. Raises EngineError."""
+        name = adapter.name
         async with self._loading.setdefault(name, asyncio.Lock()):
             self._adapters.discard(name)
             answer = await self.ask(self.adapter_url("unload_lora_adapter"), {"lora_name": name})
             self._loading.pop(name, None)  # another unload may have waited for the lock
             if answer.status_code != 200 and not self._has_not(answer):
                 raise self._refusal("unload", name, answer)
+
+    async def placed(self, weights: ServedWeights) -> str:
+        """The path of these weights for the server, uploaded if there is a folder for uploads.
+        Raises EngineError."""
+        return weights.path if self._uploads is None else await self._uploads.place(weights)
+
+    async def _is_placed(self, weights: ServedWeights) -> bool:
+        return self._uploads is None or await self._uploads.has(weights)
+
+    async def delete_upload(self, weights: ServedWeights) -> None:
+        """Delete uploaded weights that no server needs any more. Raises EngineError."""
+        if self._uploads is not None:
+            await self._uploads.remove(weights)
 
     def adapter_url(self, route: str) -> str:
         """URL of the route that loads or unloads adapters."""

@@ -10,7 +10,7 @@ them (vLLM). No request is lost, and if no server accepts a version, the previou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,7 +160,7 @@ class Weights:
         up = [server for server in fleet.servers if server.is_up]
         if not up:
             raise EngineError("no server answers", kind="unavailable", retryable=True)
-        await asyncio.gather(*(server.ensure(target.name, target.path) for server in up))
+        await asyncio.gather(*(server.ensure(target) for server in up))
 
     async def _exchange(self, whole: ServedModel | None, servers: Servers) -> None:
         """Switch the servers to this whole model, or to the pool's own. Raises EngineError, with
@@ -174,7 +174,9 @@ class Weights:
             log.error("weights were not exchanged", model=servers.base, why=str(error))
             await self._change_servers(self.whole, servers)
             raise
-        self.whole = whole
+        previous, self.whole = self.whole, whole
+        if previous is not None:
+            await self._delete_uploads(previous, servers.fleet)
 
     async def _change_servers(self, whole: ServedModel | None, servers: Servers) -> None:
         fleet, process = servers.fleet, servers.process
@@ -209,14 +211,26 @@ class Weights:
         names = {version.weights.name for version in self._adapters.serving()}
         if target.name in names:  # it was loaded again meanwhile
             return
+        up = [server for server in fleet.servers if server.is_up]
+        # Uploads go last: servers may have one folder in common, and may read it until they unload.
+        for server in up:
+            await _or_warn(server.unload(target), "an adapter stays loaded", target)
+        await self._delete_uploads(target, fleet)
+
+    async def _delete_uploads(self, target: ServedWeights, fleet: Fleet) -> None:
         for server in fleet.servers:
             if server.is_up:
-                try:
-                    await server.unload(target.name)
-                except EngineError as error:  # it only takes up room there
-                    log.warning("an adapter stays loaded", adapter=target.name, why=str(error))
+                await _or_warn(server.delete_upload(target), "uploaded weights stay there", target)
 
     def _require_servers(self) -> Servers:
         if self._servers is None:
             raise EngineError("the engine is not started", kind="internal")
         return self._servers
+
+
+async def _or_warn(giving_back: Awaitable[None], warning: str, target: ServedWeights) -> None:
+    """What is not given back only takes up room."""
+    try:
+        await giving_back
+    except EngineError as error:
+        log.warning(warning, weights=target.name, why=str(error))
