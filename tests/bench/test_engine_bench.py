@@ -11,7 +11,13 @@ from rich.console import Console
 
 from loopline import workers
 from loopline.bench.proofs.engine import proof
-from loopline.bench.proofs.engine.proof import Runs
+from loopline.bench.proofs.engine.proof import (
+    OURS_TORCH,
+    VLLM,
+    VLLM_DIRECT,
+    VLLM_WORKER,
+    Runs,
+)
 from loopline.bench.proofs.engine.transformers_peers import StaticBatch
 from loopline.bench.proofs.engine.workload import Measured, Timing, asks
 from loopline.bench.proofs.harness import show
@@ -65,6 +71,22 @@ def test_the_torch_engine_is_measured_against_transformers(
     text = page.read_text()
     assert "continuous batching" in text
     assert "<script src=" not in text, "the page needs nothing else"
+
+
+def test_micro_models_are_judged_by_the_ratio_to_vllm_with_many_requests_in_flight() -> None:
+    def rate(tokens: int) -> list[Measured]:
+        return [Measured(seconds=1.0, tokens=tokens)]
+
+    peers = {
+        OURS_TORCH: rate(160), VLLM: rate(100), VLLM_WORKER: rate(90), VLLM_DIRECT: rate(100),
+    }  # fmt: skip
+    for is_micro, torch_met in ((True, True), (False, None)):
+        runs = Runs(is_micro=is_micro, by_places={16: peers, 64: peers})
+        met = {figure.name: figure.met for figure in runs.measurements() if not figure.subject}
+        assert met == {
+            "torch_vs_vllm_16": None, "worker_vs_vllm_16": False,
+            "torch_vs_vllm_64": torch_met, "worker_vs_vllm_64": False,
+        }  # fmt: skip
 
 
 async def test_a_static_batch_is_sent_after_the_previous_batch_has_returned() -> None:

@@ -23,6 +23,7 @@ from loopline.bench.proofs.grpo_speed.proof import (
     PROOF,
     SHARED,
     TRL,
+    TRL_BEST,
     GrpoSpeedOptions,
     check,
     measurements,
@@ -120,6 +121,17 @@ def test_ratios_are_computed_per_repeat() -> None:
     assert [measurement.name for measurement in measurements({SHARED: [1.0], PLAIN: [1.0]})] == [
         "tokens/s"
     ] * 2
+
+
+def test_three_repeats_are_judged_by_the_ratio_to_trl_at_its_best() -> None:
+    rates = {SHARED: [300.0] * 3, PLAIN: [140.0] * 3, TRL: [50.0] * 3, TRL_BEST: [100.0] * 3}
+    met = {figure.name: figure.met for figure in measurements(rates) if not figure.subject}
+    assert met == {
+        "grpo_vs_trl": None, "grpo_plain_vs_trl": None,
+        "grpo_vs_trl_best": True, "grpo_plain_vs_trl_best": False,
+    }  # fmt: skip
+    few = measurements({name: values[:2] for name, values in rates.items()})
+    assert {figure.met for figure in few} == {None}
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,16 @@ def test_a_ratio_compares_real_tokens_per_repeat_with_the_fastest_form() -> None
     assert run(100, 1.0).padding_share == 0.2
 
 
+def test_a_ratio_below_the_bar_is_missed() -> None:
+    runs = Runs(
+        packed=("bfd",),
+        bar=1.5,
+        repeats={OURS: [run(300, 1.0)], "bfd": [run(200, 1.0)], "padded": [run(201, 1.0)]},
+    )
+    met = {figure.name: figure.met for figure in runs.measurements() if not figure.subject}
+    assert met == {"sft_vs_trl_packed": True, "sft_vs_trl": False}
+
+
 def of(report: dict[str, Any], trainer: str, quantity: str) -> float:
     return report["measurements"][f"supervised training / {trainer} / {quantity}"]["value"]
 

@@ -38,6 +38,10 @@ SERVER = "llama-cpp-python's server"
 GENERATE = "generate"
 CONTINUOUS = "continuous batching"
 _ENGINES = frozenset({"llama_cpp", "torch", "vllm"})
+MIN_TORCH_VS_VLLM = 1.5
+"""For micro models, from `BARRED_PLACES` requests in flight on."""
+BARRED_PLACES = 64
+MIN_WORKER_VS_SERVER = 0.95
 
 
 class EngineOptions(FullOptions):
@@ -90,6 +94,8 @@ class Runs:
         default_factory=dict[int, dict[str, list[Measured]]]
     )
     """Repeats by number of requests in flight and peer."""
+    is_micro: bool = False
+    """Whether the model is one of the micro models."""
     batched: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     """Seconds of llama-batched-bench and of ours, for each repeat."""
 
@@ -105,8 +111,14 @@ class Runs:
             if places in (16, 64, most):
                 figures += _ratio(f"torch_vs_generate_{places}", peers, OURS_TORCH, GENERATE)
                 figures += _ratio(f"torch_vs_continuous_{places}", peers, OURS_TORCH, CONTINUOUS)
-            figures += _ratio(f"torch_vs_vllm_{places}", peers, OURS_TORCH, VLLM)
-            figures += _ratio(f"worker_vs_vllm_{places}", peers, VLLM_WORKER, VLLM_DIRECT)
+            figures += _ratio(
+                f"torch_vs_vllm_{places}", peers, OURS_TORCH, VLLM,
+                bar=MIN_TORCH_VS_VLLM if self.is_micro and places >= BARRED_PLACES else None,
+            )  # fmt: skip
+            figures += _ratio(
+                f"worker_vs_vllm_{places}", peers, VLLM_WORKER, VLLM_DIRECT,
+                bar=MIN_WORKER_VS_SERVER,
+            )  # fmt: skip
         if self.batched:
             bench_seconds, engine_seconds = zip(*self.batched, strict=True)
             figures += [
@@ -182,7 +194,12 @@ def _peer(group: str, name: str, runs: list[Measured]) -> list[Measurement]:
 
 
 def _ratio(
-    name: str, peers: Mapping[str, list[Measured]], subject: str, other: str
+    name: str,
+    peers: Mapping[str, list[Measured]],
+    subject: str,
+    other: str,
+    *,
+    bar: float | None = None,
 ) -> list[Measurement]:
     """Return the ratio of our tokens per second to the other's, repeat by repeat; empty if one of
     them is not measured."""
@@ -190,7 +207,7 @@ def _ratio(
         return []
     pairs = zip(peers[subject], peers[other], strict=False)
     rates = [a.tokens_per_second / b.tokens_per_second for a, b in pairs]
-    return [measured(name, spread(rates), "×", better="higher")] if rates else []
+    return [measured(name, spread(rates), "×", better="higher", bar=bar)] if rates else []
 
 
 def check(options: EngineOptions) -> None:
@@ -205,7 +222,7 @@ def check(options: EngineOptions) -> None:
 
 def run(options: EngineOptions, progress: Progress) -> Outcome:
     """Measure every peer at every number of requests in flight."""
-    runs = Runs()
+    runs = Runs(is_micro=options.model.startswith("micro:"))
 
     def outcome() -> Outcome:
         title = f"{options.model}: tokens per second"

@@ -29,6 +29,9 @@ from loopline.workers.installation import install_hint
 BUS, IN_PROCESS = "through the bus", "in-process"
 SHARED, PLAIN, TRL = "train grpo", "train grpo --no-share-prefixes", "trl's GRPOTrainer"
 TRL_BEST = "trl's GRPOTrainer at its best"
+MIN_VS_TRL = 1.5
+BARRED = ("grpo_vs_trl_best", "grpo_plain_vs_trl_best")
+FEWEST_BARRED_REPEATS = 3
 Rates = dict[str, list[float]]
 """Tokens per second of each repeat, by the measured subject."""
 
@@ -114,7 +117,12 @@ def measurements(rates: Rates) -> list[Measurement]:
         pairs = zip(rates.get(mine, ()), rates.get(other, ()), strict=False)
         ratios = [a / b for a, b in pairs]
         if ratios:
-            figures.append(measured(name, spread(ratios), "×", better="higher"))
+            barred = name in BARRED and len(ratios) >= FEWEST_BARRED_REPEATS
+            figures.append(
+                measured(
+                    name, spread(ratios), "×", better="higher", bar=MIN_VS_TRL if barred else None
+                )
+            )
     return figures
 
 

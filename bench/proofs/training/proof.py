@@ -28,6 +28,9 @@ from loopline.workers.installation import install_hint
 OURS = "ours"
 TRAINERS = "supervised training"
 _TRL = ("trl", "datasets")
+MIN_VS_TRL = 1.5
+FEWEST_BARRED_STEPS = 16
+"""With fewer steps, they don't have rows of all lengths."""
 
 
 class TrainingOptions(Options):
@@ -63,6 +66,8 @@ class Runs:
     repeats: dict[str, list[Measured]] = field(default_factory=dict[str, list[Measured]])
     packed: tuple[str, ...] = ()
     """Trainers that pack."""
+    bar: float | None = None
+    """Least ratio to each of the fastest other trainers; None without a bar."""
 
     def measurements(self) -> list[Measurement]:
         """Return every trainer's figures, and ratios of ours to the fastest other trainer that
@@ -73,7 +78,9 @@ class Runs:
         for name, packed in (("sft_vs_trl_packed", True), ("sft_vs_trl", False)):
             other = self._fastest(packed=packed)
             if other is not None:
-                figures.append(measured(name, self._ratio(other), "×", better="higher"))
+                figures.append(
+                    measured(name, self._ratio(other), "×", better="higher", bar=self.bar)
+                )
         return figures
 
     def fastest(self) -> dict[str, str]:
@@ -128,7 +135,10 @@ def check(options: TrainingOptions) -> None:
 
 def run(options: TrainingOptions, progress: Progress) -> Outcome:
     """Measure every trainer on the same rows."""
-    runs = Runs(packed=tuple(name for name, form in trl_peer.FORMS.items() if form.packing))
+    runs = Runs(
+        packed=tuple(name for name, form in trl_peer.FORMS.items() if form.packing),
+        bar=MIN_VS_TRL if options.steps >= FEWEST_BARRED_STEPS else None,
+    )
     with (
         tempfile.TemporaryDirectory(prefix="bench-training-") as scratch,
         # Peak memory is per process, too.
