@@ -121,6 +121,9 @@ class ToolSpec(StoredRecord):
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     description: str
     parameters: JsonObject
+    strict: bool | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Whether an endpoint must hold the arguments of a call to the schema; None leaves that to the
+    endpoint. Models on this machine do it as their pool's `constrain_tools` says."""
 
 
 class SamplingParams(StoredRecord):

@@ -348,6 +348,7 @@ def tool_spec(function: Function) -> ToolSpec:
         name=function.name,
         description=function.description or "",
         parameters=function.parameters or {"type": "object", "properties": {}},
+        strict=function.strict,
     )
 
 

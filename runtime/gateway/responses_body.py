@@ -145,11 +145,9 @@ class ResponseView:
         return body
 
     def _tools(self) -> list[dict[str, Any]]:
-        tools = self.options.tools
-        strict = self.record.strict or (None,) * len(tools)
         return [
-            {"type": "function", **tool.model_dump(mode="json"), "strict": value}
-            for tool, value in zip(tools, strict, strict=True)
+            {"type": "function", **tool.model_dump(mode="json"), "strict": tool.strict}
+            for tool in self.options.tools
         ]
 
 

@@ -39,6 +39,7 @@ class FunctionTool(WireModel):
             name=self.name,
             description=self.description or "",
             parameters=self.parameters or {"type": "object", "properties": {}},
+            strict=self.strict,
         )
 
 
@@ -94,8 +95,6 @@ class ResponseRecord(BaseModel):
     background: bool = False
     tool_choice: Choice = "auto"
     parallel_tool_calls: bool = True
-    strict: tuple[bool | None, ...] = ()
-    """Value of `strict` for each tool; empty if no tool sets it."""
     format: TextOutput = TextFormat(type="text")
     """Format of the text, without its schema, which the run contains."""
     logprobs: bool = False
@@ -205,7 +204,6 @@ class ResponseRequest(WireModel):
         output = self.format
         if isinstance(output, JsonSchemaOutput):
             output = output.model_copy(update={"schema_": {}})
-        strict = tuple(tool.strict for tool in self.tools or ())
         return ResponseRecord(
             previous_response_id=self.previous_response_id,
             has_instructions=bool(self.instructions),
@@ -213,7 +211,6 @@ class ResponseRequest(WireModel):
             background=bool(self.background),
             tool_choice=self.tool_choice or "auto",
             parallel_tool_calls=self.parallel_tool_calls is not False,
-            strict=strict if any(value is not None for value in strict) else (),
             format=output,
             logprobs=self.logprobs,
             max_output_tokens=self.max_output_tokens,

@@ -64,6 +64,14 @@ def test_a_tool_choice_other_than_the_default_is_passed_on(
     assert [tool["function"]["name"] for tool in body["tools"]] == ["calculate"]
 
 
+@pytest.mark.parametrize("strict", [True, False, None])
+def test_a_tool_is_sent_as_strict_only_if_its_caller_says_so(*, strict: bool | None) -> None:
+    tool = CALCULATE.model_copy(update={"strict": strict})
+    [sent] = request_body(request(tools=[tool]), OPENAI)["tools"]
+    assert sent["function"].get("strict", None) == strict
+    assert ("strict" in sent["function"]) == (strict is not None)
+
+
 def test_a_single_call_is_requested_only_with_tools() -> None:
     body = request_body(request(tools=[CALCULATE], parallel_tool_calls=False), OPENAI)
     assert body["parallel_tool_calls"] is False

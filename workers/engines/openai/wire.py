@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loopline.agents.embedding import EmbeddingInput
-from loopline.agents.records import JsonObject, Message, SamplingParams, ToolCall
+from loopline.agents.records import JsonObject, Message, SamplingParams, ToolCall, ToolSpec
 from loopline.agents.thinking import text_without_thoughts
 from loopline.workers.engines.openai.habits import Habits
 from loopline.workers.engines.openai.strict_schemas import is_strict
@@ -44,7 +44,7 @@ def request_body(
         habits.limit_field: sampling.max_tokens,
     }
     if request.tools:
-        body["tools"] = template_tools(request.tools)
+        body["tools"] = _offered(request.tools)
         body.update(_choice(request))
     if sampling.top_p != 1.0:
         body["top_p"] = sampling.top_p
@@ -124,6 +124,14 @@ def keeps_logprobs(
         plain = sampling.temperature == 1.0 and sampling.top_p == 1.0 and sampling.top_k == 0
         return (plain or sampling.temperature == 0.0) and not sampling.penalizes
     return settings.logprobs == "processed"
+
+
+def _offered(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    offered: list[dict[str, Any]] = template_tools(tools) or []
+    for entry, tool in zip(offered, tools, strict=True):
+        if tool.strict is not None:
+            entry["function"]["strict"] = tool.strict
+    return offered
 
 
 def _choice(request: GenerateRequest) -> dict[str, Any]:

@@ -1,0 +1,58 @@
+"""Tools that a client declares as strict are strict for the endpoint, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway, serving
+from tests.runtime.gateway.test_images import Endpoint, listening
+
+SCHEMA: dict[str, Any] = {
+    "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+    "additionalProperties": False,
+}  # fmt: skip
+NAMED: dict[str, Any] = {"name": "weather", "description": "Weather.", "parameters": SCHEMA}
+VALUES = (True, False, None)
+
+
+@pytest.fixture(scope="module")
+def asked() -> Iterator[tuple[ScriptedGateway, Endpoint]]:
+    with listening() as endpoint:
+        settings = ("engine=openai", "model=big", f"base_url={endpoint.url}")
+        with serving(*(f"models.big.{setting}" for setting in settings)) as gateway:
+            yield gateway, endpoint
+
+
+def declared(strict: bool | None) -> dict[str, Any]:
+    return NAMED if strict is None else {**NAMED, "strict": strict}
+
+
+@pytest.mark.parametrize("strict", VALUES)
+async def test_a_chat_s_tool_reaches_the_endpoint_as_declared(
+    asked: tuple[ScriptedGateway, Endpoint], *, strict: bool | None
+) -> None:
+    gateway, endpoint = asked
+    tool = {"type": "function", "function": declared(strict)}
+    messages = [{"role": "user", "content": "Weather?"}]
+    async with gateway.http() as http:
+        body = {"model": "big", "messages": messages, "tools": [tool]}
+        answer = await http.post("chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    assert endpoint.bodies[-1]["tools"] == [tool]
+
+
+@pytest.mark.parametrize("strict", VALUES)
+async def test_a_response_s_tool_reaches_the_endpoint_as_declared_and_is_repeated(
+    asked: tuple[ScriptedGateway, Endpoint], *, strict: bool | None
+) -> None:
+    gateway, endpoint = asked
+    tool = {"type": "function", **declared(strict)}
+    async with gateway.http() as http:
+        body = {"model": "big", "input": "Weather?", "tools": [tool]}
+        answer = await http.post("responses", json=body)
+    assert answer.status_code == 200, answer.text
+    assert endpoint.bodies[-1]["tools"] == [{"type": "function", "function": declared(strict)}]
+    assert answer.json()["tools"] == [{"type": "function", **NAMED, "strict": strict}]
