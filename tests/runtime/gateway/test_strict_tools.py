@@ -19,7 +19,7 @@ VALUES = (True, False, None)
 
 
 @pytest.fixture(scope="module")
-def asked() -> Iterator[tuple[ScriptedGateway, Endpoint]]:
+def recording() -> Iterator[tuple[ScriptedGateway, Endpoint]]:
     with listening() as endpoint:
         settings = ("engine=openai", "model=big", f"base_url={endpoint.url}")
         with serving(*(f"models.big.{setting}" for setting in settings)) as gateway:
@@ -32,9 +32,9 @@ def declared(strict: bool | None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("strict", VALUES)
 async def test_a_chat_s_tool_reaches_the_endpoint_as_declared(
-    asked: tuple[ScriptedGateway, Endpoint], *, strict: bool | None
+    recording: tuple[ScriptedGateway, Endpoint], *, strict: bool | None
 ) -> None:
-    gateway, endpoint = asked
+    gateway, endpoint = recording
     tool = {"type": "function", "function": declared(strict)}
     messages = [{"role": "user", "content": "Weather?"}]
     async with gateway.http() as http:
@@ -46,9 +46,9 @@ async def test_a_chat_s_tool_reaches_the_endpoint_as_declared(
 
 @pytest.mark.parametrize("strict", VALUES)
 async def test_a_response_s_tool_reaches_the_endpoint_as_declared_and_is_repeated(
-    asked: tuple[ScriptedGateway, Endpoint], *, strict: bool | None
+    recording: tuple[ScriptedGateway, Endpoint], *, strict: bool | None
 ) -> None:
-    gateway, endpoint = asked
+    gateway, endpoint = recording
     tool = {"type": "function", **declared(strict)}
     async with gateway.http() as http:
         body = {"model": "big", "input": "Weather?", "tools": [tool]}
