@@ -39,7 +39,7 @@ GENERATE = "generate"
 CONTINUOUS = "continuous batching"
 _ENGINES = frozenset({"llama_cpp", "torch", "vllm"})
 MIN_TORCH_VS_VLLM = 1.5
-"""For micro models, from `BARRED_PLACES` requests in flight on."""
+"""Bar for micro models, from `BARRED_PLACES` requests in flight on."""
 BARRED_PLACES = 64
 MIN_WORKER_VS_SERVER = 0.95
 

@@ -30,7 +30,7 @@ TRAINERS = "supervised training"
 _TRL = ("trl", "datasets")
 MIN_VS_TRL = 1.5
 FEWEST_BARRED_STEPS = 16
-"""With fewer steps, they don't have rows of all lengths."""
+"""Steps that have rows of all lengths."""
 
 
 class TrainingOptions(Options):
