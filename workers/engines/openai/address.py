@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urljoin, urlsplit, urlunsplit
 
+from loopline.workers.engines.protocol import EngineError
+
 OPENAI_URL = "https://api.openai.com/v1"
 _ROUTE = "chat/completions"
 
@@ -80,6 +82,19 @@ def read_key(variable: str) -> str:
     """Return an API key from the environment, without the whitespace that was copied with it; empty
     if there is none."""
     return os.environ.get(variable, "").strip()
+
+
+def require_key(variable: str, key_of: str, subject: str = "") -> str:
+    """Return an API key from the environment. `key_of` says which key it must be. Raises
+    EngineError `auth` if there is none that an HTTP header can contain."""
+    key = read_key(variable)
+    wrong = invalid_key_reason(key) if key else "is not set"
+    if wrong:
+        start = f"{subject}: " if subject else ""
+        raise EngineError(
+            f"{start}the environment variable {variable} {wrong}; set it to {key_of}", kind="auth"
+        )
+    return key
 
 
 def invalid_key_reason(key: str) -> str | None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from loopline.agents.records import Usage
 from loopline.workers.engines.in_flight import InFlight, Ticket
-from loopline.workers.engines.openai.address import Address, invalid_key_reason, read_key
+from loopline.workers.engines.openai.address import Address, require_key
 from loopline.workers.engines.openai.answer import Unreadable, decode, is_chunk
 from loopline.workers.engines.openai.assembly import Assembly
 from loopline.workers.engines.openai.complaints import complaint_in, complaint_of, error_in, quote
@@ -169,15 +169,7 @@ class OpenAIEngine:
             if self._settings.base_url is not None:
                 return ""
             variable = "OPENAI_API_KEY"
-        key = read_key(variable)
-        wrong = invalid_key_reason(key) if key else "is not set"
-        if wrong:
-            raise EngineError(
-                f"{self._endpoint}: the environment variable {variable} {wrong}; set it to the "
-                "endpoint's API key",
-                kind="auth",
-            )
-        return key
+        return require_key(variable, "the endpoint's API key", self._endpoint)
 
     async def _generate(
         self, request: GenerateRequest, ticket: Ticket

@@ -32,7 +32,7 @@ from loopline.workers.engines.local.model_files import (
 )
 from loopline.workers.engines.local.model_text import ModelText, read_text_files
 from loopline.workers.engines.local.row import Job, check_ids
-from loopline.workers.engines.openai.address import invalid_key_reason, read_key
+from loopline.workers.engines.openai.address import require_key
 from loopline.workers.engines.openai.errors import Refused
 from loopline.workers.engines.protocol import (
     AnswerEvent,
@@ -179,15 +179,7 @@ class VllmEngine:
         variable = self._settings.api_key_env
         if variable is None:
             return ""
-        key = read_key(variable)
-        wrong = invalid_key_reason(key) if key else "is not set"
-        if wrong:
-            raise EngineError(
-                f"{self._settings.model}: the environment variable {variable} {wrong}; set it "
-                "to the servers' API key",
-                kind="auth",
-            )
-        return key
+        return require_key(variable, "the servers' API key", self._settings.model)
 
     async def close(self) -> None:
         """Cancel all requests, and stop a server that was started here."""

@@ -25,6 +25,12 @@ from loopline.workers.engines.openai.transport import Answer
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.vllm.adapters import ServedAdapter, ServedModel, ServedWeights
+from loopline.workers.engines.vllm.admin import (
+    ADMIN_SECONDS,
+    NO_ANSWER,
+    admin_client,
+    answer_of,
+)
 from loopline.workers.engines.vllm.upload import Uploads
 from loopline.workers.engines.vllm.wire import (
     Part,
@@ -40,8 +46,6 @@ BLOCK = 64
 """Tokens per block: beginnings of prompts are compared in whole blocks."""
 REMEMBERED_BLOCKS = 8192
 """Blocks of prompts that are remembered as read by a server: half a million tokens."""
-_ADMIN_SECONDS = 120.0
-"""Timeout for loading an adapter, which may be on a slow disk."""
 _HEALTH_SECONDS = 5.0
 _MOST_DOUBLINGS = 5
 """Doublings of a quarter of a second before a missing server is asked again: at most eight
@@ -115,12 +119,7 @@ class Server:
         own_settings = settings.model_copy(update={"base_url": url})
         self._connection = Connection(own_settings, self._address, self.name, key)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._admin = httpx2.AsyncClient(
-            headers=headers,
-            verify=httpx2.create_ssl_context() if url.startswith("https:") else False,
-            trust_env=False,
-            timeout=_ADMIN_SECONDS,
-        )
+        self._admin = admin_client(url, headers)
         upload = settings.serving.upload
         self._uploads = None if upload is None else Uploads(upload, url)
         self.model = ""
@@ -166,7 +165,7 @@ class Server:
         """Whether it answers; if so, its model's name and context are stored."""
         try:
             base = await self._read_card()
-        except (httpx2.HTTPError, OSError, RuntimeError, ValidationError):
+        except (*NO_ANSWER, ValidationError):
             base = None
         if base is None:
             self.lost()
@@ -346,23 +345,17 @@ class Server:
         return answer.status_code == 404 and b"adapter" not in answer.content
 
     async def ask(
-        self, url: str, body: JsonObject | None = None, *, seconds: float = _ADMIN_SECONDS
+        self, url: str, body: JsonObject | None = None, *, seconds: float = ADMIN_SECONDS
     ) -> httpx2.Response:
         """Ask an administration route and return its answer, with any status. Raises EngineError
         `unavailable` (retryable) if there is none."""
-        try:
+        with answer_of(self.name):
             return await self._admin.post(
                 url,
                 content=orjson.dumps(body or {}),
                 headers={"Content-Type": "application/json"},
                 timeout=seconds,
             )
-        except (httpx2.HTTPError, OSError, RuntimeError) as error:
-            raise EngineError(
-                f"{self.name} does not answer ({type(error).__name__})",
-                kind="unavailable",
-                retryable=True,
-            ) from error
 
     def quoted(self, answer: httpx2.Response) -> str:
         """The text of a refusal, without secrets."""

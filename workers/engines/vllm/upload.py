@@ -16,15 +16,18 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import httpx2
+import structlog
 
-from loopline.workers.engines.openai.address import Address, invalid_key_reason, read_key
+from loopline.workers.engines.openai.address import Address, require_key
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.server_settings import UploadSettings
 from loopline.workers.engines.vllm.adapters import ServedWeights
+from loopline.workers.engines.vllm.admin import admin_client, answer_of
 
+log = structlog.get_logger("loopline.workers.engines.vllm")
+
+_KEY_OF = "the key of the upload folder"
 _PART_BYTES = 1 << 20
-_SECONDS = 120.0
-"""Timeout for each part of a file, and for each answer."""
 _UNFINISHED = "unfinished"
 """Start of the names of folders that are not moved to their own name yet."""
 _RETRYABLE = {408, 425, 429, 500, 502, 503, 504}
@@ -42,13 +45,10 @@ class Uploads:
         self._folder = settings.folder.rstrip("/")
         self._settings = settings
         self._name = f"the upload folder at {Address.of(self._root).name}"
-        self._client = httpx2.AsyncClient(
-            headers=self._authorization(),
-            auth=_user_and_password(settings),
-            verify=httpx2.create_ssl_context() if self._root.startswith("https:") else False,
-            trust_env=False,
-            timeout=_SECONDS,
-        )
+        key = "" if settings.key_env is None else require_key(settings.key_env, _KEY_OF)
+        user, colon, password = key.partition(":")
+        token = {"Authorization": f"Bearer {key}"} if key and not colon else {}
+        self._client = admin_client(self._root, token, (user, password) if colon else None)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -106,8 +106,8 @@ class Uploads:
         """Delete what a failed upload has left; after a complete one there is nothing."""
         try:
             await self._ask("DELETE", f"{temporary}/", expect={200, 204, 404, 410})
-        except EngineError:
-            return
+        except EngineError as error:  # it only takes up room there
+            log.warning("an unfinished upload stays there", why=str(error))
 
     async def _ask(
         self,
@@ -118,16 +118,10 @@ class Uploads:
         headers: dict[str, str] | None = None,
         content: AsyncGenerator[bytes] | None = None,
     ) -> httpx2.Response:
-        try:
+        with answer_of(self._name):
             answer = await self._client.request(
                 method, f"{self._root}/{place}", headers=headers, content=content
             )
-        except (httpx2.HTTPError, OSError, RuntimeError) as error:
-            raise EngineError(
-                f"{self._name} does not answer ({type(error).__name__})",
-                kind="unavailable",
-                retryable=True,
-            ) from error
         if answer.status_code in expect:
             return answer
         raise EngineError(
@@ -155,30 +149,6 @@ class Uploads:
                 return ": the folder of upload.url does not exist"
             case _:
                 return ""
-
-    def _authorization(self) -> dict[str, str]:
-        key = _key(self._settings)
-        return {"Authorization": f"Bearer {key}"} if key and ":" not in key else {}
-
-
-def _user_and_password(settings: UploadSettings) -> tuple[str, str] | None:
-    key = _key(settings)
-    user, colon, password = key.partition(":")
-    return (user, password) if colon else None
-
-
-def _key(settings: UploadSettings) -> str:
-    if settings.key_env is None:
-        return ""
-    key = read_key(settings.key_env)
-    wrong = invalid_key_reason(key) if key else "is not set"
-    if wrong:
-        raise EngineError(
-            f"the environment variable {settings.key_env} {wrong}; set it to the key of the upload "
-            "folder",
-            kind="auth",
-        )
-    return key
 
 
 def _folder_name(weights: ServedWeights) -> str:
