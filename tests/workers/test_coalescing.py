@@ -172,12 +172,14 @@ async def test_a_request_that_comes_after_the_answer_makes_its_own_call(
 
 
 async def test_each_request_makes_its_own_call_when_the_shared_one_fails(bus: Bus) -> None:
-    options = ServerOptions.model_validate(
-        {"faults": {"sequence": ["server_error"]}, "latency_seconds": SLOW}
-    )
+    options = ServerOptions.model_validate({"faults": {"sequence": ["hang"]}})
     async with ScriptedServer(options) as api, worker(bus, api.url) as pool:
         requests = [await request(bus) for _ in range(3)]
-        await asyncio.gather(*(pool.handle(delivery) for _, delivery in requests))
+        handling = asyncio.gather(*(pool.handle(delivery) for _, delivery in requests))
+        await until(lambda: waiting(pool) == 2, "two requests wait for the third")
+        await api.served.wait_for_arrivals(1)
+        api.end_hanging()
+        await handling
         assert api.served.arrivals == 3
     lines = [line for run_id, _ in requests for line in await bus.usage(run_id)]
     entries = [UsageEntry.model_validate_json(line) for line in lines]
@@ -192,7 +194,7 @@ async def test_another_request_leads_when_the_first_one_is_cancelled(bus: Bus) -
         await api.served.wait_for_arrivals(1)
         second_run, second = await request(bus)
         following = asyncio.create_task(pool.handle(second))
-        await until(lambda: waits(pool), "the second waits for the first")
+        await until(lambda: waiting(pool) == 1, "the second waits for the first")
         leading.cancel()
         await following
     assert "89" in (await call_of(bus, second_run)).text
@@ -215,9 +217,11 @@ async def test_a_waiting_request_ends_at_its_own_deadline(bus: Bus) -> None:
     assert await bus.usage(run_id) == []
 
 
-def waits(pool: Pool) -> bool:
+def waiting(pool: Pool) -> int:
+    """Number of requests that wait for another one's answer."""
     assert pool.coalescer is not None
-    return bool(pool.coalescer._flights._watches)  # pyright: ignore[reportPrivateUsage]
+    watches = pool.coalescer._flights._watches  # pyright: ignore[reportPrivateUsage]
+    return sum(watch.waiters for watch in watches.values())
 
 
 def test_requests_to_a_local_model_are_not_coalesced() -> None:

@@ -70,7 +70,7 @@ class ScriptedApp:
         self.served = ServerCounts()
         self._accepted: deque[float] = deque()
         """Arrival times of the requests that were within the limit of requests per minute."""
-        self.closing = asyncio.Event()
+        self._unhang = asyncio.Event()
         self.routes = Starlette(
             routes=[
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
@@ -79,6 +79,11 @@ class ScriptedApp:
                 Route("/stats", self._stats),
             ]
         )
+
+    def end_hanging(self) -> None:
+        """Answer 503 to the requests that hang."""
+        self._unhang.set()
+        self._unhang = asyncio.Event()
 
     async def _models(self, request: Request) -> Response:
         names = self._options.models or ("scripted",)
@@ -215,14 +220,14 @@ class ScriptedApp:
                 return
 
     async def _hang(self, request: Request) -> None:
-        """Never answer: wait until the client gives up or the server closes."""
+        """Wait until the client gives up or `end_hanging`."""
         gone = asyncio.ensure_future(request.receive())
-        closing = asyncio.ensure_future(self.closing.wait())
-        await asyncio.wait({gone, closing}, return_when=asyncio.FIRST_COMPLETED)
-        for waiter in (gone, closing):
+        ended = asyncio.ensure_future(self._unhang.wait())
+        await asyncio.wait({gone, ended}, return_when=asyncio.FIRST_COMPLETED)
+        for waiter in (gone, ended):
             waiter.cancel()
-        await asyncio.gather(gone, closing, return_exceptions=True)
-        raise ApiError(503, "closing", "The server is shutting down.")
+        await asyncio.gather(gone, ended, return_exceptions=True)
+        raise ApiError(503, "unavailable", "The server could not answer.")
 
     async def _whole(
         self,

@@ -51,6 +51,11 @@ class ScriptedServer:
             raise RuntimeError("the scripted server has not been started")
         return self._app.served
 
+    def end_hanging(self) -> None:
+        """Answer 503 to the requests that hang now."""
+        if self._app is not None:
+            self._app.end_hanging()
+
     async def __aenter__(self) -> Self:
         family = socket.AF_INET6 if ":" in self._options.host else socket.AF_INET
         listening = socket.create_server(
@@ -79,6 +84,6 @@ class ScriptedServer:
 
     async def __aexit__(self, *_: object) -> None:
         if self._app is not None and self._listener is not None and self._serving is not None:
-            self._app.closing.set()
+            self._app.end_hanging()
             self._listener.should_exit = True
             await self._serving
