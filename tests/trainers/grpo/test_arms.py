@@ -312,7 +312,7 @@ def refused(
     with pytest.raises(
         NotFinite, match=rf"{message}, whose 16 answers .* of seed 1000005, at a learning rate of "
     ):
-        steps.step(2)
+        steps.step(2, 0.5)
     assert same(before, dict(playing.policies.network.trained()))
 
 
@@ -352,10 +352,10 @@ def spoil(monkeypatch: pytest.MonkeyPatch, *, step: int, update: int) -> None:
     steps = updates = 0
     plain, clipped_norm = Learner.step, Learner._clipped_norm  # pyright: ignore[reportPrivateUsage]
 
-    def counted(self: Learner, batch: StepBatch) -> dict[str, PolicyStep]:
+    def counted(self: Learner, batch: StepBatch, rate: float) -> dict[str, PolicyStep]:
         nonlocal steps, updates
         steps, updates = steps + 1, 0
-        return plain(self, batch)
+        return plain(self, batch, rate)
 
     def norm(self: Learner) -> float:
         nonlocal updates

@@ -16,13 +16,20 @@ from loopline.trainers.core.network import Network
 from loopline.trainers.grpo.advantages import has_signal
 from loopline.trainers.grpo.arms.arm import train_arm
 from loopline.trainers.grpo.arms.expert_iteration import best_answer
-from loopline.trainers.grpo.arms.kinds import EXPERT_ITERATION, KINDS, WARM_START
+from loopline.trainers.grpo.arms.kinds import (
+    AT_GRPO,
+    EXPERT_ITERATION,
+    KINDS,
+    WARM_START,
+    ArmName,
+)
 from loopline.trainers.grpo.arms.models import load_policies
 from loopline.trainers.grpo.arms.reinforced import Batch, ReinforcedSteps
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.groups import Group, GroupKey, Member
 from loopline.trainers.grpo.learner import NotFinite
 from loopline.trainers.grpo.sequences import TokenSequence
+from loopline.trainers.grpo.settings import SHARED
 
 from .tiny_puzzles import LEARNING
 
@@ -99,6 +106,22 @@ def test_a_nan_loss_restores_the_weights_from_before_the_step(
         steps.learn(batch, 0)
     assert updates == 2
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.trained())
+
+
+@pytest.mark.parametrize("name", [AT_GRPO, EXPERT_ITERATION])
+def test_a_scheduled_learning_rate_falls_with_the_finished_share(
+    name: ArmName, begun: Path
+) -> None:
+    reinforced = LEARNING.reinforced.model_copy(update={"schedule": "linear"})
+    settings = LEARNING.model_copy(update={"reinforced": reinforced})
+    playing = load_policies(WARM, begun, settings)
+    steps = ReinforcedSteps(
+        settings, KINDS[name], 1, playing.policies, playing.prompter, playing.sampler
+    )
+    for done in (0.0, 0.25, 0.75):
+        steps.step(0, done)
+        (rate, *_) = [group["lr"] for group in playing.policies.activate(SHARED).param_groups]
+        assert rate == pytest.approx((1 - done) * reinforced.learning_rate)
 
 
 def logprob(network: Network, prompt: Sequence[int], answer: Sequence[int]) -> float:

@@ -138,7 +138,7 @@ class _ArmTraining:
 
     def _step(self, curves: Curves) -> None:
         began = time.process_time()
-        step_facts = self.steps.step(self.state.step)
+        step_facts = self.steps.step(self.state.step, self._share())
         spent = time.process_time() - began
         self.state = self.state.model_copy(
             update={

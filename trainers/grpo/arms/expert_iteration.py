@@ -13,9 +13,11 @@ from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.stream import StepBatch
 
 
-def imitate_best(policies: Policies, batch: StepBatch) -> tuple[int, dict[str, float]]:
-    """Updates by the best candidate of each group, with the same number of groups per update as
-    GRPO; returns the tokens that went through the model, and curves.
+def imitate_best(
+    policies: Policies, batch: StepBatch, rate: float = 1.0
+) -> tuple[int, dict[str, float]]:
+    """Updates by the best candidate of each group at `rate` times the learning rate, with the same
+    number of groups per update as GRPO; returns the tokens that went through the model, and curves.
 
     Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is not
     finite.
@@ -29,7 +31,7 @@ def imitate_best(policies: Policies, batch: StepBatch) -> tuple[int, dict[str, f
             imitate(
                 policies,
                 part,
-                settings.learning_rate,
+                rate * settings.learning_rate,
                 f"version {batch.version}, minibatch {number} of {len(parts)}",
             )
             for number, part in enumerate(parts, 1)

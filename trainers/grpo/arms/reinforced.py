@@ -17,12 +17,15 @@ from loopline.trainers.grpo.learner import Learner
 from loopline.trainers.grpo.losses import Correction
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.sampling import Sampler
-from loopline.trainers.grpo.settings import LORA_RATE, GrpoSettings
+from loopline.trainers.grpo.settings import LORA_RATE, GrpoSettings, Schedule
 from loopline.trainers.grpo.stream import StepBatch
 from loopline.trainers.grpo.vectorized_rollout import Prompter, RolloutResult, Rules, roll_out
 from loopline.trainers.grpo.whole_runs import roll_out_runs
 
 _PIECE_TOKENS = 8_192
+SCHEDULE_PARTS = 1_000
+"""Number of parts of a training, each with its own learning rate. An arm with a budget does not
+know its number of steps."""
 _SEEDS = 1_000_033
 """Factor of the seed, different from the demonstrations': puzzles of both coincide only by
 chance."""
@@ -92,9 +95,11 @@ class ReinforcedSteps:
         self._prompter = prompter
         self._sampler = sampler
 
-    def step(self, number: int) -> StepFacts:
+    def step(self, number: int, done: float) -> StepFacts:
         """The step after `number` others: version `number` plays, and the next version is made."""
-        return self.learn(self.play(number, number), number)
+        schedule = Schedule(shape=self._settings.reinforced.schedule)
+        rate = schedule.factor(1 + int(SCHEDULE_PARTS * done), SCHEDULE_PARTS)
+        return self.learn(self.play(number, number), number, rate)
 
     def play(self, number: int, version: int) -> Batch:
         """Play the puzzles of batch `number` with the present weights, which are `version`."""
@@ -120,9 +125,9 @@ class ReinforcedSteps:
         )
         return Batch(played, self._sampler.tokens - before)
 
-    def learn(self, batch: Batch, version: int) -> StepFacts:
+    def learn(self, batch: Batch, version: int, rate: float = 1.0) -> StepFacts:
         """Update the present weights, which are `version`, from a batch, whichever version played
-        it. Raises `NotFinite`, with the weights unchanged."""
+        it, at `rate` times the learning rate. Raises `NotFinite`, with the weights unchanged."""
         played = batch.played
         learned = tuple(group for group in played.groups if has_signal(group.rewards))
         zero_variance = tuple(group for group in played.groups if not has_signal(group.rewards))
@@ -135,17 +140,17 @@ class ReinforcedSteps:
         if learned:
             part = StepBatch(version, learned, zero_variance, 0)
             if self._kind.loss == "cross-entropy":
-                trained, more = imitate_best(self._policies, part)
+                trained, more = imitate_best(self._policies, part, rate)
             else:
-                trained, more = self._update_by_advantages(part)
+                trained, more = self._update_by_advantages(part, rate)
             curves |= more
         message = f"rollouts solved {share:.0%}, groups {len(learned)} of {len(played.groups)}"
         return StepFacts(batch.tokens + trained, played.samples, curves, message)
 
-    def _update_by_advantages(self, batch: StepBatch) -> tuple[int, dict[str, float]]:
+    def _update_by_advantages(self, batch: StepBatch, rate: float) -> tuple[int, dict[str, float]]:
         """Updates by every candidate's advantage; returns the tokens that went through the model,
         and curves."""
-        policy_steps = self._learner.step(batch)
+        policy_steps = self._learner.step(batch, rate)
         curves = {
             f"{name}/{key}": value
             for name, policy_step in policy_steps.items()

@@ -22,9 +22,9 @@ class StepFacts:
 
 
 class Steps(Protocol):
-    """A training, step by step. A step is determined only by the weights and its number, so that
-    resuming needs nothing else."""
+    """A training, step by step. A step is determined only by the weights, its number and the
+    finished share of the training, so that resuming needs nothing else."""
 
-    def step(self, number: int) -> StepFacts:
-        """Take the step after `number` others."""
+    def step(self, number: int, done: float) -> StepFacts:
+        """Take the step after `number` others, the finished share `done` of all; below 1."""
         ...

@@ -57,7 +57,7 @@ class SupervisedSteps:
         self._prompter = prompter
         self._end = min(prompter.loaded.end_ids)
 
-    def step(self, number: int) -> StepFacts:
+    def step(self, number: int, done: float) -> StepFacts:
         """The step after `number` others. Raises `NotFinite` before a loss or a gradient that is
         not finite could change weights."""
         training = self._settings.supervised

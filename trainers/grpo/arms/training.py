@@ -8,6 +8,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from loopline.agents.environments.game import Scheme
+from loopline.trainers.grpo.settings import Shape
 
 
 class NetworkSize(BaseModel):
@@ -67,6 +68,8 @@ class Reinforced(BaseModel):
     learning_rate: float = Field(default=5e-4, gt=0)
     """Learning rate of all weights; an adapter's is `loopline.trainers.grpo.settings.LORA_RATE`
     times that."""
+    schedule: Shape = "constant"
+    """How the learning rate changes: constant, or falling to 0 at the end (linear, cosine)."""
     entropy: float = Field(default=0.003, ge=0)
     scheme: Scheme = "paper"
     """Reward scheme of actions: see `loopline.agents.environments.game.Scheme`."""
