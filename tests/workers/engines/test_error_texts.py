@@ -49,6 +49,121 @@ async def test_an_empty_account_is_not_asked_again() -> None:
     assert await wrong({"status": 429, "body": gemini(), "right": right}) == []
 
 
+# popjane/free_chatgpt_api#76, gabrielkoerich/orch#3150; a 403 may mean money, not the key.
+BROKE: dict[str, tuple[int, Any]] = {
+    "SiliconFlow": (403, {"code": 30001, "message": "Sorry, your account balance is insufficient"}),
+    "one-api": (403, {"error": {"message": "user quota is not enough",
+                                "code": "insufficient_user_quota"}}),
+    "new-api": (403, {"error": {"message": "该令牌额度已用尽", "type": "new_api_error"}}),
+    "xAI, a new team": (403, {"error": "Your newly created team doesn't have any credits yet."}),
+    "xAI": (429, {"error": "Your team has either used all available credits or reached its monthly "
+                  "spending limit."}),
+    "Volcengine": (403, {"error": {"code": "AccountOverdueError",
+                                   "message": "your account has an overdue balance"}}),
+    "DashScope": (400, {"error": {"code": "Arrearage", "message": "Access denied, please make sure "
+                                  "your account is in good standing."}}),
+    "DashScope's free tier": (403, {"error": {"message": "The free tier of the model has been "
+                                              "exhausted."}}),
+    "OpenRouter's key": (403, {"error": {"message": "Key limit exceeded (weekly limit)."}}),
+    "LiteLLM": (400, {"error": {"message": "Budget has been exceeded! Max budget: 10.0"}}),
+    "GLM": (429, {"error": {"code": "1113", "message": "余额不足或无可用资源包,请充值。"}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "body"), BROKE.values(), ids=BROKE)
+async def test_an_account_without_money_is_named_whatever_the_status(
+    status: int, body: Any
+) -> None:
+    right = {"error_kind": "rate_limited", "retryable": False, "requests": 1,
+             "error_contains": ["add credit"]}  # fmt: skip
+    assert await wrong({"status": status, "body": body, "right": right}) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("Rate limit reached. Please try again in 1m26.4s. Visit the settings.", 86.4),
+        ("Please try again in 334ms.", 0.334),
+        ("token rate limit. Please retry after 35 seconds.", 35.0),
+        ("max concurrency: 1, please try again after 1 seconds", 1.0),
+        ("Please retry in 34.07s.", 34.07),
+        ("Too many requests, please wait 2 minutes", 120.0),
+        ("retry 3 times, then try again in a moment", None),
+    ],
+)
+async def test_a_wait_in_words_is_a_minimum(words: str, seconds: float | None) -> None:
+    """LiteLLM's proxy passes on the text and drops the header."""
+    async with serving({"status": 429, "body": {"error": {"message": words}}}) as server:
+        outcome = await outcome_of({}, server, max_attempts=1)
+    assert getattr(outcome.error, "retry_after", "no error") == pytest.approx(seconds)
+
+
+async def test_a_wait_of_the_header_precedes_one_in_words() -> None:
+    body = {"error": {"message": "Please try again in 40s."}}
+    async with serving({"status": 429, "headers": {"retry-after": "3"}, "body": body}) as server:
+        outcome = await outcome_of({}, server, max_attempts=1)
+    assert getattr(outcome.error, "retry_after", None) == 3.0
+
+
+def behind_openrouter(raw: Any) -> Any:
+    words = raw if isinstance(raw, str) else json.dumps(raw)
+    return {"error": {"message": "Provider returned error", "metadata": {"raw": words}}}
+
+
+# diegosouzapw/OmniRoute#3044, anomalyco/opencode#24462, NousResearch/hermes-agent#94199.
+BEHIND: dict[str, tuple[int, Any, dict[str, Any]]] = {
+    "a long prompt": (
+        400, {"error": {"message": "This model's maximum context length is 9000 tokens."}},
+        {"error_kind": "context_overflow"},
+    ),
+    "a list": (
+        400, [{"error": {"message": "The input token count (9) exceeds the maximum number of "
+                         "tokens allowed (8)."}}],
+        {"error_kind": "context_overflow"},
+    ),
+    "no money": (
+        429, {"error": {"message": "Your account is suspended due to insufficient balance"}},
+        {"error_kind": "rate_limited", "retryable": False},
+    ),
+    "a filter": (
+        400, {"error": {"message": "filtered", "code": "content_filter"}},
+        {"error_kind": "content_filter"},
+    ),
+    "plain words": (
+        400, "The input is longer than the model's context length.",
+        {"error_kind": "context_overflow"},
+    ),
+    "no JSON": (400, "{oops", {"error_kind": "bad_request", "error_contains": ["{oops"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "raw", "right"), BEHIND.values(), ids=BEHIND)
+async def test_an_error_of_the_server_behind_a_gateway_counts(
+    status: int, raw: Any, right: dict[str, Any]
+) -> None:
+    body = behind_openrouter(raw)
+    assert await wrong({"status": status, "body": body, "right": right | {"requests": 1}}) == []
+
+
+@pytest.mark.parametrize(
+    "words", ["API key not valid. Please pass a valid API key.", "Incorrect API key provided: xa"]
+)
+async def test_a_refused_key_is_named_although_the_status_is_400(words: str) -> None:
+    """Gemini's and xAI's answer to a wrong key."""
+    right = {"error_kind": "auth", "retryable": False, "error_contains": ["api_key_env"]}
+    assert await wrong({"status": 400, "body": {"error": words}, "right": right}) == []
+
+
+@pytest.mark.parametrize("code", ["tool_use_failed", "json_validate_failed"])
+async def test_an_output_that_its_own_server_cannot_read_is_requested_again(code: str) -> None:
+    """pydantic/pydantic-ai#2774, zeroclaw-labs/zeroclaw#5670: Groq's 400."""
+    body = {"error": {"message": "Failed to call a function. Please adjust your prompt.",
+                      "type": "invalid_request_error", "code": code,
+                      "failed_generation": "<function=now{}</function>"}}  # fmt: skip
+    answers = [{"status": 400, "body": body}, {"body": ANSWER}]
+    assert await wrong({"answers": answers, "right": {"text": "42.", "requests": 2}}) == []
+
+
 async def test_google_s_delay_is_a_minimum() -> None:
     body = gemini({"retryDelay": "7.5s"})
     async with serving({"status": 429, "body": body}) as server:
@@ -58,17 +173,22 @@ async def test_google_s_delay_is_a_minimum() -> None:
 
 
 # Z.ai (NousResearch/hermes-agent#2600) and GitHub Models (cline/cline#995).
-TOO_LONG: dict[int, Any] = {
-    400: {"error": {"code": "1261", "message": "Prompt exceeds max length"}},
-    413: {"error": {"code": "tokens_limit_reached",
-                    "message": "Request body too large for m. Max size: 8000 tokens."}},
-}  # fmt: skip
+# anomalyco/opencode#11141 (LM Studio); GLM and Baidu in their own words.
+TOO_LONG: list[tuple[int, Any]] = [
+    (400, {"error": {"code": "1261", "message": "Prompt exceeds max length"}}),
+    (413, {"error": {"code": "tokens_limit_reached",
+                     "message": "Request body too large for m. Max size: 8000 tokens."}}),
+    (400, {"error": "Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)"}),
+    (400, {"error": {"code": "1261", "message": "Prompt 超长"}}),
+    (400, {"error": {"message": "输入长度超过模型最大上下文长度"}}),
+    (400, {"error": {"message": "the length of input messages exceeds the limit of 7168"}}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("status", TOO_LONG)
-async def test_a_prompt_that_is_too_long_is_recognized(status: int) -> None:
+@pytest.mark.parametrize(("status", "body"), TOO_LONG)
+async def test_a_prompt_that_is_too_long_is_recognized(status: int, body: Any) -> None:
     right = {"error_kind": "context_overflow", "requests": 1}
-    assert await wrong({"status": status, "body": TOO_LONG[status], "right": right}) == []
+    assert await wrong({"status": status, "body": body, "right": right}) == []
 
 
 @pytest.mark.parametrize(
@@ -111,6 +231,19 @@ FILTERED: dict[str, tuple[int, Any]] = {
                                "violating our usage policy.", "code": "invalid_prompt"}}),
     "Z.ai": (400, {"error": {"code": "1301", "message": "系统检测到输入内容可能包含敏感内容"}}),
     "LiteLLM": (400, {"error": {"message": "litellm.ContentPolicyViolationError: AzureException"}}),
+    "LiteLLM's guardrail": (400, {"error": {"message": "{'error': 'Violated guardrail policy'}"}}),
+    "Z.ai, in English": (400, {"error": {"code": "1301", "message": "System detected potentially "
+                                         "unsafe or sensitive content in input or generation."}}),
+    "Volcengine": (400, {"error": {"code": "InputTextSensitiveContentDetected", "message": "The "
+                                   "request failed."}}),
+    "MiniMax": (422, {"error": {"message": "input new_sensitive (1026)"}}),
+    "MiniMax, with status 200": (200, {"base_resp": {"status_code": 1026,
+                                            "status_msg": "input new_sensitive"}}),
+    "Bedrock": (400, {"message": "The generated text has been blocked by our content filters."}),
+    "Gemini": (400, {"error": {"message": "Prompt was blocked due to PROHIBITED_CONTENT"}}),
+    "xAI, the answer": (400, {"error": "Generated content rejected by content moderation."}),
+    "OpenAI, limited": (400, {"error": {"message": "Invalid prompt: we've limited access to this "
+                              "content for safety reasons.", "code": "invalid_prompt"}}),
 }  # fmt: skip
 
 

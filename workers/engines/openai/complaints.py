@@ -24,11 +24,21 @@ a web page."""
 _MAX_FACTS = 64
 _MAX_DEPTH = 8
 _DELAY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
+_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s?(ms|[smhd])", re.IGNORECASE)
+_WAIT = re.compile(
+    r"\b(?:try again|retry|wait)(?: (?:in|after|for))? "
+    r"((?:\d{1,9}(?:\.\d{1,9})?\s?(?:ms|s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?|h(?:ours?)?|d(?:ays?)?)"
+    r"(?![a-z])\s?){1,4})",
+    re.IGNORECASE,
+)
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 _MESSAGES = frozenset(
     {"message", "msg", "detail", "details", "error", "errors", "error_description", "error_msg",
-     "errormessage", "error_message", "status_msg", "title", "reason", "description", "text"}
+     "errormessage", "error_message", "status_msg", "title", "reason", "description", "text",
+     "raw"}
 )  # fmt: skip
+"""Names of sentences. `raw` is the error of the server behind OpenRouter."""
 _FAILURES = frozenset(
     {"message", "msg", "detail", "error_msg", "errormessage", "error_message", "status_msg"}
 )
@@ -51,7 +61,7 @@ class Complaint:
     status: int | None
     """An HTTP status inside the body."""
     retry_after: float | None = None
-    """Seconds to wait, in Google's `retryDelay`."""
+    """Seconds to wait, in Google's `retryDelay` or in the words of the message."""
 
     def quoted(self, secrets: Sequence[str]) -> str:
         """Text for display: on one line, bounded, secrets masked because some endpoints repeat a
@@ -102,13 +112,14 @@ def complaint_of(value: object) -> Complaint:
                 messages.append(text)
         else:
             rest.append(f"{name}: {text}")
+    message = "; ".join(messages)
     return Complaint(
-        message="; ".join(messages),
+        message=message,
         rest=", ".join(rest),
         codes=frozenset(codes),
         fields=frozenset(fields),
         status=status,
-        retry_after=retry_after,
+        retry_after=_stated_wait(message) if retry_after is None else retry_after,
     )
 
 
@@ -158,8 +169,28 @@ def _walk(value: object, name: str, depth: int) -> Iterator[tuple[str, object]]:
             return
         for item in items:
             yield from _walk(item, name, depth + 1)
+    elif name in _MESSAGES and (inner := _json_in(value)) is not None:
+        yield from _walk(inner, name, depth + 1)
     else:
         yield name, value
+
+
+def _json_in(value: object) -> object | None:
+    """The error of another server that a gateway passes on as a text of JSON."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(value, strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _stated_wait(message: str) -> float | None:
+    """Seconds in "try again in 1m26.4s" or "retry after 35 seconds"."""
+    stated = _WAIT.search(message[:MAX_QUOTED_CHARS])
+    if stated is None:
+        return None
+    return sum(float(number) * _UNITS[unit.lower()] for number, unit in _TIME.findall(stated[1]))
 
 
 def _text(value: object) -> str:

@@ -172,7 +172,8 @@ class Connection:
             self._key_sent,
         )
         stated = retry_after_seconds(answer.headers)
-        error.retry_after = error.complaint.retry_after if stated is None else stated
+        if stated is not None:
+            error.retry_after = stated
         return error
 
     def _target(self, answer: Answer, url: str) -> str:

@@ -30,6 +30,8 @@ _OVERFLOW = re.compile(
     r"|more than max(imum)? tokens\b|context length is \d+\b.{0,40}\b(prompt|input) (has|is) \d+"
     r"|\bprompt exceeds max length\b|\btokens_limit_reached\b"
     r"|context the overflows|context overflow|maximum number of tokens allowed|too long to fit\b"
+    r"|\bn_keep\b.{0,20}>= n_ctx\b|\blength of (the )?(input|prompt|messages)\b.{0,20}\bexceed"
+    r"|超长|(上下文|输入|最大).{0,12}长度.{0,12}超|超.{0,24}(上下文|最大|限制).{0,12}长度"
 )
 _RATE = re.compile(
     r"\brate.?limit|\bthrottl|\bplease wait\b"
@@ -44,8 +46,11 @@ _CHARACTERS = re.compile(r"\bcharacters?\b")
 _TOKENS = re.compile(r"token|context")
 _MONEY = re.compile(
     r"insufficient.{0,20}(quota|balance|credit|funds)|exceeded your current quota|\bbilling\b"
-    r"|\b(balance|credits?)\b.{0,30}\b(used up|exhausted|empty|too low|insufficient|out)\b"
-    r"|out of credits?|payment required|not enough (money|balance|credit)"
+    r"|\b(balance|credits?|free tier)\b.{0,30}\b(used up|exhausted|empty|too low|insufficient|out"
+    r"|depleted)\b|\b(have any|all available) credits\b|\bspending limit\b|\boverdue\b"
+    r"|out of credits?|payment required|not enough (money|balance|credit)|quota is not enough"
+    r"|\bin good standing\b|\bbudget has been exceeded\b|\bspecified api usage limits\b"
+    r"|\bkey limit exceeded\b|余额不足|欠费|额度.{0,8}(不足|用尽|用完)|剩余额度"
 )
 # Groq's and OpenAI's rate limits advertise their billing page; Gemini's speak of the quota.
 _PASSES = re.compile(
@@ -61,7 +66,17 @@ _FILTERED = re.compile(
     r"\b(input|prompt|content|messages?)\b.{0,30}\bflagged\b|\brequires moderation\b"
     r"|\bviolat\w+ .{0,30}\b(usage|content) (guidelines|polic)|content exists risk"
     r"|content (filtering|management) policy|contentpolicyviolation|敏感内容"
+    r"|\bcontent (filters?|moderation)\b|sensitive ?content ?detected|\bnew_sensitive\b"
+    r"|\bunsafe or sensitive\b|\bmay contain (sensitive|inappropriate)\b|\bviolated guardrail\b"
+    r"|\bblocked due to (safety|prohibited|recitation)|\bfor safety reasons\b"
 )
+_BAD_KEY = re.compile(
+    r"\b(incorrect|invalid|expired) api.?key\b"
+    r"|\bapi.?key (is )?(not valid|invalid|expired|incorrect)"
+)
+_UNUSABLE_CODES = frozenset({"tool_use_failed", "json_validate_failed"})
+"""Groq's, for a model's output that breaks the rules of a call or of a schema. Another attempt may
+keep to them."""
 _MAX_SEARCHED = 4000
 
 
@@ -84,7 +99,7 @@ class Refused(EngineError):
         super().__init__(message, kind=kind, retryable=retryable)
         self.complaint = complaint
         self.status = status
-        self.retry_after: float | None = None
+        self.retry_after = complaint.retry_after
 
 
 def refusal_of(
@@ -135,13 +150,17 @@ def _classify(
 ) -> tuple[ErrorKind, bool, str]:
     """Return the kind, whether to retry, and advice."""
     codes, words = complaint.codes, _search_text(complaint)
-    if codes & _FILTER_CODES or (status in (400, 403, 422) and _FILTERED.search(words)):
+    if codes & _FILTER_CODES or (status in (None, 400, 403, 422) and _FILTERED.search(words)):
         return "content_filter", False, ""
     if status not in (401, 429) and is_overflow(complaint):
         return "context_overflow", False, ""
-    if "insufficient_quota" in codes or (status not in (401, 403) and _is_broke(complaint)):
+    if "insufficient_quota" in codes or (status != 401 and _is_broke(complaint)):
         kind: ErrorKind = "bad_request" if status == 402 else "rate_limited"
         return kind, False, "the account's quota is used up: add credit, or use another key"
+    if codes & _UNUSABLE_CODES:
+        return "garbage", True, ""
+    if status == 400 and _BAD_KEY.search(words):  # Gemini's and xAI's
+        status = 401
     match status:
         case 401 | 403:
             if key_sent:
