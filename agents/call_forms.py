@@ -11,9 +11,9 @@ import html
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 from loopline.agents.records import JsonObject
 from loopline.agents.tools.json_arguments import parse_arguments
@@ -21,14 +21,19 @@ from loopline.agents.tools.json_arguments import parse_arguments
 FENCED = re.compile(
     r"\A```(?:json|python|tool_call|tool_code|xml)?[ \t]*\n(?P<body>.*)\n```\Z", re.DOTALL
 )
-# The name is in the tag (Qwen3-Coder, Seed) or in its attribute (MiniCPM, Claude).
-_FUNCTION = re.compile(r"<function(?:=\"?| ?name=\")(?P<name>[^>\s\"]{1,100})\"?>")
+# The name is in the tag (Qwen3-Coder, Seed) or in its attribute (MiniCPM, Claude). Llama 3.3 often
+# goes on to the arguments without the end of the tag: `<function=now{}</function>`.
+_FUNCTION = re.compile(
+    r"<function(?:=\"?| ?name=\")(?P<name>[^>\s\"=({\[,]{1,100})(?:\"?>|(?=\s?[=({\[,]))"
+)
+_AROUND_ARGUMENTS = "=()[],> \t\r\n"
 _PARAMETER = re.compile(
     r"<(?P<tag>param(?:eter)?)(?:=\"?| ?name=\")(?P<name>[^>\s\"]{1,100})\"?>\n?"
 )
 _INVOKE = re.compile(r"<(?P<tag>[^\s<>]{0,20}invoke) name=\"(?P<name>[^\"<>]{1,100})\">")
 _INVOKED_WITH = re.compile(
-    r"<(?P<tag>[^\s<>]{0,20}parameter) name=\"(?P<name>[^\"<>]{1,100})\"[^<>]{0,50}>"
+    r"<(?P<tag>[^\s<>]{0,20}parameter) name=\"(?P<name>[^\"<>]{1,100})\""
+    r"(?: string=\"(?P<text>true|false)\")?[^<>]{0,50}>"
 )
 _ARGUMENT = re.compile(
     r"<(?P<before>[\w|]{0,20})arg_key(?P<behind>[:\w]{0,20})>(?P<name>[^<]{1,200})"
@@ -36,6 +41,7 @@ _ARGUMENT = re.compile(
     r"(?:<(?P=before)arg_type(?P=behind)>[^<]{0,50}</(?P=before)arg_type(?P=behind)>\s{0,20})?"
     r"<(?P=before)arg_value(?P=behind)>"
 )
+_ARGUMENT_END = re.compile(r"</[\w|]{0,20}arg_value\b")
 _NAME_ENDS = re.compile(r"<[\w|]{0,20}(?:arg_key|tool_sep)\b")
 NAMED = re.compile(r"(?:call:)?(?P<name>[\w.-]{1,100}(?::[0-9]{1,4})?)\s{0,20}(?=\{)")
 CALLED = re.compile(r"\A[\w.]{1,100}\(")
@@ -64,6 +70,8 @@ _GEMMA_KEY = re.compile(r"(?P<before>[{,]\s{0,20})(?P<name>[\w.-]{1,100})(?=\s{0
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _MAX_CALLED_CHARS = 20_000
 """Maximum length in characters of calls in Python syntax, which are parsed as Python."""
+GEMINI_MODULE = "default_api."
+"""Module of the tools in the Python code of Gemini."""
 DECODER = json.JSONDecoder()
 
 Offered = Mapping[str, JsonObject]
@@ -93,11 +101,13 @@ def marked_calls(body: str, tools: Offered) -> Iterator[WrittenCall]:
     elif (plain := _marked_content(body)) is not None and _INVOKE.match(plain):
         for named, inner in split_at_marks(_INVOKE.finditer(plain), plain):
             inner = _until_end(inner, named["tag"])
-            values = {
-                match["name"]: _until_end(value, match["tag"])
-                for match, value in split_at_marks(_INVOKED_WITH.finditer(inner), inner)
-            }
-            yield _call_from_texts(named["name"], values, inner, tools)
+            parameters = list(split_at_marks(_INVOKED_WITH.finditer(inner), inner))
+            if not parameters and inner.strip().startswith("{"):
+                yield call_from_json_arguments(named["name"], inner.strip())
+                continue
+            values = {match["name"]: _until_end(value, match["tag"]) for match, value in parameters}
+            texts = {match["name"] for match, _ in parameters if match["text"] == "true"}
+            yield _call_from_texts(named["name"], values, inner, tools, texts)
     elif _DEEPSEEK.match(body):
         for named, inner in split_at_marks(_DEEPSEEK.finditer(body), body):
             inner = _DEEPSEEK_END.split(inner, maxsplit=1)[0].strip()
@@ -126,7 +136,7 @@ def marked_calls(body: str, tools: Offered) -> Iterator[WrittenCall]:
         yield call_from_json_arguments(name.partition("[CALL_ID]")[0].strip(), arguments.strip())
     elif "arg_key" in body and not body.startswith("{") and _ARGUMENT.search(body):
         values = {
-            match["name"].strip(): re.split(r"</[\w|]{0,20}arg_value\b", value, maxsplit=1)[0]
+            match["name"].strip(): _until_argument_end(value)
             for match, value in split_at_marks(_ARGUMENT.finditer(body), body)
         }
         name = _NAME_ENDS.split(body, maxsplit=1)[0].strip().removeprefix("functions.")
@@ -160,7 +170,9 @@ def _calls_of_functions(body: str, tools: Offered) -> Iterator[WrittenCall]:
         if values or not inner.strip():
             yield _call_from_texts(named["name"], values, inner, tools)
         else:
-            yield call_from_json_arguments(named["name"], inner.strip())
+            bare = inner.strip(_AROUND_ARGUMENTS)
+            arguments = bare if bare[:1] in ("", "{") else inner.strip()
+            yield call_from_json_arguments(named["name"], arguments)
 
 
 def _until_end(text: str, tag: str) -> str:
@@ -168,6 +180,12 @@ def _until_end(text: str, tag: str) -> str:
     the model left the end out."""
     content, end, _ = text.rpartition(f"</{tag}>")
     return content if end else text
+
+
+def _until_argument_end(text: str) -> str:
+    """The same for a value of GLM's notation, whose tags differ by model."""
+    end = max((mark.start() for mark in _ARGUMENT_END.finditer(text)), default=len(text))
+    return text[:end]
 
 
 def _calls_of_minimax(body: str, tools: Offered) -> Iterator[WrittenCall]:
@@ -216,9 +234,15 @@ def split_at_marks(
             yield match, text[match.end() : len(text) if following is None else following.start()]
 
 
-def _call_from_texts(name: str, values: Mapping[str, str], raw: str, tools: Offered) -> WrittenCall:
+def _call_from_texts(
+    name: str,
+    values: Mapping[str, str],
+    raw: str,
+    tools: Offered,
+    texts: Collection[str] = (),
+) -> WrittenCall:
     """A call with bare values: a text parameter takes them unchanged, another parameter as JSON if
-    they are JSON."""
+    they are JSON. `texts`: the parameters that the markup itself calls texts."""
     schemas: object = tools.get(name, {}).get("properties")
     arguments: dict[str, object] = {}
     for key, value in values.items():
@@ -226,7 +250,8 @@ def _call_from_texts(name: str, values: Mapping[str, str], raw: str, tools: Offe
         kind: object = (
             cast("dict[str, object]", schema).get("type") if isinstance(schema, dict) else None
         )
-        read = None if kind == "string" else json_value(value) or _python_value(value, kind)
+        is_text = kind == "string" or key in texts
+        read = None if is_text else json_value(value) or _python_value(value, kind)
         arguments[key] = value if read is None else read[0]
     checked, error = parse_arguments(json.dumps(arguments, ensure_ascii=False))
     if checked is None:
@@ -319,7 +344,7 @@ def python_calls(body: str, *, objects: bool = False) -> list[WrittenCall]:
     if len(body) > _MAX_CALLED_CHARS or not begins:
         return []
     try:
-        tree = ast.parse(body)
+        tree = _JsonConstants().visit(ast.parse(body))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     calls: list[WrittenCall] = []
@@ -335,6 +360,15 @@ def python_calls(body: str, *, objects: bool = False) -> list[WrittenCall]:
                 return []
             calls.append(call)
     return calls
+
+
+class _JsonConstants(ast.NodeTransformer):
+    """Replaces `true`, `false` and `null`, which Olmo 3 writes in calls in Python syntax."""
+
+    _VALUES: ClassVar[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(self._VALUES[node.id]) if node.id in self._VALUES else node
 
 
 def _parse_python_object(value: ast.expr) -> WrittenCall | None:
@@ -357,7 +391,7 @@ def _parse_python_call(value: ast.expr) -> WrittenCall | None:
         if isinstance(inner, ast.Call) and not inner.args:
             value = inner  # Gemma's tool_code blocks print a tool's result.
     raw = ast.unparse(value)
-    name = ast.unparse(value.func).removesuffix(".call")
+    name = ast.unparse(value.func).removesuffix(".call").removeprefix(GEMINI_MODULE)
     try:
         arguments = {keyword.arg: ast.literal_eval(keyword.value) for keyword in value.keywords}
         written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)

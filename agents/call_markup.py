@@ -55,7 +55,7 @@ _MARKED = {
 }  # fmt: skip
 _NAMESPACED = {
     f"<{prefix}{tag}>": f"</{prefix}{tag}>"
-    for prefix in ("｜DSML｜", "｜｜DSML｜｜", "|DSML|", "||DSML||", "｜GCML｜")
+    for prefix in ("｜DSML｜", "｜｜DSML｜｜", "|DSML|", "||DSML||", "｜GCML｜", "antml:")
     for tag in ("function_calls", "tool_calls")
 }
 REGIONS: Mapping[str, str | None] = {
@@ -111,15 +111,15 @@ INCLUSIVE = frozenset(
 # After a backtick, it is quoted.
 OPENING = re.compile(f"(?<!`)(?:{'|'.join(map(re.escape, REGIONS))})")
 _END_OF_TURN = re.compile(
-    r"(?:<\|(?:eom_id|eot_id|eot|im_end|end_of_text|endoftext|python_end|/tool_call)\|>|</s>"
+    r"(?:<\|(?:eom_id|eot_id|eot|im_end|end_of_text|endoftext|python_end|/tool_call|end|return"
+    r"|END_OF_TURN_TOKEN)\|>|</s>|<end_of_turn>|<turn\|>|\[\|endofturn\|\]"
     r"|\[/TOOL_CALLS\]|<｜end▁of▁sentence｜>|<bot_end>|<end_code>"
     r"|</(?:tool_call|tools|TOOLCALL)>)\s*\Z"
 )
 _CHANNEL_CALL = re.compile(
-    r"<\|channel\|>[^<]{0,100}? to=(?:functions\.)?(?P<name>[\w.-]{1,100})[^<]{0,100}"
-    r"(?:<\|constrain\|>[^<]{0,100})?<\|message\|>"
-    r"|<\|start\|>assistant to=(?:functions\.)?(?P<early>[\w.-]{1,100})<\|channel\|>[^<]{0,100}"
-    r"(?:<\|constrain\|>[^<]{0,100})?<\|message\|>"
+    r"(?:<\|channel\|>[^<]{0,100}?(?:<\|constrain\|>[^<]{0,100}?)?|<\|start\|>assistant|\A)"
+    r"\s?\bto=(?:functions\.)?(?P<name>[\w.-]{1,100})[^<]{0,100}"
+    r"(?:<\|(?:channel|constrain)\|>[^<]{0,100}){0,3}<\|message\|>"
 )
 _CHANNEL_END = re.compile(r"<\|(?:call|end|return|start|channel)\|>")
 BARE_PREFIXES = (
@@ -286,8 +286,8 @@ def _channel_regions(text: str) -> list[_Region]:
     for header in _CHANNEL_CALL.finditer(text):
         ended = _CHANNEL_END.search(text, header.end())
         end = len(text) if ended is None else ended.start()
-        name = header["name"] or header["early"]
-        regions.append(_Region(header.start(), end, text[header.end() : end], name=name))
+        body = text[header.end() : end]
+        regions.append(_Region(header.start(), end, body, name=header["name"]))
     return regions
 
 
@@ -307,7 +307,7 @@ def _blocks(text: str) -> list[tuple[int, int]]:
 def _calls_in(region: _Region, tools: Offered, depth: int = 0) -> list[WrittenCall]:
     body = region.body.strip().removeprefix("<|plugin|>").strip()
     if region.cut is not None:
-        return _calls_without_end(region, body)
+        return _calls_without_end(region, body, tools)
     if region.name:
         return [call_from_json_arguments(region.name, body)]
     fenced = FENCED.match(body)
@@ -326,9 +326,15 @@ def _calls_in(region: _Region, tools: Offered, depth: int = 0) -> list[WrittenCa
     )
 
 
-def _calls_without_end(region: _Region, body: str) -> list[WrittenCall]:
+def _calls_without_end(region: _Region, body: str, tools: Offered) -> list[WrittenCall]:
     """Calls whose markup has no end mark. Granite writes none, and a server may drop it as its stop
-    word: complete calls count as calls. Others were truncated."""
+    word: complete calls count as calls, as do calls with marks of their own within a list (Kimi,
+    DeepSeek). Others were truncated."""
+    inner = OPENING.match(body)
+    if inner is not None and inner[0] not in (region.opening, OPEN):
+        calls = list(_calls(_regions(body, tools), tools))
+        if all(call.arguments is not None for call in calls):
+            return calls
     calls: list[WrittenCall] = []
     for part in _END_OF_TURN.sub("", body).split(region.opening):
         if part.strip():

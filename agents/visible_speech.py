@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Literal
 
+from loopline.agents.call_forms import GEMINI_MODULE
 from loopline.agents.call_markup import (
     BARE_PREFIXES,
     INCLUSIVE,
@@ -135,7 +136,8 @@ class _Speech:
         name = _IDENTIFIER.match(text)
         if name is None:
             return False
-        names = {form for tool in self._offered for form in (tool, f"{tool}.call")} | {"print"}
+        plain_names = [*self._offered, *(GEMINI_MODULE + tool for tool in self._offered)]
+        names = {form for tool in plain_names for form in (tool, f"{tool}.call")} | {"print"}
         normal = {unicodedata.normalize("NFKC", form) for form in names}
         if not name[0].isascii():
             # Python reads the name in its normalized form, which only the complete name has.

@@ -112,6 +112,29 @@ MARKUPS = {
     "gpt-oss without its tokens": "analysisWe compute.assistantcommentary to=functions.calculate "
     f"json{ARGUMENTS}",
     "Qwen3.5 goes on from its thought": f"<think>\nI compute.\n<tool_call>\n{CALL}\n</tool_call>",
+    "gpt-oss, the recipient first": " to=functions.calculate<|channel|>commentary json<|message|>"
+    f"{ARGUMENTS}<|call|>",
+    "gpt-oss, the format first": "<|channel|>commentary <|constrain|>json to=functions.calculate"
+    f"<|message|>{ARGUMENTS}<|call|>",
+    "gpt-oss, the channel twice": "<|channel|>commentary to=functions.calculate<|channel|>"
+    f"commentary json<|message|>{ARGUMENTS}<|call|>",
+    "DeepSeek 3.2, JSON": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="calculate">\n'
+    f"{ARGUMENTS}\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+    "Claude's, decorated": invoked("antml:"),
+    "Phi, end of turn": f"functools[{CALL}]<|end|>",
+    "Gemini's module": 'print(default_api.calculate(expression="6*7"))',
+    "Gemini's module in a block": '```tool_code\ndefault_api.calculate(expression="6*7")\n```',
+    "Llama 3.3, no end of the tag (zeroclaw#5670)": f"<function=calculate{ARGUMENTS}</function>",
+    "Llama 3.3, in brackets (freellmapi#264)": f"<function=calculate({ARGUMENTS})></function>",
+    "Llama 3.3, equals": f"<function=calculate={ARGUMENTS}</function>",
+    "Kimi, the section's end is the server's stop word": "<|tool_calls_section_begin|>"
+    f"<|tool_call_begin|>functions.calculate:0<|tool_call_argument_begin|>{ARGUMENTS}"
+    "<|tool_call_end|>",
+    "DeepSeek 3, the list's end is the server's stop word": "<｜tool▁calls▁begin｜>"
+    "<｜tool▁call▁begin｜>function<｜tool▁sep｜>calculate\n"
+    f"```json\n{ARGUMENTS}\n```<｜tool▁call▁end｜>",
+    "Qwen3-Coder, the end is the server's stop word": "<tool_call>\n<function=calculate>\n"
+    "<parameter=expression>\n6*7\n</parameter>\n</function>\n",
     "Kimi K2 goes on from its thought": "<think>I compute.<|tool_calls_section_begin|>"
     f"<|tool_call_begin|>functions.calculate:0<|tool_call_argument_begin|>{ARGUMENTS}"
     "<|tool_call_end|><|tool_calls_section_end|>",
@@ -158,6 +181,22 @@ PLAN: Offered = {
         (coder("<parameter=city>\nTrue\n</parameter>\n"), {"city": "True"}),
         ('<function="plan"><parameter="city">Oslo</parameter></function>', {"city": "Oslo"}),
         ('<invoke name="plan">\n<parameter name="city">Oslo\n</invoke>', {"city": "Oslo"}),
+        ("<function=plan()></function>", {}),
+        (
+            '[plan(city="Oslo", fast=true, stops=[null])]',
+            {"city": "Oslo", "fast": True, "stops": [None]},
+        ),
+        (
+            '<｜DSML｜function_calls><｜DSML｜invoke name="plan"><｜DSML｜parameter name="zip" '
+            'string="true">150</｜DSML｜parameter><｜DSML｜parameter name="days" string="false">3'
+            "</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>",
+            {"zip": "150", "days": 3},
+        ),
+        (
+            "<tool_call>plan\n<arg_key>city</arg_key>\n<arg_value>A </arg_value> b</arg_value>\n"
+            "</tool_call>",
+            {"city": "A </arg_value> b"},
+        ),
         ('<tool_call>{"name": "plan"}</tool_call>', {}),
         ('<tool_call>{"name": "plan", "arguments": null}</tool_call>', {}),
         ('<tool_call>{"name": "plan", "arguments": ""}</tool_call>', {}),
