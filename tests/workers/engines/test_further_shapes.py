@@ -60,6 +60,21 @@ def choices(*entries: dict[str, Any], right: dict[str, Any], n: int = 1) -> dict
     }
 
 
+def ended_by_message(message: dict[str, Any]) -> dict[str, Any]:
+    """A stream of two pieces, whose last chunk has the whole message."""
+    pieces = [{"content": "It is "}, {"content": "42."}]
+    if thought := message.get("reasoning_content"):
+        pieces.insert(0, {"reasoning_content": thought})
+    chunks = [{"choices": [{"index": 0, "delta": piece}]} for piece in pieces]
+    last = {"index": 0, "message": message, "finish_reason": "stop"}
+    return {"sse": [*chunks, {"choices": [last], "usage": USAGE}], "right": {"text": "It is 42."}}
+
+
+def within_reasoning(thought: str, right: dict[str, Any]) -> dict[str, Any]:
+    case = answered(right, content=None, reasoning=thought)
+    return {**case, "request": {"tools": ["calculate", "now"]}}
+
+
 BROKEN = {"error": {"code": 502, "message": "upstream fell over"}, "finish_reason": "error"}
 CASES: dict[str, dict[str, Any]] = {
     "Kimi's name of a call": calls(named("functions.calculate:0")),
@@ -121,6 +136,40 @@ CASES: dict[str, dict[str, Any]] = {
         },
         "right": {"usage": {"prompt": 20, "cached": 4, "completion": 6}},
     },
+    # abundantbeing/hermes-browser-extension#11, ENTERPILOT/GoModel#1068
+    "MiniMax's whole message at the end of a stream": ended_by_message({"content": "It is 42."}),
+    "the same with reasoning": ended_by_message(
+        {"content": "It is 42.", "reasoning_content": "Six times seven."}
+    ),
+    "a call only in the whole message": {
+        "request": {"tools": ["calculate", "now"]},
+        "sse": [
+            {"choices": [{"index": 0, "delta": {"content": "So:"}}]},
+            {
+                "choices": [
+                    {
+                        "index": 0,
+                        "finish_reason": "tool_calls",
+                        "message": {"content": "So:", "tool_calls": [named("calculate")]},
+                    }
+                ],
+                "usage": USAGE,
+            },
+        ],
+        "right": {**RIGHT, "text": "So:"},
+    },
+    # vllm-project/vllm-ascend#8042, vllm-project/vllm#42021
+    "a call within the reasoning": within_reasoning(
+        f'So.\n<tool_call>\n{{"name": "calculate", "arguments": {ARGUMENTS}}}\n</tool_call>', RIGHT
+    ),
+    "a call that the reasoning only mentions": within_reasoning(
+        "I might write <tool_call>{}</tool_call>, or not.", {"tool_calls": [], "finish": "stop"}
+    ),
+    "a call that the server has lost": {
+        "request": {"tools": ["calculate", "now"]},
+        "answers": [answered({}, finish="tool_calls", content=None), calls(named("calculate"))],
+        "right": {**RIGHT, "requests": 2},
+    },
     "a prompt that is too long, in Databricks' words": refused(
         "tokens in request more than max tokens allowed"
     ),
@@ -142,6 +191,27 @@ async def test_half_a_surrogate_pair_in_the_reasoning_fits_into_a_record() -> No
         outcome = await outcome_of(case, server)
     assert outcome.completions[0].reasoning == "😀"
     outcome.completions[0].model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("reasoning_text", "I think."),
+        ("thinking_blocks", [{"type": "thinking", "thinking": "I think.", "signature": "s"}]),
+    ],
+)
+async def test_reasoning_is_read_under_every_server_s_name(name: str, value: Any) -> None:
+    """GitHub Copilot's, LiteLLM's."""
+    async with serving(answered({}, **{name: value})) as server:
+        outcome = await outcome_of({}, server)
+    assert outcome.completions[0].reasoning == "I think."
+
+
+async def test_a_message_that_repeats_its_stream_adds_no_reasoning() -> None:
+    case = ended_by_message({"content": "It is 42.", "reasoning_content": "Six times seven."})
+    async with serving(case) as server:
+        outcome = await outcome_of(case, server)
+    assert outcome.completions[0].reasoning == "Six times seven."
 
 
 async def test_a_name_that_matches_no_offered_tool_stays_unchanged() -> None:

@@ -50,6 +50,8 @@ class ChoicePart:
     tokens: list[str] = field(default_factory=list[str])
     top_logprobs: list[TopLogprobs] = field(default_factory=list[TopLogprobs])
     token_ids: list[int] = field(default_factory=list[int])
+    is_message: bool = False
+    """Whether a chunk has a whole message in place of a piece."""
 
     @property
     def has_content(self) -> bool:
@@ -122,6 +124,7 @@ def _choice(body: JsonDict, position: int, *, streamed: bool) -> ChoicePart:
     # Next to its delta, a chunk may have a whole `message` that repeats the earlier deltas.
     names = ("delta", "message") if streamed else ("message", "delta")
     name = next((name for name in names if body.get(name) is not None), None)
+    part.is_message = streamed and name == "message"
     if name is not None:
         _read_message(_dict(body[name], f"{place}.{name}"), f"{place}.{name}", part)
     elif isinstance(body.get("text"), str):  # the format of /v1/completions
@@ -170,8 +173,12 @@ def _content(content: object, place: str) -> tuple[str, str]:
 
 
 def _reasoning(message: JsonDict) -> str:
-    """Reasoning fields: vLLM's older and DeepSeek's, vLLM's newer and OpenRouter's, Ollama's."""
-    for name in ("reasoning_content", "reasoning", "thinking", "reasoning_details"):
+    """Reasoning fields: vLLM's older and DeepSeek's, vLLM's newer and OpenRouter's, Ollama's,
+    MiniMax's, GitHub Copilot's, LiteLLM's."""
+    for name in (
+        "reasoning_content", "reasoning", "thinking", "reasoning_details", "reasoning_text",
+        "thinking_blocks",
+    ):  # fmt: skip
         if value := message.get(name):
             return value if isinstance(value, str) else _reasoning_text(value)
     return ""

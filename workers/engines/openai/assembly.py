@@ -189,6 +189,11 @@ class Assembly:
             calls = choice.calls.finished(f"{self._request.id}/{index}")
             if not calls:  # the server has no parser for its model's markup
                 calls = calls_of(self._request, index, choice.text.text)
+            reasoning = join_surrogates("".join(choice.reasoning))
+            if not calls and reasoning and not choice.text.text.strip():
+                # The model went on from its thought to the call, and the server took all of it for
+                # the thought.
+                calls = calls_of(self._request, index, reasoning, opened=True)
             finish = read_finish(
                 quote(choice.finish, self._secrets),
                 self._endpoint,
@@ -202,7 +207,7 @@ class Assembly:
                     index=index,
                     text=choice.text.text,
                     tool_calls=calls,
-                    reasoning=join_surrogates("".join(choice.reasoning)),
+                    reasoning=reasoning,
                     prompt_ids=tuple(self._prompt_ids),
                     output_ids=tuple(choice.token_ids),
                     logprobs=tuple(choice.logprobs),
@@ -241,6 +246,11 @@ class Assembly:
         if not 0 <= part.index < len(self._choices):
             raise self._malformed_error(f"it has completion {part.index} of {len(self._choices)}")
         choice = self._choices[part.index]
+        if part.is_message and part.finish and part.text.strip() == choice.text.text.strip():
+            # MiniMax ends a stream with the whole message.
+            part.text = ""
+            part.reasoning = "" if choice.reasoning else part.reasoning
+            part.calls = [] if choice.calls else part.calls
         choice.begun = choice.begun or part.has_content
         text = choice.text.push(part.text)
         if part.reasoning:

@@ -39,7 +39,7 @@ def read_finish(
     An unknown word after a non-empty answer is a good end, and is reported to `unknown`. A missing
     word at the end of a complete answer is a good end, too. Raises EngineError: retryable
     `unavailable` for reasons that are server failures, `garbage` for an unknown word after an empty
-    answer.
+    answer, retryable `garbage` for a call that the server has lost.
     """
     ended = _known_reason(reason.lower())
     if ended is None and reason:
@@ -58,6 +58,12 @@ def read_finish(
         unknown(reason)
     if ended in ("length", "content_filter"):
         return ended
+    if ended == "tool_calls" and not (has_calls or has_text):
+        raise EngineError(
+            f"{endpoint} ended a completion with finish_reason {reason!r}, but without any call",
+            kind="garbage",
+            retryable=True,
+        )
     return "tool_calls" if has_calls else "stop"
 
 
