@@ -46,6 +46,9 @@ class Extraction:
 
 _SPACED_THOUSANDS = re.compile(r"(?<![0-9.,])([0-9]{1,3}(?: [0-9]{3})+)(?![0-9])")
 _SPACED_RATIO = re.compile(r"(?<=[0-9])\s?(?:\\colon\s?|:)\s?(?=[0-9])")
+_LEADING_PLUS = re.compile(r"^\s*\+\s*(?=[0-9.$\\])")
+_ASSIGNED = re.compile(r"=[^=,;]{0,60}[0-9][^=,;]{0,60}(?:[,;]|\b(?:and|or)\b)\s{0,3}[A-Za-z\\]")
+"""A value with a name, before another name: a list such as `a = 1, b = 2` is not a number."""
 _LEADING_MINUS = re.compile(r"^\s*-\s+")
 _OPERATOR = re.compile(r"[+*×÷^√/]|\\[A-Za-z]")
 # A slash in a unit is not a calculation: "km/h", "g/ml", "$5/hour". Single letters are variables,
@@ -197,6 +200,9 @@ def _number_of_box(content: str) -> Number | None:
     head, equals, tail = re.sub("≈", "=", cleaned).rpartition("=")
     tail, head = _LEADING_MINUS.sub("-", tail), _LEADING_MINUS.sub("-", head)
     part = tail if equals and find_numbers(tail) else (head.rpartition("=")[2] if equals else tail)
+    part = _LEADING_PLUS.sub("", part)
+    if equals and _ASSIGNED.search(f"{head}="):
+        return None
     if _FACTORIAL.search(part) or _BOUND.search(part) or (equals and _has_unknowns(head)):
         return None
     numbers = find_numbers(part)

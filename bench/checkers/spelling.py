@@ -66,8 +66,8 @@ _CHARACTERS = {
     0x02BC: "'",
 }
 _FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")
-_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
-_SUPERSCRIPT_RUN = re.compile(r"([0-9A-Za-z)])([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})")
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+_SUPERSCRIPT_RUN = re.compile(r"([0-9A-Za-z)])(⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})")
 _CURRENCY = r"(?:USD|EUR|GBP|CAD|AUD|INR|CHF|BRL|Rs\.?|(?:US|R|A|C|HK|NZ|S|NT)(?=\$))"
 
 _WRAPPER = re.compile(

@@ -22,6 +22,16 @@ def boxed(answer: str) -> str:
 
 
 RIGHT = [
+    (boxed("a=1,b=2"), "a = 1, b = 2"),
+    (boxed("b=2,\\ a=1"), "$a=1, b=2$"),
+    (boxed("x=1, x=2"), "x=2 \\text{ or } x=1"),
+    (boxed("+42"), "42"),
+    (boxed("+\\frac12"), "1/2"),
+    (boxed("10⁻³"), "0.001"),
+    (boxed("3x²−2x"), "3x^2-2x"),
+    (boxed("x₁+x₂"), "x_1+x_2"),
+    (boxed("aⁿ"), "a^n"),
+    (boxed("\\operatorname{arctan} 2"), "\\arctan 2"),
     ("So she has 3 x 4 = 12 eggs.", "12"),
     ("2 x $5 = $10", "10"),
     ("3 x 4 x 2 = 24 dogs", "24"),
@@ -77,6 +87,11 @@ RIGHT = [
     (boxed("\\log_2 3"), "\\log_{2}3"),
 ]
 WRONG = [
+    (boxed("b=1, a=2"), "a=1, b=2"),
+    (boxed("k=2; m=5"), "m=2; k=5"),
+    (boxed("a=1, b=2"), "2"),
+    (boxed("+42"), "-42"),
+    (boxed("x²"), "x2"),
     ("12,5", "5"),
     (boxed("3,4"), "3.4"),
     (boxed("5\\sqrt{2}\\text{ inches}"), "5\\sqrt{2}\\text{ feet}"),
@@ -142,3 +157,12 @@ def test_another_number_or_another_unit_is_wrong(
     scorer: Scorer, prediction: str, gold: str
 ) -> None:
     assert not scorer.score(prediction, gold).verdicts.numeric
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [("3×10⁸", "300000000"), ("10⁻³", "0.001"), ("x²y", "x^2 y"), ("5 m²", "5 m^2")],
+)
+def test_raised_characters_are_exponents(answer: str, gold: str) -> None:
+    with MathVerifier() as verifier:
+        assert same(answer, gold, verifier)

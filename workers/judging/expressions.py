@@ -77,6 +77,9 @@ _PLAIN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<=[0-9])\{,\}(?=[0-9]{3})", ""),
     )
 )
+_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]{1,20}")
+_LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉₊₋ₙ]{1,20}")
+_ON_THE_LINE = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉₊₋ₙ", "0123456789+-n" * 2)
 _RELATION = re.compile(r"\\(?:le|ge|ne|in|equiv|approx)(?![A-Za-z])|[=<>]")
 _NAME = re.compile(
     r"\s{0,9}\([A-Za-z](?:_\w)?(?:\s{0,9},\s{0,9}[A-Za-z](?:_\w)?){1,5}\)\s{0,9}"
@@ -172,6 +175,8 @@ def normal(text: str) -> str:
     _require_balance(text)
     text = _DOLLARS.sub(" ", text)
     text = _JOINING.sub(" , ", text)
+    text = _RAISED.sub(lambda match: f"^{{{match[0].translate(_ON_THE_LINE)}}}", text)
+    text = _LOWERED.sub(lambda match: f"_{{{match[0].translate(_ON_THE_LINE)}}}", text)
     for pattern, replacement in _PLAIN:
         text = pattern.sub(replacement, text)
     boxed = re.fullmatch(r"\s{0,9}\\f?boxed\s{0,9}\{(.*)\}\s{0,9}", text, re.DOTALL)
@@ -186,6 +191,8 @@ def normal(text: str) -> str:
 
 
 def _unwrap(match: re.Match[str]) -> str:
+    if match[0].startswith("\\operatorname") and match[1].strip() in _FUNCTIONS:
+        return f"\\{match[1].strip()} "
     return f" {match[1].strip()} " if match[1].strip() else " "
 
 
