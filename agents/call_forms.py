@@ -30,6 +30,7 @@ _AROUND_ARGUMENTS = "=()[],> \t\r\n"
 _PARAMETER = re.compile(
     r"<(?P<tag>param(?:eter)?)(?:=\"?| ?name=\")(?P<name>[^>\s\"]{1,100})\"?>\n?"
 )
+_PARAMETER_END = re.compile(r"</[^\s<>/]{0,20}param")
 _INVOKE = re.compile(r"<(?P<tag>[^\s<>]{0,20}invoke) name=\"(?P<name>[^\"<>]{1,100})\">")
 _INVOKED_WITH = re.compile(
     r"<(?P<tag>[^\s<>]{0,20}parameter) name=\"(?P<name>[^\"<>]{1,100})\""
@@ -178,8 +179,8 @@ def _calls_of_functions(body: str, tools: Offered) -> Iterator[WrittenCall]:
 def _until_end(text: str, tag: str) -> str:
     """The text before the last end of an element, which may itself mention that end; all of it if
     the model left the end out."""
-    content, end, _ = text.rpartition(f"</{tag}>")
-    return content if end else text
+    content, end, rest = text.rpartition(f"</{tag}>")
+    return content if end and not _PARAMETER_END.search(rest) else text
 
 
 def _until_argument_end(text: str) -> str:

@@ -131,6 +131,7 @@ _GLUED_CALL = re.compile(
     r"(?:analysis|commentary) ?to=(?:functions\.)?(?P<name>[\w.-]{1,100}?) ?(?:json|code)?(?=\{)"
 )
 SECTION = re.compile(r"(?m)^>>>(?P<name>[\w.-]{1,100})\n")
+_VALUE_TAG = re.compile(r"<(?P<closes>/?)[^\s<>/]{0,20}?(?:param(?:eter)?|arg_value)(?=[\s=>:])")
 _FENCE = re.compile(r"(?m)^[ \t]{0,8}(?:```|~~~)(?P<info>[^\n`]*)$")
 
 NONE: Offered = {}
@@ -247,9 +248,9 @@ def _region_at(text: str, opening: re.Match[str], endings: _Endings) -> _Region:
 
 
 class _Endings:
-    """Finds the ends of calls. An end mark within a string of a call's JSON is ignored; if the call
-    is then invalid, the first end mark counts. The number of repeated scans is limited, because a
-    text of broken calls would otherwise take quadratic time."""
+    """Finds the ends of calls. An end mark within a string of a call's JSON or within the tags of a
+    value is ignored; if the call is then invalid, the first end mark counts. The number of repeated
+    scans is limited, because a text of broken calls would otherwise take quadratic time."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -258,8 +259,11 @@ class _Endings:
     def after(self, start: int, closing: str) -> int:
         """Position of the end mark of the call that starts at `start`; -1 if there is none."""
         first = self._text.find(closing, start)
-        if first < 0 or self._left <= 0 or '"' not in self._text[start:first]:
+        if first < 0:
             return first
+        end = self._after_values(start, first, closing)
+        if end != first or self._left <= 0 or '"' not in self._text[start:first]:
+            return end
         outside = re.compile(rf'"(?:[^"\\]|\\.)*+(?:"|\Z)|(?P<end>{re.escape(closing)})', re.DOTALL)
         for piece in outside.finditer(self._text, start):
             if piece["end"] is None:
@@ -271,6 +275,27 @@ class _Endings:
             return first if whole is None else piece.start()
         self._left -= len(self._text) - start
         return first
+
+    def _after_values(self, start: int, first: int, closing: str) -> int:
+        """Position of the first end mark from `first` that isn't within the tags of a value; -1 if
+        there is none. If such a value has no end tag, the first end mark counts."""
+        end = first
+        while end >= 0 and self._left > 0 and ends_in_value(self._text, start, end):
+            tag = _VALUE_TAG.search(self._text, end)
+            self._left -= (len(self._text) if tag is None else tag.end()) - start
+            if tag is None or not tag["closes"]:
+                return first
+            end = self._text.find(closing, tag.end())
+        return end
+
+
+def ends_in_value(text: str, start: int, end: int) -> bool:
+    """Whether `end` is within the tags of a value of the call that starts at `start`, as in a file
+    about calls that a call writes."""
+    if text[start:end].lstrip()[:1] in ("{", "["):
+        return False
+    tags = list(_VALUE_TAG.finditer(text, start, end))
+    return bool(tags) and not tags[-1]["closes"]
 
 
 def _channel_regions(text: str) -> list[_Region]:

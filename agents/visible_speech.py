@@ -19,6 +19,7 @@ from loopline.agents.call_markup import (
     REGIONS,
     SECTION,
     calls_in_json,
+    ends_in_value,
 )
 from loopline.agents.thinking import BLANK_LINES, WRAPPINGS
 
@@ -202,9 +203,10 @@ class _Speech:
         if end < 0:
             self._search = max(begin, len(text) - len(closing) + 1)
             return False
-        if '"' in text[begin:end] and _in_string(text, begin, end):
-            # An end mark within a string of the call's JSON: only the whole text determines what
-            # the call is.
+        in_string = '"' in text[begin:end] and _in_string(text, begin, end)
+        if in_string or ends_in_value(text, begin, end):
+            # An end mark within a string of the call's JSON, or within the tags of a value: only
+            # the whole text determines what the call is.
             self._held = True
             return False
         self._region = None

@@ -3,6 +3,8 @@ and SGLang, and from public reports."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from loopline.agents.call_markup import Offered, strip_calls, written_calls
@@ -260,3 +262,30 @@ def test_nested_values_in_minimax_calls_are_refused_by_name() -> None:
     (call,) = written_calls(text, OFFERED)
     assert (call.name, call.arguments) == ("now", None)
     assert "plain values" in (call.error or "")
+
+
+WRITER: Offered = {"write": {"type": "object", "properties": {"text": {"type": "string"}}}}
+_FUNCTION = "<function=write>\n<parameter=text>\n{}\n</parameter>\n</function>"
+_INVOKE = '<invoke name="write"><parameter name="text">{}</parameter></invoke>'
+_PAIR = "<arg_key>text</arg_key><arg_value>{}</arg_value>"
+_DSML = re.sub("<(/?)", "<\\1｜DSML｜", _INVOKE)
+
+
+@pytest.mark.parametrize("mention", ["a </{0}> b", "<{0}>{{}}</{0}> or <{0}>", "</{0}>"])
+@pytest.mark.parametrize(
+    ("mark", "form"),
+    [
+        ("function", _FUNCTION),
+        ("tool_call", f"<tool_call>\n{_FUNCTION}\n</tool_call>"),
+        ("tool_call", f"<tool_call>write{_PAIR}</tool_call>"),
+        ("invoke", _INVOKE),
+        ("function_calls", f"<function_calls>{_INVOKE}</function_calls>"),
+        ("｜DSML｜function_calls", f"<｜DSML｜function_calls>{_DSML}</｜DSML｜function_calls>"),
+    ],
+)  # fmt: skip
+def test_a_value_may_mention_the_marks_of_calls(mark: str, form: str, mention: str) -> None:
+    value = mention.format(mark)
+    text = f"Here: {form.format(value)}\nand {form.format('x')}"
+    calls = written_calls(text, WRITER)
+    assert [call.arguments for call in calls] == [{"text": value}, {"text": "x"}]
+    assert strip_calls(text, WRITER) == "Here:\nand"

@@ -30,6 +30,7 @@ _MARKS = [
     '<invoke name="now">', "</invoke>", "<|open|>tools<|sep|>", "<|eot|>", "<think:opensource>",
     "</ifm|think>", "<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|think|>",
     "assistantanalysis", "<|end|><|begin|>assistant<|content|>", ANALYSIS, FINAL, "\r\n", "\\",
+    "<parameter=a>", "</parameter>", "<arg_value>", "</arg_value>",
 ]  # fmt: skip
 _TEXTS = st.lists(st.sampled_from(_MARKS) | st.text(max_size=3), max_size=14).map("".join)
 _OFFERS = st.sampled_from([(), OFFERED])
