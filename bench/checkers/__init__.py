@@ -14,6 +14,7 @@ from loopline.bench.checkers import delegate, lm_eval, numeric
 from loopline.bench.judgement import Judgement, Question, prediction_of
 from loopline.workers.judging.expressions import same
 from loopline.workers.judging.math_verify import MathVerifier
+from loopline.workers.judging.written_numbers import quantities_agree
 
 CHECKERS = ("numeric", "strict", "flexible", "math_verify", "delegate")
 PRIMARY = "numeric"
@@ -80,10 +81,13 @@ class Scorer:
         final = numeric.final_part(gold)
         extraction = numeric.extract(text)
         wanted = numeric.gold_number(gold)
+        right = quantities_agree(extraction.expression, final)
+        if right is None and wanted is not None:
+            right = numeric.matches_gold(extraction, wanted)
+        elif right is None:
+            right = same(extraction.expression, final, self._math_verify)
         verdicts = Verdicts(
-            numeric=numeric.matches_gold(extraction, wanted)
-            if wanted is not None
-            else same(extraction.expression, final, self._math_verify),
+            numeric=right,
             strict=lm_eval.strict(text, gold),
             flexible=lm_eval.flexible(text, gold),
             math_verify=self._math_verify.check(text, final),

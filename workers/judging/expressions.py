@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from loopline.workers.judging.units import unit_of
-from loopline.workers.judging.written_numbers import PREFIX, written_number, written_numbers_agree
+from loopline.workers.judging.written_numbers import (
+    PREFIX,
+    quantities_agree,
+    written_number,
+    written_numbers_agree,
+)
 
 MAX_PARTS = 64
 """Longest list or tuple that is compared part by part; a longer one is compared as text."""
@@ -319,6 +324,9 @@ def _is_name_of(sides: list[str]) -> bool:
 
 
 def _same_leaves(answer: str, gold: str, leaves: Leaves) -> bool:
+    same_quantity = quantities_agree(answer, gold)
+    if same_quantity is not None:
+        return same_quantity
     if written_number(gold) is not None:
         return written_numbers_agree(answer, gold)
     measured, also_measured = _measured(answer), _measured(gold)

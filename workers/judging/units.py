@@ -1,4 +1,4 @@
-"""Units of measure in answers: 5 cm is not 5 km, and 5,000 m is 5 km.
+"""Units of measure in answers: 5 cm is not 5 km, 5,000 m is 5 km, and 2 N·m are 2 J.
 
 A unit that is not listed (apples, people) is ignored: any two of them are considered the same.
 """
@@ -8,88 +8,156 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-_LISTED: dict[str, tuple[tuple[str, Fraction | int | str], ...]] = {
-    "length": (
-        ("mm millimeter millimetre", Fraction(1, 1000)), ("cm centimeter centimetre", "1/100"),
-        ("dm decimeter decimetre", "1/10"), ("m meter metre", 1), ("km kilometer kilometre", 1000),
-        ("in inch inche", "0.0254"), ("ft foot feet", "0.3048"), ("yd yard", "0.9144"),
-        ("mi mile", "1609.344"),
-    ),
-    "mass": (
-        ("mg milligram", "1/1000"), ("g gram", 1), ("kg kilogram", 1000),
-        ("lb pound", "453.59237"), ("oz ounce", "28.349523125"), ("ton tonne", 10**6),
-    ),
-    "volume": (
-        ("ml milliliter millilitre", "1/1000"), ("l liter litre", 1), ("cl centiliter", "1/100"),
-        ("cup", "0.2365882365"), ("pint", "0.473176473"), ("quart", "0.946352946"),
-        ("gallon", "3.785411784"),
-    ),
-    "time": (
-        ("s sec second", 1), ("min minute", 60), ("h hr hour", 3600), ("day", 86400),
-        ("week", 604800), ("month", 2629800), ("year", 31557600),
-    ),
-    "dollars": (("cent ¢", "1/100"), ("dollar $ usd", 1)),
-    "euros": (("euro € eur", 1),),
-    "pounds sterling": (("£ gbp", 1),),
-    "yen": (("yen ¥", 1),),
-    "force": (("N newton", 1), ("kN", 1000)),
-    "energy": (("J joule", 1), ("kJ kilojoule", 1000), ("kWh", 3_600_000)),
-    "power": (("W watt", 1), ("kW kilowatt", 1000)),
-    "pressure": (("Pa pascal", 1), ("kPa", 1000)),
-    "voltage": (("V volt", 1),),
-    "frequency": (("Hz hertz", 1), ("kHz", 1000)),
-    "celsius": (("C celsius", 1),),
-    "fahrenheit": (("F fahrenheit", 1),),
-    "angle": (("degree °", 1), ("radian rad", "57.29577951308232")),
+# Names, the first of which takes the prefixes' signs; size; in which unit or dimension; prefixes.
+_LISTED: tuple[tuple[str, int | str, str, str], ...] = (
+    ("m meter metre", 1, "length", "kdcmµn"), ("in inch inche", "2.54", "cm", ""),
+    ("ft foot feet", "0.3048", "m", ""), ("yd yard", "0.9144", "m", ""),
+    ("mi mile", "1609.344", "m", ""),
+    ("g gram", 1, "mass", "kmµ"), ("lb pound", "453.59237", "g", ""),
+    ("oz ounce", "28.349523125", "g", ""), ("ton tonne", 1000, "kg", ""),
+    ("l liter litre", 1, "dm^3", "dcmµ"), ("cup", "0.2365882365", "l", ""),
+    ("pint", "0.473176473", "l", ""), ("quart", "0.946352946", "l", ""),
+    ("gallon", "3.785411784", "l", ""),
+    ("s second sec", 1, "time", "mµn"), ("min minute", 60, "s", ""), ("h hr hour", 3600, "s", ""),
+    ("day", 86_400, "s", ""), ("week", 604_800, "s", ""), ("month", 2_629_800, "s", ""),
+    ("year", 31_557_600, "s", ""), ("Hz hertz", 1, "s^-1", "kMG"),
+    ("cent ¢", "1/100", "dollars", ""), ("dollar $ usd", 1, "dollars", ""),
+    ("euro € eur", 1, "euros", ""), ("£ gbp", 1, "sterling", ""), ("yen ¥", 1, "yen", ""),
+    ("C celsius", 1, "celsius", ""), ("F fahrenheit", 1, "fahrenheit", ""),
+    ("degree °", 1, "angle", ""), ("radian rad", "57.29577951308232", "degree", ""),
+    ("A ampere amp", 1, "current", "kmµn"), ("mol mole", 1, "amount", "km"),
+    ("N newton", 1, "kg m/s^2", "kMm"), ("Pa pascal", 1, "N/m^2", "kMGh"),
+    ("J joule", 1, "N m", "kMGm"), ("Nm", 1, "J", ""), ("W watt", 1, "J/s", "kMGm"),
+    ("Wh", 3600, "J", "kMG"), ("cal calorie", "4.184", "J", "k"),
+    ("eV", "1.602176634e-19", "J", "kMG"), ("V volt", 1, "W/A", "kMm"),
+    ("Ω ohm", 1, "V/A", "kMm"),
+)  # fmt: skip
+_PREFIXES = {
+    "G": ("giga", 9), "M": ("mega", 6), "k": ("kilo", 3), "h": ("hecto", 2), "d": ("deci", -1),
+    "c": ("centi", -2), "m": ("milli", -3), "µ": ("micro", -6), "n": ("nano", -9),
 }  # fmt: skip
-_UNITS: dict[str, tuple[str, Fraction]] = {
-    name: (dimension, Fraction(factor))
-    for dimension, units in _LISTED.items()
-    for names, factor in units
-    for name in names.split()
-}
+_EXACT = frozenset({"ms", "ns", "nm"})
+"""Symbols whose letters mean something else in another case: `Nm` is not `nm`."""
 
 _Dimensions = tuple[tuple[str, int], ...]
 
 _SQUARE = re.compile(r"(?P<power>square|sq\.?|cubic)\s+(?P<name>[A-Za-z]{1,20})", re.IGNORECASE)
 _TERM = re.compile(
-    r"\s{0,3}(?P<per>/|\bper\b)?\s{0,3}(?P<name>[A-Za-z]{1,20}|[$€£¥¢°])"
-    r"(?:\s?\^\s?\{?\s?(?P<exponent>[0-9])\s?\}?|(?P<sign>[²³]))?"
+    r"\s{0,3}(?P<per>/|\bper\b)?\s{0,3}(?P<name>[A-Za-zµΩ]{1,20}|[$€£¥¢°])"
+    r"(?:\s?\^\s?\{?\s?(?P<exponent>[-−]?[0-9])\s?\}?|(?P<raised>⁻?[¹²³])"
+    r"|(?P<glued>-?[1-3])(?![0-9.])|\s(?P<word>squared|cubed)\b)?"
 )
+_ON_THE_LINE = str.maketrans("−⁻¹²³", "--123")
 _SPEED = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h"}
 _SPEEDS = re.compile(r"(?<![A-Za-z])(?:mph|kph|kmh)(?![A-Za-z])", re.IGNORECASE)
 _TEMPERATURES = frozenset({"celsius", "fahrenheit"})
 _LAYOUT = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operatorname)\s{0,9}(?=\{)|\\[,;:! ]|[{}~]"
 )
+_CIRCLE = re.compile(r"\^\s?\{?\s?\\circ\s?\}?")
+_SIGNS = (
+    (_CIRCLE, "°"),
+    (_LAYOUT, " "),
+    (re.compile(r"(?:\\mu(?![A-Za-z])|\u03bc)\s{0,3}"), "µ"),
+    (re.compile(r"\\Omega(?![A-Za-z])|\u2126"), "Ω"),
+    (re.compile(r"\\\$"), "$"),
+)
+
+
+# Up to the first letter, apart from those of a fraction, a product or a power of ten.
+_NUMBER = re.compile(
+    r"(?:[^A-Za-zµ\u03bcΩ\u2126°~\\]|\\(?:times|cdot|[dt]?frac)(?![A-Za-z])|\\[,;:! ])*+", re.DOTALL
+)
+_PRODUCT = re.compile(r"\\cdot(?![A-Za-z])|[·⋅*]")
+_UNIT = re.compile(
+    r"(?:\s*+/?\s*+[A-Za-zµΩ°]++(?:\s?\^\s?[-−]?[0-9]|⁻?[¹²³]|-?[1-3](?![0-9]))?)+\s*+"
+)
+_POWER_WORDS = frozenset({"per", "square", "cubic", "squared", "cubed"})
+_MAX_QUANTITY_CHARS = 200
+
+
+def quantity(text: str) -> tuple[str, str] | None:
+    """The number and the unit of a text that consists of a number and listed units, which may be
+    multiplied, divided and raised to powers; None for another text."""
+    if len(text) > _MAX_QUANTITY_CHARS:
+        return None
+    text = _CIRCLE.sub("°", text.strip().removesuffix(".").strip("$ "))
+    number = _NUMBER.match(text)
+    assert number is not None
+    unit = _PRODUCT.sub(" ", _with_signs(text[number.end() :])).strip()
+    words = re.findall("[A-Za-zµΩ]+|°", unit)
+    if not _UNIT.fullmatch(unit) or not all(w in _POWER_WORDS or _listed(w) for w in words):
+        return None
+    return number[0].rstrip(" \\,;:!"), unit
 
 
 def unit_of(text: str) -> tuple[_Dimensions, Fraction] | None:
     """The unit on either side of a number, from the text around it: its dimensions with their
     powers, and its size in base units. None without a listed unit."""
-    text = re.sub(r"\^\s?\{?\s?\\circ\s?\}?", "°", text).replace("\\$", "$")
-    text = _SPEEDS.sub(lambda m: _SPEED[m[0].lower()], _LAYOUT.sub(" ", text))
+    text = _with_signs(text)
+    text = _SPEEDS.sub(lambda m: _SPEED[m[0].lower()], text)
     text = _SQUARE.sub(lambda m: f"{m['name']}^{3 if m['power'].lower() == 'cubic' else 2}", text)
     powers: dict[str, int] = {}
-    scale = Fraction(1)
+    scale: Fraction | None = None
     for term in _TERM.finditer(text[:200]):
-        name = term["name"]
-        singular = name.lower().removesuffix("s")
-        unit = _UNITS.get(name) or _UNITS.get(name.lower()) or _UNITS.get(singular)
-        if unit is None or (len(name) > 1 and name[-1] in "sS" and name[:-1].lower() in _SHORT):
+        unit = _listed(term["name"])
+        if unit is None:
             continue
-        dimension, factor = unit
-        power = int(term["exponent"] or {"²": 2, "³": 3}.get(term["sign"] or "", 1))
-        power = -power if term["per"] else power
-        powers[dimension] = powers.get(dimension, 0) + power
-        scale *= factor**power
+        power = -_power(term) if term["per"] else _power(term)
+        for dimension, exponent in unit[0]:
+            powers[dimension] = powers.get(dimension, 0) + exponent * power
+        scale = (1 if scale is None else scale) * unit[1] ** power
     if _TEMPERATURES & powers.keys():
         powers.pop("angle", None)
-    return (tuple(sorted(powers.items())), scale) if powers else None
+    return None if scale is None else (tuple(sorted(p for p in powers.items() if p[1])), scale)
 
 
-_SHORT = frozenset(name for name in _UNITS if len(name) == 1)
-"""Units that have no plural: `ms` is not metres."""
+def _with_signs(text: str) -> str:
+    for pattern, sign in _SIGNS:
+        text = pattern.sub(sign, text)
+    return text
+
+
+def _power(term: re.Match[str]) -> int:
+    if term["word"]:
+        return 2 if term["word"] == "squared" else 3
+    return int((term["exponent"] or term["raised"] or term["glued"] or "1").translate(_ON_THE_LINE))
+
+
+def _listed(name: str) -> tuple[_Dimensions, Fraction] | None:
+    """A unit by its name; words also in the plural and in other cases. One letter has no plural:
+    `ms` is not metres."""
+    if name in _UNITS:
+        return _UNITS[name]
+    lower = name.lower()
+    singular = lower.removesuffix("s")
+    return next(
+        (
+            _UNITS[form]
+            for form in (lower, singular)
+            if form in _UNITS and form not in _EXACT and (form == lower or len(form) > 1)
+        ),
+        None,
+    )
+
+
+_UNITS: dict[str, tuple[_Dimensions, Fraction]] = {}
+
+
+def _list_units() -> None:
+    for names, size, base, prefixes in _LISTED:
+        dimensions, factor = unit_of(base) or (((base, 1),), Fraction(1))
+        unit = Fraction(size) * factor
+        symbol, *words = names.split()
+        _UNITS.update((name, (dimensions, unit)) for name in (symbol, *words))
+        for prefix in prefixes:
+            word, power = _PREFIXES[prefix]
+            larger = dimensions, unit * Fraction(10) ** power
+            _UNITS[f"{prefix}{symbol}"] = larger
+            _UNITS.update((f"{word}{name}", larger) for name in words if len(name) > 2)
+
+
+_list_units()
 
 
 def same_measure(

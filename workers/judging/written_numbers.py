@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from loopline.agents.answers import MAX_NUMBER_CHARS, parse_number
 from loopline.agents.arithmetic import ExpressionError, evaluate
-from loopline.workers.judging.units import same_measure
+from loopline.workers.judging.units import quantity, same_measure
 
 _MAX_EXPONENT = 400
 
@@ -90,6 +90,9 @@ def written_number(text: str) -> WrittenNumber | None:
 
 def written_numbers_agree(answer: str, gold: str) -> bool:
     """Whether both are the same number, in the same unit if both have one."""
+    measured = quantities_agree(answer, gold)
+    if measured is not None:
+        return measured
     answer_number, gold_number = written_number(answer), written_number(gold)
     if answer_number is None or gold_number is None:
         return False
@@ -99,6 +102,18 @@ def written_numbers_agree(answer: str, gold: str) -> bool:
         )
         return answer_number.value == gold_number.value if measured is None else measured
     return bool(answer_number.readings & gold_number.readings)
+
+
+def quantities_agree(answer: str, gold: str) -> bool | None:
+    """Whether two numbers with listed units are the same quantity; None if one of them has no such
+    unit, or words around it."""
+    first, second = quantity(answer), quantity(gold)
+    if first is None or second is None:
+        return None
+    value, other_value = written_number(first[0]), written_number(second[0])
+    if value is None or other_value is None:
+        return None
+    return same_measure(value.value, first[1], other_value.value, second[1])
 
 
 def _may_equal(side: str, last: WrittenNumber) -> bool:
