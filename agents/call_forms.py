@@ -45,7 +45,7 @@ _ARGUMENT = re.compile(
 _ARGUMENT_END = re.compile(r"</[\w|]{0,20}arg_value\b")
 _NAME_ENDS = re.compile(r"<[\w|]{0,20}(?:arg_key|tool_sep)\b")
 NAMED = re.compile(r"(?:call:)?(?P<name>[\w.-]{1,100}(?::[0-9]{1,4})?)\s{0,20}(?=\{)")
-CALLED = re.compile(r"\A[\w.]{1,100}\(")
+CALLED = re.compile(r"\A[\w.-]{1,100}\(")
 # DeepSeek's marks; some servers write the bars and the spaces in ASCII.
 _DEEPSEEK = re.compile(
     r"<[|｜]tool[▁_]call[▁_]begin[|｜]>(?P<head>[^<]{0,200})<[|｜]tool[▁_]sep[|｜]>"
@@ -69,6 +69,7 @@ _CDATA = re.compile(r"\A\s*<!\[CDATA\[(.*)\]\]>\s*\Z", re.DOTALL)
 _GEMMA_QUOTE = re.compile(r"<\|\"\|>|<escape>")
 _GEMMA_KEY = re.compile(r"(?P<before>[{,]\s{0,20})(?P<name>[\w.-]{1,100})(?=\s{0,20}:)")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
+_DASHED = re.compile(r"[\w.-]{1,100}")
 _MAX_CALLED_CHARS = 20_000
 """Maximum length in characters of calls in Python syntax, which are parsed as Python."""
 GEMINI_MODULE = "default_api."
@@ -384,11 +385,12 @@ def _parse_python_object(value: ast.expr) -> WrittenCall | None:
 
 
 def _parse_python_call(value: ast.expr) -> WrittenCall | None:
+    value = _with_dashed_name(value)
     if not isinstance(value, ast.Call):
         return None
     printed = isinstance(value.func, ast.Name) and value.func.id == "print"
     if printed and len(value.args) == 1:
-        inner = value.args[0]
+        inner = _with_dashed_name(value.args[0])
         if isinstance(inner, ast.Call) and not inner.args:
             value = inner  # Gemma's tool_code blocks print a tool's result.
     raw = ast.unparse(value)
@@ -401,6 +403,17 @@ def _parse_python_call(value: ast.expr) -> WrittenCall | None:
     if value.args or None in arguments:
         return WrittenCall(name, None, raw, "the arguments must be named")
     return call_from_json_arguments(name, written)
+
+
+def _with_dashed_name(value: ast.expr) -> ast.expr:
+    """`get-time(zone="UTC")` as a call: Python reads a difference whose last term is a call."""
+    if not (isinstance(value, ast.BinOp) and isinstance(value.right, ast.Call)):
+        return value
+    first = ast.unparse(value.left).replace(" - ", "-")
+    if not isinstance(value.op, ast.Sub) or not _DASHED.fullmatch(first):
+        return value
+    name = ast.Name(f"{first}-{ast.unparse(value.right.func)}")
+    return ast.Call(name, value.right.args, value.right.keywords)
 
 
 def parse_error(body: str) -> str:

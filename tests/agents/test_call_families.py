@@ -289,3 +289,23 @@ def test_a_value_may_mention_the_marks_of_calls(mark: str, form: str, mention: s
     calls = written_calls(text, WRITER)
     assert [call.arguments for call in calls] == [{"text": value}, {"text": "x"}]
     assert strip_calls(text, WRITER) == "Here:\nand"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[get-time(zone="UTC"), get-time(zone="UTC-1")]',
+        'get-time(zone="UTC")\nget-time(zone="UTC-1")',
+        '<tool_call>[get-time(zone="UTC"), get-time(zone="UTC-1")]</tool_call>',
+        '```tool_code\nprint(default_api.get-time(zone="UTC"))\nget-time(zone="UTC-1")\n```',
+    ],
+)
+def test_a_tool_in_python_syntax_may_have_dashes_in_its_name(text: str) -> None:
+    calls = written_calls(text, {"get-time": {}})
+    assert [call.name for call in calls] == ["get-time", "get-time"]
+    assert [call.arguments for call in calls] == [{"zone": "UTC"}, {"zone": "UTC-1"}]
+
+
+@pytest.mark.parametrize("text", ["get-time(3)-2", "get - time(zone=1)", "get-time + now(zone=1)"])
+def test_a_difference_is_an_answer(text: str) -> None:
+    assert written_calls(text, {"get-times": {}, "time": {}}) == []

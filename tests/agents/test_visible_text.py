@@ -13,7 +13,7 @@ from loopline.agents.records import JsonObject
 from loopline.agents.thinking import split_thoughts
 from loopline.agents.visible_text import TextPiece, VisibleText
 
-OFFERED = ("calculate", "now")
+OFFERED = ("calculate", "now", "get-it")
 CALL = '{"name": "calculate", "arguments": {"expression": "6*7"}}'
 ANALYSIS = "<|channel|>analysis<|message|>"
 FINAL = "<|channel|>final<|message|>"
@@ -30,7 +30,7 @@ _MARKS = [
     '<invoke name="now">', "</invoke>", "<|open|>tools<|sep|>", "<|eot|>", "<think:opensource>",
     "</ifm|think>", "<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|think|>",
     "assistantanalysis", "<|end|><|begin|>assistant<|content|>", ANALYSIS, FINAL, "\r\n", "\\",
-    "<parameter=a>", "</parameter>", "<arg_value>", "</arg_value>",
+    "<parameter=a>", "</parameter>", "get-it", "get", "-it(", "-", "<arg_value>", "</arg_value>",
 ]  # fmt: skip
 _TEXTS = st.lists(st.sampled_from(_MARKS) | st.text(max_size=3), max_size=14).map("".join)
 _OFFERS = st.sampled_from([(), OFFERED])
