@@ -35,6 +35,8 @@ from loopline.runtime.gateway.errors import ApiError, invalid, validated
 from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.gateway.http import (
     Http,
+    check_query,
+    flag_in,
     json_response,
     number_in,
     run_headers,
@@ -205,7 +207,7 @@ class ResponsesApi:
     async def get(self, request: Request) -> Response:
         """Return a response in its current state, or its events after a given event."""
         admitted, view = await self._stored(request)
-        if request.query_params.get("stream") in ("true", "1"):
+        if flag_in(request, "stream"):
             return self._stream(admitted, view, _last_seen(request))
         return await self._present(admitted, view)
 
@@ -231,6 +233,8 @@ class ResponsesApi:
         """Return the model's input conversation without the instructions; last item first unless
         the order is `asc`."""
         _, view = await self._stored(request)
+        # `include` names parts of items that are always included.
+        check_query(request, "limit", "order", "after", "include", "include[]")
         items = input_items(view.run.id, _without_instructions(view))
         query = request.query_params
         order = query.get("order", "desc")

@@ -243,9 +243,15 @@ def _parts(content: str | list[Any], where: str) -> list[ContentPart]:
         elif kind == "input_image":
             image = validated(_ImagePart, part, place)
             parts.append(image_part(image.image_url, image.detail, f"{place}.image_url"))
+        elif not isinstance(kind, str):
+            raise invalid(
+                f"Invalid value for '{place}': a part is an object with a 'type'",
+                place,
+                "invalid_value",
+            )
         else:
             raise invalid(
-                f"content of type {str(kind)[:64]!r}: the models here take text and images",
+                f"content of type {kind[:64]!r}: the models here take text and images",
                 place,
                 "unsupported_value",
             )

@@ -204,6 +204,20 @@ async def test_a_byte_order_mark_is_accepted_and_a_compressed_body_refused(
     assert "without compression" in zipped.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(("text", "status"), [("True", 200), ("1", 200), ("maybe", 400)])
+async def test_a_stored_answer_is_streamed_in_any_spelling_of_true(
+    http: httpx.AsyncClient, text: str, status: int
+) -> None:
+    run_id = (await http.post("chat/completions", json=asked("Name a fruit."))).json()["id"]
+    response_id = (await http.post("responses", json={"model": "llm", "input": "Hi"})).json()["id"]
+    for path in (f"chat/completions/{run_id}", f"responses/{response_id}"):
+        answer = await http.get(path, params={"stream": text})
+        assert answer.status_code == status, answer.text
+        assert answer.headers["content-type"].startswith("text/event-stream") == (status == 200)
+    items = await http.get(f"responses/{response_id}/input_items?before=x")
+    assert (items.status_code, items.json()["error"]["param"]) == (400, "before")
+
+
 def test_the_error_for_a_wrong_path_names_the_right_one(gateway: ScriptedGateway) -> None:
     with gateway.client() as client:
         for path in ("/chat/completions", "/v1//chat/completions", "/v1/v1/chat/completions",
@@ -212,4 +226,5 @@ def test_the_error_for_a_wrong_path_names_the_right_one(gateway: ScriptedGateway
             assert response.status_code == 404, path
             assert "/v1/chat/completions" in response.json()["error"]["message"]
         assert client.get("/v1/models/").json() == client.get("/v1/models").json()
+        assert client.get("/v1/models/llm/").json() == client.get("/v1/models/llm").json()
         assert "/openapi.json" in client.get("/v1/nothing").json()["error"]["message"]

@@ -89,6 +89,7 @@ def test_arguments_that_are_not_json_are_kept_verbatim() -> None:
         ([CALL, {"role": "user", "content": "x"}, OUTPUT], "input", "No tool output found"),
         ([CALL, OUTPUT, OUTPUT], "input", "No tool call found"),
         (["text"], "input[0]", "an item is an object"),
+        ([{"role": "user", "content": ["Hi"]}], "input[0].content[0]", "a part is an object"),
         ([{"type": "web_search_call"}], "input[0].type", "web_search_call"),
         ([{"type": ["message"]}], "input[0].type", "is not accepted here"),
         ([{"role": "user"}], "input[0].content", "Missing required parameter"),
