@@ -122,7 +122,10 @@ class Gateway:
             raise invalid(f"metadata: {', '.join(RESERVED_TAGS)} are the gateway's own", "metadata")
         key = header(request, idempotency.HEADER)
         # An invalid id is refused before the run is admitted, and paid for.
-        last_seen = seen(header(request, "last-event-id") if chat.stream else None)
+        last_event = header(request, "last-event-id") if chat.stream else None
+        last_seen = seen(last_event)
+        if last_event:
+            idempotency.check_continued(key)
         admitted = await self._service.admit(
             Question(
                 caller=caller,

@@ -111,6 +111,8 @@ class ResponsesApi:
         body = await self._http.body(request)
         key = request.headers.get(idempotency.HEADER)
         last_seen = _last_seen(request)  # refused before the run is admitted, and paid for
+        if last_seen >= 0 and body.get("stream"):
+            idempotency.check_continued(key)
         question = await self.admit(request, caller, body, key=key)
         admitted, view, params = question.admitted, question.view, question.params
         if params.background:
