@@ -141,6 +141,18 @@ class ChatMessage(WireModel):
         return self
 
 
+def check_tool_messages(messages: Sequence[ChatMessage]) -> None:
+    """Check that each message of a tool answers an earlier call. Raises PydanticCustomError."""
+    call_ids: set[str] = set()
+    for position, message in enumerate(messages):
+        call_ids.update(call.id for call in message.tool_calls or ())
+        if message.role == "tool" and message.tool_call_id not in call_ids:
+            raise field_error(
+                f"messages[{position}].tool_call_id",
+                f"no message before has the tool call {message.tool_call_id!r}",
+            )
+
+
 class Function(WireModel):
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     description: str | None = None
@@ -272,14 +284,7 @@ class ChatRequest(WireModel):
 
     @model_validator(mode="after")
     def _check_references(self) -> Self:
-        call_ids: set[str] = set()
-        for position, message in enumerate(self.messages):
-            call_ids.update(call.id for call in message.tool_calls or ())
-            if message.role == "tool" and message.tool_call_id not in call_ids:
-                raise field_error(
-                    f"messages[{position}].tool_call_id",
-                    f"no message before has the tool call {message.tool_call_id!r}",
-                )
+        check_tool_messages(self.messages)
         names = [tool.function.name for tool in self.tools or ()]
         if len(set(names)) < len(names):
             raise field_error("tools", "two of them have one name")

@@ -26,6 +26,7 @@ from loopline.runtime.gateway.chat_request import (
     MAX_MESSAGES,
     ChatMessage,
     StopText,
+    check_tool_messages,
     message_of,
 )
 from loopline.runtime.gateway.chat_response import usage_of
@@ -103,6 +104,7 @@ class CreateRun(_Body):
     def _asks_once(self) -> Self:
         if (self.prompt is None) == (self.messages is None):
             raise field_error("prompt", "give either 'prompt' or 'messages'")
+        check_tool_messages(self.messages or ())
         if self.tools is not None and "tools" in self.options:
             raise field_error("tools", "options.tools sets the same: give only one of them")
         return self

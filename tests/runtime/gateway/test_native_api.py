@@ -153,6 +153,13 @@ def test_status_counts_rewards_that_are_not_in_the_store_yet(scripted: ScriptedG
         ({**QUESTION, "budget": {"seconds": -1}}, "budget.seconds"),
         ({**QUESTION, "tags": {"session": "x"}}, "the gateway's own"),
         ({**QUESTION, "colour": "red"}, "'colour'"),
+        (
+            {
+                "workflow": "solo",
+                "messages": [{"role": "tool", "tool_call_id": "c1", "content": ""}],
+            },
+            "messages[0].tool_call_id",
+        ),
         ({**QUESTION, "webhook": "ftp://x"}, "webhook"),
         ({**QUESTION, "webhook": "http://127.0.0.1:99999/"}, "no port 99999"),
         ({**QUESTION, "seed": "5"}, "'seed'"),
