@@ -188,6 +188,8 @@ def _validation_error(error: ValidationError, body: object, within: str) -> ApiE
         message = f"Unsupported parameter: '{path}': nothing here applies it; leave it out"
         return invalid(message, path, "unsupported_parameter")
     message = fault["msg"].removeprefix("Value error, ")
+    if fault["type"] == "model_type":
+        message = "it must be an object"  # pydantic's message names a class of the gateway
     where = f"'{path}': " if path else ""
     return invalid(f"Invalid value for {where}{message}", path or None, "invalid_value")
 

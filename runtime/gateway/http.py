@@ -69,13 +69,13 @@ def flag_in(request: HTTPConnection, name: str) -> bool:
     return False
 
 
-def check_query(request: HTTPConnection, *known: str) -> None:
+def check_query(request: HTTPConnection, *names: str) -> None:
     """Raises `ApiError` for an unknown query parameter: a list without the filter or the page that
     a client wants would mislead it."""
     for name in request.query_params:
-        if name not in known:
+        if name not in names:
             raise invalid(
-                f"Unknown parameter: '{name[:64]}'. This list takes: {', '.join(known)}",
+                f"Unknown parameter: '{name[:64]}'. This list takes: {', '.join(names)}",
                 name[:64],
                 "unknown_parameter",
             )

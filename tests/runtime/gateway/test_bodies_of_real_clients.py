@@ -152,6 +152,12 @@ def test_a_parameter_that_nothing_applies_is_refused_as_unsupported(
     assert (refused.value.param, refused.value.code) == (param, "unsupported_parameter")
 
 
+@pytest.mark.parametrize("fields", [of_user("x"), {"messages": ["x"]}, {"tools": [5]}])
+def test_an_error_names_no_class_of_the_gateway(fields: dict[str, Any]) -> None:
+    with pytest.raises(ApiError, match="it must be an object"):
+        validated(ChatRequest, {**asked("Say hi"), **fields}, strict=True)
+
+
 @pytest.mark.parametrize(
     ("model", "required"),
     [
