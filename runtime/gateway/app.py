@@ -39,6 +39,7 @@ from loopline.runtime.gateway.errors import (
 from loopline.runtime.gateway.event_stream import event, event_stream, start_stream
 from loopline.runtime.gateway.http import (
     Http,
+    flag_in,
     header,
     json_response,
     run_headers,
@@ -121,7 +122,10 @@ class Gateway:
             raise invalid(f"metadata: {', '.join(RESERVED_TAGS)} are the gateway's own", "metadata")
         key = header(request, idempotency.HEADER)
         # An invalid id is refused before the run is admitted, and paid for.
-        last_seen = seen(header(request, "last-event-id") if chat.stream else None)
+        last_event = header(request, "last-event-id") if chat.stream else None
+        last_seen = seen(last_event)
+        if last_event:
+            idempotency.check_continued(key)
         admitted = await self._service.admit(
             Question(
                 caller=caller,
@@ -171,7 +175,7 @@ class Gateway:
             # not a completion.
             raise ApiError(404, f"{run_id[:64]!r} is not a completion", code="run_not_found")
         model = self._service.model_of(admitted.run)
-        if request.query_params.get("stream") in ("true", "1"):
+        if flag_in(request, "stream"):
             after = request.headers.get("last-event-id") or request.query_params.get(
                 "starting_after"
             )
@@ -192,10 +196,10 @@ class Gateway:
         return json_response({"object": "list", "data": [_model(name) for name in names]})
 
     async def get_model(self, request: Request) -> Response:
-        if not request.path_params["id"]:  # /v1/models/
+        name = request.path_params["id"].rstrip("/")
+        if not name:  # /v1/models/
             return await self.list_models(request)
         caller = await self._http.caller(request)
-        name = request.path_params["id"]
         await self._service.models.resolve(name)
         if not caller.allows(name):
             raise not_allowed(name)

@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    Tag,
+    model_validator,
+)
 
 from loopline.agents.message_parts import ContentPart
 from loopline.agents.records import (
@@ -21,9 +29,9 @@ from loopline.agents.records import (
 )
 from loopline.agents.roles.chat import NO_OPTIONS, ChatOptions
 from loopline.agents.tools.json_arguments import parse_arguments
-from loopline.runtime.gateway.content_parts import image_part, user_message
+from loopline.runtime.gateway.content_parts import ImageDetail, image_part, user_message
 from loopline.runtime.gateway.errors import field_error, invalid
-from loopline.runtime.gateway.wire_model import WireModel
+from loopline.runtime.gateway.wire_model import WireModel, type_tag
 
 MAX_MESSAGES = 10_000
 
@@ -31,6 +39,8 @@ MAX_MESSAGES = 10_000
 class _Part(WireModel):
     cache_control: JsonValue = None
     """A provider's marker for the end of a prompt's cached part. Caches here find it themselves."""
+    prompt_cache_breakpoint: JsonValue = None
+    """OpenAI's marker for the same."""
 
 
 class TextPart(_Part):
@@ -45,7 +55,7 @@ class RefusalPart(_Part):
 
 class ImageUrl(WireModel):
     url: str
-    detail: Literal["auto", "low", "high"] | None = None
+    detail: ImageDetail | None = None
 
 
 class ImagePart(_Part):
@@ -60,22 +70,33 @@ class OtherPart(BaseModel):
 
     type: str
 
-    @field_validator("type")
-    @classmethod
-    def _is_another(cls, kind: str) -> str:
-        if kind in ("text", "input_text", "output_text", "refusal", "image_url"):
-            raise ValueError(f"a part of type {kind!r} has other fields")
-        return kind
+
+def _tag_of_part(part: Any) -> str:
+    match type_tag(part):
+        case "<input_text>" | "<output_text>":
+            return "<text>"
+        case "<text>" | "<refusal>" | "<image_url>" as tag:
+            return tag
+        case _:
+            return "<other>"
 
 
 StopText = Annotated[str, Field(min_length=1)]
-Part = TextPart | RefusalPart | ImagePart | OtherPart
+Part = Annotated[
+    Annotated[TextPart, Tag("<text>")]
+    | Annotated[RefusalPart, Tag("<refusal>")]
+    | Annotated[ImagePart, Tag("<image_url>")]
+    | Annotated[OtherPart, Tag("<other>")],
+    Discriminator(_tag_of_part),
+]
 Content = str | list[Part] | None
 
 
 class FunctionCall(WireModel):
     name: str = Field(max_length=256)
     arguments: str = "{}"
+    parsed_arguments: JsonValue = None
+    """The arguments once more: OpenAI's clients add it to answers, which their users send back."""
 
 
 class ToolCallPart(WireModel):
@@ -103,6 +124,8 @@ class ChatMessage(WireModel):
     thinking_blocks: JsonValue = None
     provider_specific_fields: JsonValue = None
     annotations: JsonValue = None
+    parsed: JsonValue = None
+    """The content once more, as a value: see `FunctionCall.parsed_arguments`."""
     cache_control: JsonValue = None
     audio: None = None
     function_call: None = None
@@ -116,6 +139,18 @@ class ChatMessage(WireModel):
         if self.content in (None, []) and self.role in ("system", "developer", "user", "tool"):
             raise field_error("content", f"a message of role {self.role!r} needs it")
         return self
+
+
+def check_tool_messages(messages: Sequence[ChatMessage]) -> None:
+    """Check that each message of a tool answers an earlier call. Raises PydanticCustomError."""
+    call_ids: set[str] = set()
+    for position, message in enumerate(messages):
+        call_ids.update(call.id for call in message.tool_calls or ())
+        if message.role == "tool" and message.tool_call_id not in call_ids:
+            raise field_error(
+                f"messages[{position}].tool_call_id",
+                f"no message before has the tool call {message.tool_call_id!r}",
+            )
 
 
 class Function(WireModel):
@@ -153,6 +188,12 @@ class AllowedToolsChoice(WireModel):
     allowed_tools: AllowedTools
 
 
+ToolChoiceObject = Annotated[
+    Annotated[NamedTool, Tag("<function>")] | Annotated[AllowedToolsChoice, Tag("<allowed_tools>")],
+    Discriminator(type_tag),
+]
+
+
 class JsonSchemaFormat(WireModel):
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     description: str | None = None
@@ -174,7 +215,14 @@ class SchemaFormat(WireModel):
 
 
 ResponseFormat = Annotated[
-    TextFormat | JsonObjectFormat | SchemaFormat, Field(discriminator="type")
+    Annotated[TextFormat, Tag("<text>")]
+    | Annotated[JsonObjectFormat, Tag("<json_object>")]
+    | Annotated[SchemaFormat, Tag("<json_schema>")],
+    Discriminator(
+        type_tag,
+        custom_error_type="unknown_format",
+        custom_error_message="it needs the type 'text', 'json_object' or 'json_schema'",
+    ),
 ]
 
 
@@ -200,7 +248,7 @@ class ChatRequest(WireModel):
     model: str = Field(min_length=1, max_length=256)
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     tools: list[Tool] | None = Field(default=None, max_length=MAX_TOOLS)
-    tool_choice: Literal["auto", "none", "required"] | NamedTool | AllowedToolsChoice | None = None
+    tool_choice: Literal["auto", "none", "required"] | ToolChoiceObject | None = None
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
     stream: bool | None = None
@@ -225,6 +273,7 @@ class ChatRequest(WireModel):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
+    prompt_cache_options: JsonValue = None
     service_tier: str | None = None
     store: bool | None = None
     # OpenAI's defaults, which clients send; any other value is refused.
@@ -235,14 +284,7 @@ class ChatRequest(WireModel):
 
     @model_validator(mode="after")
     def _check_references(self) -> Self:
-        call_ids: set[str] = set()
-        for position, message in enumerate(self.messages):
-            call_ids.update(call.id for call in message.tool_calls or ())
-            if message.role == "tool" and message.tool_call_id not in call_ids:
-                raise field_error(
-                    f"messages[{position}].tool_call_id",
-                    f"no message before has the tool call {message.tool_call_id!r}",
-                )
+        check_tool_messages(self.messages)
         names = [tool.function.name for tool in self.tools or ()]
         if len(set(names)) < len(names):
             raise field_error("tools", "two of them have one name")
@@ -323,10 +365,16 @@ class ChatRequest(WireModel):
         match self.response_format:
             case JsonObjectFormat():
                 return {"type": "object"}
-            case SchemaFormat(json_schema=JsonSchemaFormat(schema_=schema)):
-                return schema if schema is not None else {}
+            case SchemaFormat(json_schema=JsonSchemaFormat(schema_=schema, description=text)):
+                return described_schema(schema if schema is not None else {}, text)
             case _:
                 return None
+
+
+def described_schema(schema: JsonObject, description: str | None) -> JsonObject:
+    """Return the schema with the format's description, by which a model knows what the format is
+    for. The schema's own description has precedence."""
+    return {"description": description, **schema} if description else schema
 
 
 def _tool_choice(choice: str | NamedTool | AllowedToolsChoice | None) -> ToolChoice:

@@ -13,6 +13,8 @@ from typing import Any
 import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from loopline.runtime.gateway.plain_parser import PlainParser
+
 log = structlog.get_logger("loopline.runtime.gateway")
 
 MAX_HEADER_BYTES = 65_536
@@ -50,7 +52,7 @@ class WholeAnswers:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Closes a connection whose headers are late or too large."""
+    """Closes a connection whose headers are late or too large, and ignores offers of HTTP/2."""
 
     header_seconds: float
     """Seconds from a connection's start, or the start of a request, to the end of the request's
@@ -60,6 +62,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.parser = PlainParser(self, self._should_upgrade)  # type: ignore[assignment]
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -84,6 +87,10 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.scope["method"] == "POST":  # all its answers have a body
             self.cycle.transport = WholeAnswers(self.transport)  # type: ignore[assignment]
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():  # else its body follows: see PlainParser
+            super().on_message_complete()
 
     def _expect_headers(self) -> None:
         self._header_bytes = 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from loopline.agents.message_parts import ContentPart
 from loopline.agents.records import Message
 from loopline.runtime.gateway.errors import ApiError, invalid
 
+ImageDetail = Literal["auto", "low", "high", "original"]
 _SCHEMES = ("https://", "http://", "data:image/")
 _MAX_URL_CHARS = 8_192
 """Maximum length of an image's external URL; the body's limit applies to embedded images."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -30,22 +30,16 @@ from loopline.runtime.gateway.http import (
 )
 from loopline.runtime.gateway.http_spans import note_joined, trace_tags
 from loopline.runtime.gateway.service import Question, Service
+from loopline.runtime.gateway.wire_model import WireModel
 
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-class EmbeddingsRequest(BaseModel):
+class EmbeddingsRequest(WireModel):
     """Body of a request. An unknown field is refused by name."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     model: str = Field(min_length=1, max_length=256)
-    input: (
-        str
-        | Annotated[list[str], Field(min_length=1)]
-        | Annotated[list[TokenId], Field(min_length=1)]
-        | Annotated[list[list[TokenId]], Field(min_length=1)]
-    )
+    input: str | list[str] | list[TokenId] | list[list[TokenId]]
     """A text, the token ids of a text, or a list of either."""
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Annotated[int, Field(ge=1, le=MAX_DIMENSIONS)] | None = None
@@ -54,8 +48,8 @@ class EmbeddingsRequest(BaseModel):
 
     @model_validator(mode="after")
     def _check_input(self) -> Self:
-        if any(not item for item in self.inputs):
-            raise field_error("input", "one of the inputs is empty")
+        if not self.inputs or not all(self.inputs):
+            raise field_error("input", "one or more inputs are needed, and none may be empty")
         if len(self.inputs) > MAX_INPUTS:
             raise field_error("input", f"at most {MAX_INPUTS} inputs in a request")
         return self

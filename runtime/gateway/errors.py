@@ -184,7 +184,12 @@ def _validation_error(error: ValidationError, body: object, within: str) -> ApiE
         return invalid(f"Unknown parameter: '{path}'.", path, "unknown_parameter")
     if fault["type"] == "missing":
         return invalid(f"Missing required parameter: '{path}'.", path, "missing_required_parameter")
+    if fault["type"] == "none_required":
+        message = f"Unsupported parameter: '{path}': nothing here applies it; leave it out"
+        return invalid(message, path, "unsupported_parameter")
     message = fault["msg"].removeprefix("Value error, ")
+    if fault["type"] == "model_type":
+        message = "it must be an object"  # pydantic's message names a class of the gateway
     where = f"'{path}': " if path else ""
     return invalid(f"Invalid value for {where}{message}", path or None, "invalid_value")
 

@@ -58,6 +58,29 @@ def number_in(text: str, name: str, least: int, most: int) -> int:
     return int(text)
 
 
+def flag_in(request: HTTPConnection, name: str) -> bool:
+    """Parse a query parameter as a boolean, false if it is missing. Clients write it in the style
+    of their language: `true`, `True`, `1`. Raises `ApiError`."""
+    text = request.query_params.get(name, "")
+    if text.lower() in ("true", "1"):
+        return True
+    if text.lower() not in ("", "false", "0"):
+        raise invalid(f"{name} is true or false, not {text[:20]!r}", name, "invalid_value")
+    return False
+
+
+def check_query(request: HTTPConnection, *names: str) -> None:
+    """Raises `ApiError` for an unknown query parameter: a list without the filter or the page that
+    a client wants would mislead it."""
+    for name in request.query_params:
+        if name not in names:
+            raise invalid(
+                f"Unknown parameter: '{name[:64]}'. This list takes: {', '.join(names)}",
+                name[:64],
+                "unknown_parameter",
+            )
+
+
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
     """Return the result of `work`. If the client disconnects (detected after `UNWATCHED_SECONDS` at
     the earliest), cancel `work` and return None."""

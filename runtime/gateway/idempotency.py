@@ -31,6 +31,17 @@ def digest_of(route: str, body: Mapping[str, Any]) -> str:
     return hashlib.sha256(route.encode() + b"\0" + fields).hexdigest()
 
 
+def check_continued(key: str | None) -> None:
+    """Check that a request for the rest of a stream has the stream's key: without it, the request
+    starts a new run, whose first events nobody has seen. Raises `ApiError`."""
+    if key is None:
+        raise invalid(
+            f"Last-Event-ID: only a request with its {HEADER} can be continued by sending it again;"
+            " GET the answer's own URL with ?stream=true&starting_after=EVENT",
+            code="missing_idempotency_key",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimedRun:
     """The run that belongs to a key."""

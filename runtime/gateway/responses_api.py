@@ -35,6 +35,8 @@ from loopline.runtime.gateway.errors import ApiError, invalid, validated
 from loopline.runtime.gateway.event_stream import event, event_stream
 from loopline.runtime.gateway.http import (
     Http,
+    check_query,
+    flag_in,
     json_response,
     number_in,
     run_headers,
@@ -109,6 +111,8 @@ class ResponsesApi:
         body = await self._http.body(request)
         key = request.headers.get(idempotency.HEADER)
         last_seen = _last_seen(request)  # refused before the run is admitted, and paid for
+        if last_seen >= 0 and body.get("stream"):
+            idempotency.check_continued(key)
         question = await self.admit(request, caller, body, key=key)
         admitted, view, params = question.admitted, question.view, question.params
         if params.background:
@@ -205,7 +209,7 @@ class ResponsesApi:
     async def get(self, request: Request) -> Response:
         """Return a response in its current state, or its events after a given event."""
         admitted, view = await self._stored(request)
-        if request.query_params.get("stream") in ("true", "1"):
+        if flag_in(request, "stream"):
             return self._stream(admitted, view, _last_seen(request))
         return await self._present(admitted, view)
 
@@ -231,6 +235,8 @@ class ResponsesApi:
         """Return the model's input conversation without the instructions; last item first unless
         the order is `asc`."""
         _, view = await self._stored(request)
+        # `include` names parts of items that are always included.
+        check_query(request, "limit", "order", "after", "include", "include[]")
         items = input_items(view.run.id, _without_instructions(view))
         query = request.query_params
         order = query.get("order", "desc")

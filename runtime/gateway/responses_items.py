@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from loopline.agents.message_parts import ContentPart
 from loopline.agents.records import Call, Message, ToolCall
@@ -18,8 +18,14 @@ from loopline.agents.visible_text import VisibleText
 from loopline.runtime.gateway.chat_request import MAX_MESSAGES
 from loopline.runtime.gateway.chat_response import Choice, content_of, logprobs_of, tool_call_body
 from loopline.runtime.gateway.compaction import summary_text
-from loopline.runtime.gateway.content_parts import image_part, input_parts, user_message
+from loopline.runtime.gateway.content_parts import (
+    ImageDetail,
+    image_part,
+    input_parts,
+    user_message,
+)
 from loopline.runtime.gateway.errors import ApiError, invalid, validated
+from loopline.runtime.gateway.wire_model import WireModel
 
 ItemKind = Literal["reasoning", "content"]
 """Kind of an output item that receives a model's streamed text, named as in `TextPiece.kind`."""
@@ -29,10 +35,10 @@ _Status = Literal["in_progress", "completed", "incomplete"] | None
 _Id = Annotated[str, Field(max_length=256)]
 
 
-class _Item(BaseModel):
+class _Item(WireModel):
     """Item that a client sends; it may come from a server and contain that server's fields."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(extra="ignore")
 
     id: _Id | None = None
     status: _Status = None
@@ -85,15 +91,15 @@ class _TextPart(BaseModel):
     text: str
 
 
-class _ImagePart(BaseModel):
+class _ImagePart(WireModel):
     """Image given by its URL, since files are not stored here."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Literal["input_image"]
     image_url: str
-    detail: Literal["auto", "low", "high"] | None = None
+    detail: ImageDetail | None = None
     file_id: None = None
+    prompt_cache_breakpoint: JsonValue = None
+    """Marker for the end of a prompt's cached part. Caches here find it themselves."""
 
 
 class _RefusalPart(BaseModel):
@@ -157,7 +163,7 @@ def messages_of(items: Sequence[Item]) -> tuple[Message, ...]:
         last = messages[-1] if messages and messages[-1].role == "assistant" else None
         match item:
             case MessageItem(role="assistant"):
-                text = _text(item.content, f"{where}.content")
+                text = _text(item.content, f"{where}.content", "assistant")
                 if last is not None and last.tool_calls and not last.content:
                     messages[-1] = last.model_copy(update={"content": text})
                 else:
@@ -173,7 +179,7 @@ def messages_of(items: Sequence[Item]) -> tuple[Message, ...]:
                 else:
                     messages.append(Message(role="assistant", tool_calls=calls))
             case FunctionCallOutputItem():
-                text = _text(item.output, f"{where}.output")
+                text = _text(item.output, f"{where}.output", "tool")
                 messages.append(Message(role="tool", content=text, tool_call_id=item.call_id))
             case ReasoningItem():
                 pass
@@ -217,10 +223,9 @@ def _tool_call(item: FunctionCallItem) -> ToolCall:
     )
 
 
-def _text(content: str | list[Any], where: str) -> str:
-    """Return the text. Raises `ApiError` for anything else."""
-    parts = _parts(content, where)
-    return user_message(parts, where, role="assistant").content
+def _text(content: str | list[Any], where: str, role: Literal["assistant", "tool"]) -> str:
+    """Return the text of a message of this role. Raises `ApiError` for anything else."""
+    return user_message(_parts(content, where), where, role=role).content
 
 
 def _parts(content: str | list[Any], where: str) -> list[ContentPart]:
@@ -238,9 +243,15 @@ def _parts(content: str | list[Any], where: str) -> list[ContentPart]:
         elif kind == "input_image":
             image = validated(_ImagePart, part, place)
             parts.append(image_part(image.image_url, image.detail, f"{place}.image_url"))
+        elif not isinstance(kind, str):
+            raise invalid(
+                f"Invalid value for '{place}': a part is an object with a 'type'",
+                place,
+                "invalid_value",
+            )
         else:
             raise invalid(
-                f"content of type {str(kind)[:64]!r}: the models here take text and images",
+                f"content of type {kind[:64]!r}: the models here take text and images",
                 place,
                 "unsupported_value",
             )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from loopline.agents.records import (
     MAX_TOOLS,
@@ -17,7 +17,12 @@ from loopline.agents.records import (
     ToolSpec,
 )
 from loopline.agents.roles.chat import ChatOptions
-from loopline.runtime.gateway.chat_request import JsonObjectFormat, TextFormat
+from loopline.runtime.gateway.chat_request import (
+    JsonObjectFormat,
+    TextFormat,
+    described_schema,
+)
+from loopline.runtime.gateway.errors import field_error
 from loopline.runtime.gateway.wire_model import WireModel
 
 Label = Annotated[str, Field(max_length=512)]
@@ -143,6 +148,7 @@ class ResponseRequest(WireModel):
     safety_identifier: Label | None = None
     prompt_cache_key: Label | None = None
     prompt_cache_retention: Label | None = None
+    prompt_cache_options: JsonValue = None
     service_tier: Label | None = None
     # OpenAI's defaults, which clients send; any other value is refused.
     reasoning: ReasoningConfig | None = None
@@ -158,15 +164,13 @@ class ResponseRequest(WireModel):
     def _check_references(self) -> Self:
         names = [tool.name for tool in self.tools or ()]
         if len(set(names)) < len(names):
-            raise ValueError("two of the tools have one name")
+            raise field_error("tools", "two of them have one name")
         if isinstance(self.tool_choice, FunctionChoice) and self.tool_choice.name not in names:
-            raise ValueError(
-                f"tool_choice names {self.tool_choice.name!r}, which is not one of the tools"
-            )
+            raise field_error("tool_choice", f"{self.tool_choice.name!r} is not one of the tools")
         if self.tool_choice == "required" and not names:
-            raise ValueError("tool_choice 'required' needs tools")
+            raise field_error("tool_choice", "'required' needs tools")
         if self.background and self.store is False:
-            raise ValueError("a background response must be stored: set 'store' to true")
+            raise field_error("store", "a background response must be stored: set it to true")
         return self
 
     @property
@@ -229,8 +233,8 @@ class ResponseRequest(WireModel):
         match self.format:
             case JsonObjectFormat():
                 return {"type": "object"}
-            case JsonSchemaOutput(schema_=schema):
-                return schema
+            case JsonSchemaOutput(schema_=schema, description=text):
+                return described_schema(schema, text)
             case _:
                 return None
 

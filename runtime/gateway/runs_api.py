@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from loopline.agents.errors import AgentError
-from loopline.agents.records import Run
+from loopline.agents.records import Outcome, Run
 from loopline.agents.workflows import workflows
 from loopline.bus import (
     RunState,
@@ -31,7 +31,7 @@ from loopline.runtime.gateway.errors import (
     validated,
 )
 from loopline.runtime.gateway.event_stream import event, event_stream
-from loopline.runtime.gateway.http import Http, json_response, number_in
+from loopline.runtime.gateway.http import Http, check_query, json_response, number_in
 from loopline.runtime.gateway.http_spans import trace_tags
 from loopline.runtime.gateway.runs_request import (
     CreateRun,
@@ -41,10 +41,11 @@ from loopline.runtime.gateway.runs_request import (
     run_body,
 )
 from loopline.runtime.gateway.service import RESERVED_TAGS, Service
-from loopline.runtime.gateway.sessions import TAG
+from loopline.runtime.gateway.sessions import TAG, session_of
 from loopline.runtime.observe.run_index import PassedRuns, Place, RunQuery, find_runs
 
 MAX_LISTED = 100
+_STATES = ("active", "waiting", *map(str, Outcome))
 
 
 class RunsApi:
@@ -142,6 +143,9 @@ class RunsApi:
         continues after it."""
         caller = await self._http.caller(request)
         query = request.query_params
+        check_query(request, "limit", "status", "workflow", "tag", "before")
+        if query.get("status", "") not in ("", *_STATES):
+            raise invalid(f"status: {', '.join(_STATES)}", "status", "invalid_value")
         limit = number_in(query.get("limit", "20"), "limit", 1, MAX_LISTED)
         tags: dict[str, str] = {}
         for part in query.getlist("tag"):
@@ -261,6 +265,7 @@ class RunsApi:
     async def session_feedback(self, request: Request) -> Response:
         """Post a reward for every trajectory of a session of the caller."""
         caller = await self._http.caller(request)
+        session_of(request.path_params["session"], None, caller.id)  # raises for an invalid name
         params = validated(Feedback, await self._http.body(request), strict=True)
         if params.turn is not None:
             raise invalid("a session's reward can't have a turn", "turn")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from loopline.agents.records import (
     MAX_PROMPT_CHARS,
@@ -22,16 +22,23 @@ from loopline.agents.records import (
 from loopline.bus import RunState
 from loopline.bus.keys import MAX_WAIT_SECONDS
 from loopline.runtime.client.waiting import waits_json
-from loopline.runtime.gateway.chat_request import MAX_MESSAGES, ChatMessage, message_of
+from loopline.runtime.gateway.chat_request import (
+    MAX_MESSAGES,
+    ChatMessage,
+    StopText,
+    check_tool_messages,
+    message_of,
+)
 from loopline.runtime.gateway.chat_response import usage_of
 from loopline.runtime.gateway.content_parts import text_only
 from loopline.runtime.gateway.errors import field_error
+from loopline.runtime.gateway.wire_model import WireModel
 
 MAX_TAGS = 16
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+class _Body(WireModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 class RunBudget(_Body):
@@ -56,7 +63,7 @@ class RunGeneration(_Body):
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     max_tokens: int | None = Field(default=None, ge=1, le=131_072)
     """Maximum tokens per completion of an agent whose text may be the answer."""
-    stop: list[str] | None = Field(default=None, max_length=16)
+    stop: list[StopText] | None = Field(default=None, max_length=16)
     """Texts before which the answer stops, for the same agents."""
 
     @property
@@ -96,7 +103,8 @@ class CreateRun(_Body):
     @model_validator(mode="after")
     def _asks_once(self) -> Self:
         if (self.prompt is None) == (self.messages is None):
-            raise ValueError("give either 'prompt' or 'messages'")
+            raise field_error("prompt", "give either 'prompt' or 'messages'")
+        check_tool_messages(self.messages or ())
         if self.tools is not None and "tools" in self.options:
             raise field_error("tools", "options.tools sets the same: give only one of them")
         return self

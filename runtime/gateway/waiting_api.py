@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -15,10 +15,11 @@ from loopline.runtime.gateway.api_keys import ApiKey
 from loopline.runtime.gateway.errors import ApiError, validated
 from loopline.runtime.gateway.http import Http, json_response
 from loopline.runtime.gateway.service import Service
+from loopline.runtime.gateway.wire_model import WireModel
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+class _Body(WireModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 class SendSignal(_Body):

@@ -47,11 +47,14 @@ async def check_url(url: str, settings: GatewaySettings) -> list[str]:
     URL that callers must not reach, on this machine or in a private network, unless the callers are
     on this machine themselves."""
     try:
-        host = httpx2.URL(url).raw_host.decode("ascii")
+        parsed = httpx2.URL(url)
+        host = parsed.raw_host.decode("ascii")
     except httpx2.InvalidURL as error:
         raise invalid(f"webhook: {error}", "webhook") from error
     if not host:
         raise invalid("webhook: the URL has no host", "webhook")
+    if parsed.port is not None and not 0 < parsed.port < 65_536:
+        raise invalid(f"webhook: there is no port {parsed.port}", "webhook")
     if _is_local(settings.host):
         return [host]
     try:

@@ -1,4 +1,4 @@
-"""The base class of clients' request bodies: an unknown field is refused by name unless it is null.
+"""The base class of clients' request bodies: unknown fields are refused by name, null is unset.
 
 Clients in statically typed languages write every field of their library, with null for unset
 fields; such a null requests nothing.
@@ -23,5 +23,15 @@ class WireModel(BaseModel):
         # Most bodies have no null and are read unchanged.
         if None not in body.values():
             return body
-        listed = {name for key, field in cls.model_fields.items() for name in (key, field.alias)}
-        return {key: item for key, item in body.items() if item is not None or key in listed}
+        required = {
+            field.alias or key for key, field in cls.model_fields.items() if field.is_required()
+        }
+        return {key: item for key, item in body.items() if item is not None or key in required}
+
+
+def type_tag(value: Any) -> str:
+    """Return the tag of an object's type, for a `Discriminator`. The brackets keep tags apart from
+    fields of the same name in the paths of errors."""
+    if isinstance(value, dict):
+        return f"<{cast('dict[str, Any]', value).get('type')}>"
+    return f"<{getattr(value, 'type', None)}>"

@@ -99,19 +99,25 @@ async def test_a_completion_is_found_by_its_id(http: httpx.AsyncClient) -> None:
     assert again["usage"] == completion["usage"]
 
 
+RESPONSE: JsonBody = {"model": "slow", "input": "Count to nine.", "stream": True}
+
+
 @pytest.mark.parametrize(
-    ("route", "body"),
+    ("route", "body", "last_event", "code"),
     [
-        ("chat/completions", SLOW),
-        ("responses", {"model": "slow", "input": "Count to nine.", "stream": True}),
+        ("chat/completions", SLOW, "yesterday", "invalid_event_id"),
+        ("responses", RESPONSE, "yesterday", "invalid_event_id"),
+        # A new run would lose the events before this one.
+        ("chat/completions", SLOW, "1795884926601-0/1", "missing_idempotency_key"),
+        ("responses", RESPONSE, "6", "missing_idempotency_key"),
     ],
 )
-async def test_an_invalid_event_id_is_refused_and_starts_no_run(
-    http: httpx.AsyncClient, route: str, body: JsonBody
+async def test_an_event_that_cannot_be_continued_from_is_refused_and_starts_no_run(
+    http: httpx.AsyncClient, route: str, body: JsonBody, last_event: str, code: str
 ) -> None:
     before = (await http.get("runs")).json()["data"]
-    response = await http.post(route, json=body, headers={"last-event-id": "yesterday"})
+    response = await http.post(route, json=body, headers={"last-event-id": last_event})
     assert response.status_code == 400
-    assert response.json()["error"]["code"] == "invalid_event_id"
+    assert response.json()["error"]["code"] == code
     after = (await http.get("runs")).json()["data"]
     assert [run["id"] for run in after] == [run["id"] for run in before]

@@ -153,7 +153,15 @@ def test_status_counts_rewards_that_are_not_in_the_store_yet(scripted: ScriptedG
         ({**QUESTION, "budget": {"seconds": -1}}, "budget.seconds"),
         ({**QUESTION, "tags": {"session": "x"}}, "the gateway's own"),
         ({**QUESTION, "colour": "red"}, "'colour'"),
+        (
+            {
+                "workflow": "solo",
+                "messages": [{"role": "tool", "tool_call_id": "c1", "content": ""}],
+            },
+            "messages[0].tool_call_id",
+        ),
         ({**QUESTION, "webhook": "ftp://x"}, "webhook"),
+        ({**QUESTION, "webhook": "http://127.0.0.1:99999/"}, "no port 99999"),
         ({**QUESTION, "seed": "5"}, "'seed'"),
         ({**QUESTION, "stream": "no"}, "'stream'"),
     ],
@@ -172,6 +180,29 @@ def test_a_filter_by_a_tag_without_a_value_is_refused(scripted: ScriptedGateway)
         answer = client.get("/v1/runs", params={"tag": "team"})
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "tag"
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ("state=active", "state"),
+        ("after=x", "after"),
+        ("order=asc", "order"),
+        ("status=x", "status"),
+    ],
+)
+def test_a_list_of_runs_refuses_a_query_that_it_does_not_know(
+    scripted: ScriptedGateway, query: str, param: str
+) -> None:
+    with scripted.client() as client:
+        answer = client.get(f"/v1/runs?{query}")
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+def test_a_reward_for_a_session_that_no_call_can_have_is_refused(scripted: ScriptedGateway) -> None:
+    with scripted.client() as client:
+        answer = client.post("/v1/sessions/%20a/feedback", json={"value": 1})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_session")
 
 
 def kinds(deployment: ScriptedGateway) -> set[str]:

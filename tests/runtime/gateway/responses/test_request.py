@@ -61,6 +61,14 @@ def test_a_message_and_the_calls_after_it_form_one_assistant_turn() -> None:
     assert (answer.role, answer.content, answer.tool_call_id) == ("tool", "5", "c1")
 
 
+def test_null_in_fields_of_an_item_is_unset() -> None:
+    item = {"type": None, "id": None, "status": None, "role": "user", "content": "Hi"}
+    image = {"type": "input_image", "image_url": "https://x", "detail": None, "other": None}
+    message, picture = conversation(item, {"role": "user", "content": [image]})
+    assert message == Message(role="user", content="Hi")
+    assert picture.parts[0].url == "https://x"
+
+
 def test_consecutive_calls_form_one_turn() -> None:
     second = {**CALL, "call_id": "c2"}
     turn, *answers = conversation(CALL, second, OUTPUT, {**OUTPUT, "call_id": "c2"})
@@ -81,6 +89,7 @@ def test_arguments_that_are_not_json_are_kept_verbatim() -> None:
         ([CALL, {"role": "user", "content": "x"}, OUTPUT], "input", "No tool output found"),
         ([CALL, OUTPUT, OUTPUT], "input", "No tool call found"),
         (["text"], "input[0]", "an item is an object"),
+        ([{"role": "user", "content": ["Hi"]}], "input[0].content[0]", "a part is an object"),
         ([{"type": "web_search_call"}], "input[0].type", "web_search_call"),
         ([{"type": ["message"]}], "input[0].type", "is not accepted here"),
         ([{"role": "user"}], "input[0].content", "Missing required parameter"),
@@ -99,6 +108,11 @@ def test_arguments_that_are_not_json_are_kept_verbatim() -> None:
             [{"role": "system", "content": [{"type": "input_image", "image_url": "https://x"}]}],
             "input[0].content[0]",
             "only a user sends images",
+        ),
+        (
+            [CALL, {**OUTPUT, "output": [{"type": "input_image", "image_url": "https://x"}]}],
+            "input[1].output[0]",
+            "role 'tool' takes only text",
         ),
         (
             [{"role": "user", "content": [{"type": "input_text"}]}],
@@ -126,19 +140,18 @@ def test_an_invalid_item_is_refused_with_its_path(items: Any, param: str, messag
         ({"nonsense": 1}, "nonsense"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"include": ["file_search_call.results"]}, "include[0]"),
-        ({"text": {"format": {"type": "json_schema", "name": "a"}}}, None),
-        ({"input": []}, None),
+        ({"text": {"format": {"type": "json_schema", "name": "a"}}}, "text.format.schema"),
+        ({"input": []}, "input"),
         ({"temperature": 3}, "temperature"),
-        ({"background": True, "store": False}, None),
-        ({"tool_choice": {"type": "function", "name": "absent"}}, None),
-        ({"tools": [WEATHER, WEATHER]}, None),
+        ({"background": True, "store": False}, "store"),
+        ({"tool_choice": {"type": "function", "name": "absent"}}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [WEATHER, WEATHER]}, "tools"),
     ],
 )
-def test_an_unsupported_or_invalid_field_is_refused_by_name(body: Any, param: str | None) -> None:
+def test_an_unsupported_or_invalid_field_is_refused_by_name(body: Any, param: str) -> None:
     error = parse_error(**body)
-    assert error.status == 400
-    if param is not None:
-        assert error.param == param
+    assert (error.status, error.param) == (400, param)
 
 
 def test_a_response_repeats_the_fields_of_its_request() -> None:
