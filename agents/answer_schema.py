@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any, NoReturn, cast
 
 from pydantic import JsonValue
@@ -38,7 +39,7 @@ class AnswerSchema:
     def __init__(self, schema: JsonObject) -> None:
         """Raises `InvalidOptions` for a schema that is invalid, too large, or refers elsewhere."""
         # Imported only by runs that need it: it takes longer than all other imports of a role.
-        from jsonschema import Draft202012Validator, SchemaError
+        from jsonschema import Draft202012Validator, FormatChecker, SchemaError
 
         self.schema = schema
         self.text = json.dumps(schema, ensure_ascii=False)
@@ -59,7 +60,8 @@ class AnswerSchema:
                     "name its properties"
                 )
         try:
-            Draft202012Validator.check_schema(schema)
+            # No format is checked: `pattern` has JavaScript's syntax, which Python can't judge.
+            Draft202012Validator.check_schema(schema, FormatChecker(formats=()))
         except (SchemaError, RecursionError) as error:
             message = getattr(error, "message", "it is nested too deeply")
             raise InvalidOptions(
@@ -69,7 +71,11 @@ class AnswerSchema:
     def read(self, text: str) -> tuple[str, None] | tuple[None, str]:
         """The JSON text in a model's answer, perhaps in a code fence; or an error message."""
         body = unfenced(text)
-        if len(body.encode()) > MAX_ANSWER_BYTES:
+        try:
+            size = len(body.encode())
+        except UnicodeEncodeError:
+            return None, "the answer is no text: it has half of a surrogate pair"
+        if size > MAX_ANSWER_BYTES:
             return None, f"the answer has more than {MAX_ANSWER_BYTES} bytes"
         try:
             value: JsonValue = json.loads(body, parse_constant=refuse_constant)
@@ -136,7 +142,28 @@ def _bounded_validator() -> Callable[..., Any]:
         name: counted(check) for name, check in Draft202012Validator.VALIDATORS.items()
     }
     keywords["pattern"] = lambda *_: None
+    keywords["multipleOf"] = counted(_multiple_of)
     return extend(Draft202012Validator, keywords)
+
+
+def _multiple_of(
+    validator: Any, factor: JsonValue, value: JsonValue, _schema: JsonValue
+) -> Iterator[Exception]:
+    """Check `multipleOf` with the numbers as they are written: 0.07 is a multiple of 0.01."""
+    from jsonschema.exceptions import ValidationError
+
+    if not validator.is_type(value, "number"):
+        return
+    try:
+        fits = _exact(value) % _exact(factor) == 0
+    except ValueError:  # an infinite number, written as 1e999
+        fits = False
+    if not fits:
+        yield ValidationError(f"{str(value)[:100]} is not a multiple of {factor}")
+
+
+def _exact(number: Any) -> Fraction:
+    return Fraction(number if isinstance(number, int) else repr(number))
 
 
 def _keywords(schema: JsonValue) -> Iterator[tuple[str, JsonValue]]:

@@ -50,6 +50,47 @@ HIDDEN = {
     "-----BEGIN RSA PRIVATE KEY-----\nOLpV\n-----END RSA PRIVATE KEY-----": (
         "-----BEGIN RSA PRIVATE KEY-----***"
     ),
+    "-----BEGIN RSA PRIVATE KEY-----\nDEK-Info: AES-128-CBC,A\n\nOL-pV\n": (
+        "-----BEGIN RSA PRIVATE KEY-----***"
+    ),
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nOLpV": "-----BEGIN PGP PRIVATE KEY BLOCK-----***",
+    "Authorization: ApiKey Zx9Qk2Lm7Pv4": "Authorization: ApiKey ***",
+    "Authorization: Bearer 'Zx9Qk2Lm7Pv4'": "Authorization: Bearer '***'",
+    'Authorization: Digest username="u", response="Zx9Qk2Lm"': "Authorization: Digest ***",
+    "Authorization%3A%20Bearer%20Zx9Qk2Lm7Pv4": "Authorization%3A%20Bearer%20***",
+    "[('x-api-key', 'Zx9Qk2Lm7Pv4')]": "[('x-api-key', '***')]",
+    "(b'authorization', b'Basic Zx9Qk2Lm7Pv4')": "(b'authorization', b'***')",
+    "{'api_key': b'Zx9Qk2Lm7Pv4'}": "{'api_key': b'***'}",
+    r"""'{"password": "a\"b c"}'""": """'{"password": "***"}'""",
+    r'{\\"token\\": \\"abc\\"}': r'{\\"token\\": \\"***\\"}',
+    '"api_keys": ["Zx9Qk2Lm7Pv4"]': '"api_keys": ["***"]',
+    "'api_key' => 'Zx9Qk2Lm7Pv4'": "'api_key' => '***'",
+    "api_key=SecretStr('Zx9Qk2Lm7Pv4')": "api_key=***')",
+    'password="two words"': 'password=***"',
+    'apiKey: "Zx9Qk2Lm7Pv4"': 'apiKey: ***"',
+    "password = 'Zx9Qk2Lm7Pv4'": "password = ***'",
+    "password: >-\n  Zx9Qk2Lm7Pv4": "password: ***",
+    "<password>Zx9Qk2Lm7Pv4</password>": "<password>***</password>",
+    "x%3Fapi_key%3DZx9Qk2Lm7Pv4": "x%3Fapi_key%3D***",
+    "x?a=1&amp;key=Zx9Qk2Lm7Pv4": "x?a=1&amp;key=***",
+    "x?subscription-key=Zx9Qk2Lm7Pv4": "x?subscription-key=***",
+    "OPENAI_KEY=Zx9Qk2Lm7Pv4": "OPENAI_KEY=***",
+    "Server=x;Pwd=Zx9Qk2Lm7Pv4;": "Server=x;Pwd=***;",
+    "HTTPS://u:Zx9Qk2Lm7Pv4@h/": "HTTPS://u:***@h/",
+    "https%3A%2F%2Fu%3AZx9Qk2Lm7Pv4%40h": "https%3A%2F%2Fu%3A***%40h",
+    "https://Zx9Qk2Lm7Pv4Zx9Qk2Lm7Pv4:x-oauth-basic@h/": "https://***@h/",
+    "curl -u me:Zx9Qk2Lm7Pv4 https://h": "curl -u me:*** https://h",
+    "'Cookie': 'session=Zx9Qk2Lm7Pv4'": "'Cookie': '***'",
+    "Incorrect API key provided: Zx9Qk2Lm7Pv4": "Incorrect API key provided: ***",
+    "The token 'Zx9Qk2Lm7Pv4Rt8W' has expired": "The token '***' has expired",
+    "requirepass Zx9Qk2Lm7Pv4": "requirepass ***",
+    "https://discord.com/api/webhooks/12/Zx9Qk2Lm": "https://discord.com/api/webhooks/12/***",
+    "https://h/bot123456789:AAct0ZPIuAtuwruVVHGaHhju6UuYuKeCrED/x": "https://h/bot***/x",
+    "xoxc-12-Zx9Qk2Lm7Pv4": "***",
+    "glrt-Zx9Qk2Lm7Pv4": "***",
+    "hvs.Zx9Qk2Lm7Pv4": "***",
+    "GOCSPX-Zx9Qk2Lm7Pv4": "***",
+    "eyJhbGciOiJI.e30.Zx9Qk2Lm7Pv4": "***",
 }
 SHOWN = [
     "max_tokens=256 tokens=3 prompt_tokens: 5",
@@ -68,6 +109,15 @@ SHOWN = [
     "a firmware-update-of-the-pool, sk-learn 1.2",
     "primary-key: 12345678, cookie recipe: flour=1",
     "https://h/v1/models/gpt-4o-mini",
+    "token=5 tokens, price_per_token=0.000001, dollars per token: 0.00000125",
+    "eos_token=</s> pad_token: <pad>1234 'bos_token': '<|begin_of_text|>'",
+    "token=None api_key=null",
+    "if token=='+': pass",
+    "hf_hub_download, npm_config_registry, sk_learn_linear_model, xai-grok-2-latest",
+    "Bearer authentication failed",
+    "PWD=/home/user1234 docker run -u 1000:1000",
+    "api key OPENAI_API_KEY_2 isn't set",
+    "('password', 'token', 'api_key')",
 ]
 
 
@@ -81,7 +131,18 @@ def test_text_that_only_resembles_a_secret_stays_readable(text: str) -> None:
     assert Redactor().text(text) == text
 
 
-HOSTILE = ["a.", "a-", "a_", "a://b:", "sk-", "eyJ-", "eyJaaaaaaaaa.", "token=", "token-",
+@pytest.mark.parametrize("spelling", ["a%2Fb%3Fc+d%22", r"a/b?c d\"", "a%2Fb%3Fc%20d%22"])
+def test_a_known_value_is_hidden_as_json_and_urls_spell_it(spelling: str) -> None:
+    assert Redactor(['a/b?c d"']).text(f"x {spelling} y") == "x *** y"
+
+
+def test_a_secret_is_hidden_where_it_is_a_key() -> None:
+    assert Redactor().value({"sk-abcdef1234567890": 1}) == {"***": 1}
+
+
+HOSTILE = ["('token', '", "x-api-key', '", "<token>", "https%3A%2F%2F", "token: >\n",
+           "Authorization: Digest a=", "api key ", "-u a:", "hf_a", "sk-a_", "eyJaaaaaaaa..",
+           "a.", "a-", "a_", "a://b:", "sk-", "eyJ-", "eyJaaaaaaaaa.", "token=", "token-",
            "--token ", "authorization: ", 'token":', "a" * 31 + "_", "x-", " ",
            "bearer ", "-----BEGIN PRIVATE KEY-----", "cookie: a=", "x-a-", "aA", "a://a",
            "hooks.slack.com/services/", "SG.", "password: ", "token = "]  # fmt: skip

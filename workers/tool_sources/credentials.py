@@ -54,7 +54,8 @@ class Credentials:
     def _secrets(self) -> list[str]:
         """The longest first, as they are and in JSON and URL encoding."""
         values = [*self.headers.values(), *self.query.values(), *self.environment.values()]
-        bare = {value.removeprefix("Bearer ") for value in values}
+        # Also without an authorization scheme: `Token …`.
+        bare = {part for value in values for part in (value, value.partition(" ")[2])}
         spelled = {
             form
             for value in bare

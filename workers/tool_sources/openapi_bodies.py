@@ -10,11 +10,14 @@ from loopline.workers.tool_sources.openapi_operation import Body, BodyKind, Styl
 from loopline.workers.tool_sources.references import References
 
 MAX_REFERENCES = 8
+MAX_PARTS = 100
+"""Maximum number of parts of an `allOf` that are searched for files."""
 _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
 _MULTIPART = "multipart/form-data"
 _TEXTS = frozenset({"application/xml", "application/yaml", "application/x-yaml"} | {
-    "application/graphql", "application/x-ndjson", "application/sql", "application/javascript",
+    "application/graphql", "application/x-ndjson", "application/jsonl", "application/sql",
+    "application/javascript",
 })  # fmt: skip
 _FORM_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
 _RANKS = (_JSON, "application/merge-patch+json")
@@ -138,18 +141,27 @@ def _multipart(
 
 def _is_file(schema: JsonObject, kind: str, references: References) -> bool:
     items = schema.get("items")
-    if schema.get("type") == "array" and isinstance(items, dict):
+    if isinstance(items, dict):
         schema = _whole(items, references)
+    for key in ("anyOf", "oneOf"):  # a file or null
+        choices = schema.get(key)
+        for choice in choices if isinstance(choices, list) else ():
+            inner = _whole(choice, references)
+            nested = inner.get("items")
+            if _is_binary(inner) or _is_binary(_whole(nested, references)):
+                return True
+    return _is_binary(schema) or (bool(kind) and _kind(_media_type(kind)) is None)
+
+
+def _is_binary(schema: JsonObject) -> bool:
     media = schema.get("contentMediaType")
-    return (
-        schema.get("format") in ("binary", "byte")
-        or (isinstance(media, str) and _kind(_media_type(media)) is None)
-        or (bool(kind) and _kind(_media_type(kind)) is None)
+    return schema.get("format") in ("binary", "byte") or (
+        isinstance(media, str) and _kind(_media_type(media)) is None
     )
 
 
-def _whole(schema: JsonValue, references: References) -> JsonObject:
-    """The schema itself, in place of references to it."""
+def _whole(schema: JsonValue, references: References, depth: int = 0) -> JsonObject:
+    """The schema itself, in place of references to it, with the fields of its `allOf`."""
     for _ in range(MAX_REFERENCES):
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(schema, dict) or not isinstance(reference, str):
@@ -157,4 +169,17 @@ def _whole(schema: JsonValue, references: References) -> JsonObject:
         target, _inside = references.follow(reference)
         siblings = {key: value for key, value in schema.items() if key != "$ref"}
         schema = {**target, **siblings} if isinstance(target, dict) else siblings
-    return schema if isinstance(schema, dict) else {}
+    if not isinstance(schema, dict):
+        return {}
+    listed = schema.get("allOf")
+    parts = listed if isinstance(listed, list) and depth < MAX_REFERENCES else []
+    for part in parts[:MAX_PARTS]:
+        inner = _whole(part, references, depth + 1)
+        fields, own_fields = inner.get("properties"), schema.get("properties")
+        required, own_required = inner.get("required"), schema.get("required")
+        schema = {**inner, **{key: value for key, value in schema.items() if key != "allOf"}}
+        if isinstance(fields, dict) and isinstance(own_fields, dict):
+            schema["properties"] = {**fields, **own_fields}
+        if isinstance(required, list) and isinstance(own_required, list):
+            schema["required"] = [*own_required, *required]
+    return schema

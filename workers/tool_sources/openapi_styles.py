@@ -49,6 +49,8 @@ def plain(value: JsonValue) -> str:
             return value
         case None:
             return ""
+        case float() if value.is_integer() and abs(value) < 2**53:
+            return str(int(value))  # models write 3.0 for an integer
         case _:
             return json.dumps(value, ensure_ascii=False)
 
@@ -121,7 +123,8 @@ def _flatten(value: dict[str, JsonValue] | list[JsonValue]) -> Iterator[str]:
         yield from map(plain, value)
         return
     for key, inner in value.items():
-        yield from (key, plain(inner))
+        if inner is not None:
+            yield from (key, plain(inner))
 
 
 def _deep_object(name: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:

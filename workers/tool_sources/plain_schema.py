@@ -62,7 +62,24 @@ class _Writer:
     def node(
         self, schema: JsonValue, references: References, inside: frozenset[int], depth: int
     ) -> JsonObject:
-        """`inside` contains the parts that were referred to on the way here; one that occurs again
+        """A whole schema, with everything that its parts require."""
+        result = self._field(schema, references, inside, depth)
+        result.pop("readOnly", None)
+        return result
+
+    def _field(
+        self, schema: JsonValue, references: References, inside: frozenset[int], depth: int
+    ) -> JsonObject:
+        """A whole schema that still has `readOnly`, for the object that requires it."""
+        result = self._part(schema, references, inside, depth)
+        _close(result)
+        return result
+
+    def _part(
+        self, schema: JsonValue, references: References, inside: frozenset[int], depth: int
+    ) -> JsonObject:
+        """A schema whose required fields may be described by another part of the same `allOf`.
+        `inside` contains the parts that were referred to on the way here; one that occurs again
         is recursion."""
         self._count(1)
         if not isinstance(schema, dict) or depth > MAX_DEPTH:
@@ -74,10 +91,10 @@ class _Writer:
             if id(target) in inside:
                 return {}
             siblings = {key: value for key, value in schema.items() if key not in _REFERENCES}
-            target_schema = self.node(target, onwards, inside | {id(target)}, depth + 1)
+            target_schema = self._part(target, onwards, inside | {id(target)}, depth + 1)
             if not _has_constraints(siblings):
                 return {**target_schema, **_annotations(siblings)}
-            result = self.node(siblings, references, inside, depth + 1)
+            result = self._part(siblings, references, inside, depth + 1)
             _add(result, target_schema)
             return _nullable(result) if schema.get("nullable") is True else result
         result = self._leaf(schema)
@@ -90,7 +107,7 @@ class _Writer:
                     self.node(choice, references, inside, depth + 1) for choice in choices
                 ]
         for part in _list(schema.get("allOf")):
-            _add(result, self.node(part, references, inside, depth + 1))
+            _add(result, self._part(part, references, inside, depth + 1))
         null_by_type = "enum" in schema and "null" in _list(result.get("type"))
         null_by_choice = None in _list(schema.get("enum"))
         is_nullable = schema.get("nullable") is True or null_by_type or null_by_choice
@@ -109,6 +126,8 @@ class _Writer:
         if named:
             result["type"] = named[0] if len(named) == 1 else [*named]
         result.update(_annotations(schema))
+        if schema.get("readOnly") is True:
+            result["readOnly"] = True
         text = named == ["string"] or sorted(named) == ["null", "string"]
         choices = schema.get("enum")
         if isinstance(choices, list) and 0 < len(choices) <= MAX_CHOICES:
@@ -119,6 +138,8 @@ class _Writer:
                 result[key] = _as_text(value) if text else _as_type(value, named)
         for key in _NUMBER_BOUNDS:
             bound = schema.get(key)
+            if bound is True:  # draft 4 and OpenAPI 3.0: the other bound is exclusive
+                bound = schema.get(key.replace("exclusiveM", "m"))
             if isinstance(bound, bool) or not isinstance(bound, int | float):
                 continue
             if bound == 0 or SMALLEST_BOUND <= abs(bound) <= LARGEST_BOUND:
@@ -148,17 +169,12 @@ class _Writer:
                     raise ToolRefused(
                         f"an argument's name is longer than {MAX_NAME_CHARS} characters"
                     )
-                fields[name] = self.node(field, references, inside, depth + 1)
+                fields[name] = self._field(field, references, inside, depth + 1)
             result["properties"] = fields
         required = _list(schema.get("required"))
         self._count(len(required) // 10)
-        names = dict.fromkeys(name for name in required if isinstance(name, str))
-        if needed := [
-            name
-            for name in names
-            if name in fields and not _read_only(properties, name, references)
-        ]:
-            result["required"] = [*needed]
+        if names := dict.fromkeys(name for name in required if isinstance(name, str)):
+            result["required"] = [*names]
         others = schema.get("additionalProperties")
         patterns = schema.get("patternProperties")
         if (
@@ -205,6 +221,7 @@ def _types_of(declared: JsonValue) -> list[str]:
 def _as_type(value: JsonValue, types: list[str]) -> JsonValue:
     """A choice in the schema's only type: documents also write `"1"` for an integer, and `"true"`
     for a boolean."""
+    types = [kind for kind in types if kind != "null"]
     if not isinstance(value, str) or types not in (["integer"], ["number"], ["boolean"]):
         return value
     try:
@@ -218,18 +235,21 @@ def _list(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []
 
 
-def _read_only(properties: JsonValue, name: str, references: References) -> bool:
-    """Whether a field is only set by the server: OpenAPI requires it in answers only, where one
-    schema serves requests and answers. A field may be a reference to a read-only schema."""
-    field = properties.get(name) if isinstance(properties, dict) else None
-    for _ in range(MAX_DEPTH):
-        if not isinstance(field, dict) or field.get("readOnly") is True:
-            break
-        reference = field.get("$ref")
-        if not isinstance(reference, str):
-            return False
-        field, references = references.follow(reference)
-    return isinstance(field, dict) and field.get("readOnly") is True
+def _close(schema: JsonObject) -> None:
+    """Require only described fields that a caller sets: OpenAPI requires those of the server
+    (`readOnly`) in answers only, where one schema serves requests and answers."""
+    properties = schema.get("properties")
+    fields: JsonObject = properties if isinstance(properties, dict) else {}
+    by_server = {
+        name
+        for name, field in fields.items()
+        if isinstance(field, dict) and field.pop("readOnly", False)
+    }
+    required = [
+        name for name in _list(schema.pop("required", None)) if name in fields.keys() - by_server
+    ]
+    if required:
+        schema["required"] = [*required]
 
 
 def _annotations(schema: JsonObject) -> JsonObject:
@@ -278,6 +298,13 @@ def _add(result: JsonObject, part: JsonObject) -> None:
         present = result.get(key)
         if isinstance(present, dict) and isinstance(value, dict):
             result[key] = {**value, **present}
+            for name, field in present.items() if key == "properties" else ():
+                other = value.get(name)
+                if isinstance(field, dict) and isinstance(other, dict):
+                    _add(field, other)
+        elif key == "enum" and isinstance(present, list) and isinstance(value, list):
+            # An empty choice would be invalid; then the schema contradicts itself.
+            result[key] = [item for item in present if item in value] or present
         elif key == "required" and isinstance(present, list) and isinstance(value, list):
             result[key] = [*present, *(name for name in value if name not in present)]
         elif key == "additionalProperties" and "additionalProperties" in result:

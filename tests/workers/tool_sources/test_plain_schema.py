@@ -117,9 +117,67 @@ def test_a_schema_that_cannot_be_simplified_is_refused_with_the_reason(
             {"properties": {"s": {"minLength": 1, "maxLength": 10**9, "exclusiveMinimum": True}}},
             {"properties": {"s": {"minLength": 1}}},
         ),
+        (
+            {"properties": {"n": {"type": ["integer", "null"], "enum": ["1", None]}}},
+            {"properties": {"n": {"type": ["integer", "null"], "enum": [1, None]}}},
+        ),
+        (
+            {"properties": {"n": {"minimum": 0, "exclusiveMinimum": True}}},
+            {"properties": {"n": {"minimum": 0, "exclusiveMinimum": 0}}},
+        ),
     ],
 )
 def test_known_keywords_are_kept_and_the_rest_is_dropped(
     schema: JsonObject, plain: JsonObject
 ) -> None:
     assert plain_schema(schema) == {"type": "object", "properties": {}, **plain}
+
+
+PARTS = [
+    # A part of `allOf` requires what another one describes.
+    (
+        {"allOf": [{"properties": {"a": {}, "b": {}}}, {"required": ["a"]}]},
+        {"properties": {"a": {}, "b": {}}, "required": ["a"]},
+    ),
+    ({"required": ["a"], "allOf": [{"properties": {"a": {}}}]}, {"required": ["a"]}),
+    ({"$ref": "#/$defs/A", "required": ["a"], "$defs": {"A": {"properties": {"a": {}}}}},
+     {"required": ["a"]}),
+    # … unless only the server sets it.
+    (
+        {"allOf": [{"properties": {"a": {"readOnly": True}}}, {"required": ["a"]}]},
+        {"properties": {"a": {}}},
+    ),
+    (
+        {
+            "$defs": {"A": {"readOnly": True}},
+            "properties": {"a": {"allOf": [{"$ref": "#/$defs/A"}]}},
+            "required": ["a"],
+        },
+        {"properties": {"a": {}}},
+    ),
+    # Parts that describe the same field all apply.
+    (
+        {
+            "allOf": [
+                {"properties": {"a": {"type": "string"}}}, {"properties": {"a": {"const": "x"}}},
+            ]
+        },
+        {"properties": {"a": {"type": "string", "const": "x"}}},
+    ),
+    (
+        {"properties": {"a": {"allOf": [{"enum": ["x", "y"]}, {"enum": ["y", "z"]}]}}},
+        {"properties": {"a": {"enum": ["y"]}}},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "plain"), PARTS)
+def test_the_parts_of_a_schema_apply_together(schema: JsonObject, plain: JsonObject) -> None:
+    assert plain_schema(schema) == {"type": "object", "properties": {"a": {}}, **plain}
+
+
+@pytest.mark.parametrize("key", ["id", "$id"])
+def test_a_name_that_older_drafts_write_as_an_identifier_is_followed(key: str) -> None:
+    part: JsonObject = {key: "#P", "type": "string"}
+    schema: JsonObject = {"definitions": {"P": part}, "properties": {"a": {"$ref": "#P"}}}
+    assert plain_schema(schema)["properties"] == {"a": {"type": "string"}}
