@@ -15,12 +15,13 @@ ROWS, LENGTH, WIDTH = 3, 17, 32
 
 
 def a_model(model_type: str) -> Any:
+    """A model in float64: in float32, processors round products of other sizes differently."""
     torch.manual_seed(1)
     config = AutoConfig.for_model(
         model_type, vocab_size=50, hidden_size=WIDTH, intermediate_size=48, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, head_dim=8, sliding_window=None,
     )  # fmt: skip
-    return AutoModelForCausalLM.from_config(config).eval()
+    return AutoModelForCausalLM.from_config(config).eval().double()
 
 
 def with_adapter(model: Any) -> Any:
@@ -31,7 +32,7 @@ def with_adapter(model: Any) -> Any:
         # peft 0.21 uses the name that transformers 5 is going to drop.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         get_peft_model(model, config)
-    return model
+    return model.double()
 
 
 def read_where(share: float) -> torch.Tensor:
@@ -81,11 +82,11 @@ def test_the_positions_that_are_read_and_their_gradients_equal_those_of_the_whol
     read = read_where(0.3)
     whole, whole_gradients = computed(model, None, read)
     hidden, gradients = computed(model, read, read)
-    torch.testing.assert_close(hidden, whole, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(hidden, whole, rtol=1e-9, atol=1e-12)
     assert gradients.keys() == whole_gradients.keys()
     for name, gradient in gradients.items():
         difference = (gradient - whole_gradients[name]).norm() / whole_gradients[name].norm()
-        assert difference < 1e-5, name
+        assert difference < 1e-9, name
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one for all rows", "each row its own"])
@@ -98,9 +99,9 @@ def test_a_mask_has_the_same_effect_on_the_partial_and_the_whole_layer(shared: b
     inputs = {"attention_mask": sees, "position_ids": depths}
     whole, whole_gradients = computed(model, None, read, **inputs)
     hidden, gradients = computed(model, read, read, **inputs)
-    torch.testing.assert_close(hidden, whole, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(hidden, whole, rtol=1e-9, atol=1e-12)
     for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, whole_gradients[name], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(gradient, whole_gradients[name], rtol=1e-9, atol=1e-12)
 
 
 def test_the_last_layer_computes_only_the_positions_that_are_read() -> None:
