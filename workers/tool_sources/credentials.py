@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus
@@ -14,6 +15,7 @@ HIDDEN = "***"
 MIN_SECRET_CHARS = 6
 """Shorter values are not masked: an empty variable or `test` would mask half of every answer."""
 _BEARER = "authorization"
+_SCHEME = re.compile(r"(?:bearer|basic|bot|oauth|token|(?:api-?)?key) +(?=\S+$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,8 +56,7 @@ class Credentials:
     def _secrets(self) -> list[str]:
         """The longest first, as they are and in JSON and URL encoding."""
         values = [*self.headers.values(), *self.query.values(), *self.environment.values()]
-        # Also without an authorization scheme: `Token …`.
-        bare = {part for value in values for part in (value, value.partition(" ")[2])}
+        bare = {_SCHEME.sub("", value) for value in values}
         spelled = {
             form
             for value in bare

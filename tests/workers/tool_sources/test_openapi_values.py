@@ -79,4 +79,4 @@ def test_lines_of_json_are_sent_as_text() -> None:
 
 def test_a_secret_is_masked_in_an_echo_without_its_scheme() -> None:
     credentials = Credentials({"Authorization": "Token abcdef123"}, {}, {})
-    assert credentials.hidden("'Token abcdef123' abcdef123") == "'***' ***"
+    assert credentials.hidden("'Token abcdef123' abcdef123") == "'Token ***' ***"
