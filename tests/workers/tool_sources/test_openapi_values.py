@@ -62,13 +62,12 @@ def test_a_file_that_may_be_null_is_no_text_field(file: JsonObject) -> None:
 
 
 def test_a_form_has_the_fields_of_all_its_parts() -> None:
-    parts: JsonObject = {
-        "allOf": [
-            {"properties": {"a": {"type": "string"}, "f": FILE}},
-            {"properties": {"b": {"type": "integer"}}},
-        ]
+    first: JsonObject = {"properties": {"a": {"type": "string"}, "f": FILE}}
+    second: JsonObject = {"properties": {"b": {"type": "integer"}}}
+    assert _form_fields({"allOf": [first, second]}) == {
+        "a": {"type": "string"},
+        "b": {"type": "integer"},
     }
-    assert _form_fields(parts) == {"a": {"type": "string"}, "b": {"type": "integer"}}
 
 
 def test_lines_of_json_are_sent_as_text() -> None:
