@@ -15,7 +15,7 @@ from loopline.workers.tool_sources.openapi_operations import OperationFilter, op
 from loopline.workers.tool_sources.openapi_request import request_of
 from loopline.workers.tool_sources.plain_schema import plain_schema
 
-FILE = {"type": "string", "format": "binary"}
+FILE: JsonObject = {"type": "string", "format": "binary"}
 BASE = "https://api.example"
 
 
