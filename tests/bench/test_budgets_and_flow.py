@@ -26,7 +26,7 @@ async def test_no_run_is_billed_beyond_its_budget_while_workers_die(
     own_server: RedisProcess, tmp_path: Path, hedge: bool
 ) -> None:
     settings = quick_settings(own_server.url, max_attempts=100, lease_seconds=1.0)
-    book, budget = tmp_path / "book", 4 * BUDGET if hedge else BUDGET
+    book, budget = tmp_path / "book", 6 * BUDGET if hedge else BUDGET
     async with asyncio.timeout(240):
         result = await load.play(
             settings, own_server, book, runs=6, branches=24, micro_dollars=budget,

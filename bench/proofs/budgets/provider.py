@@ -43,7 +43,10 @@ SETTINGS = ModelSettings.model_validate(
 )
 """Model whose calls cost at most $0.05, and $0.0125 on average."""
 SECONDS = 0.02
-"""Most seconds that a call takes."""
+"""Most seconds that a call takes, apart from the stragglers that hedges are for."""
+STRAGGLERS = 0.1
+"""Share of a hedged provider's calls that take 10 times as long: on a busy machine, the timers of
+other calls and of their hedges end together."""
 SLOW = SECONDS / 2
 """Seconds after which a hedged call is sent a second time."""
 REFUSED = 0.03
@@ -54,9 +57,10 @@ PLACES = 128
 class BilledEngine:
     """The money side of an endpoint's engine."""
 
-    def __init__(self, book: Path, rng: random.Random) -> None:
+    def __init__(self, book: Path, rng: random.Random, *, stragglers: float = 0.0) -> None:
         self._book = os.open(book, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
         self._rng = rng
+        self._stragglers = stragglers
 
     @property
     def name(self) -> str:
@@ -90,7 +94,8 @@ class BilledEngine:
         usage = Usage(prompt=PROMPT, completion=completion, source="provider")
         cost = cost_micro_dollars(usage, SETTINGS.price)
         os.write(self._book, f"{request.id.partition('/')[0]} {cost}\n".encode())
-        await asyncio.sleep(self._rng.uniform(0, SECONDS))
+        late = self._rng.random() < self._stragglers
+        await asyncio.sleep(10 * SECONDS if late else self._rng.uniform(0, SECONDS))
         yield Completion(text="42", finish_reason="stop", usage=usage, sending=1)
 
     async def cancel(self, request_id: str) -> None:
@@ -129,7 +134,7 @@ def serve(settings: BusSettings, book: Path, seed: int, hedge: bool) -> None:
 
 
 async def _serve(settings: BusSettings, book: Path, seed: int, hedge: bool) -> None:
-    engine = BilledEngine(book, random.Random(seed))
+    engine = BilledEngine(book, random.Random(seed), stragglers=STRAGGLERS if hedge else 0.0)
     model = SETTINGS.model_copy(update={"hedge_after": SLOW}) if hedge else SETTINGS
     pool = Pool(POOL, model, engine, f"gpu-{os.getpid()}")
     async with Bus(settings, registry(), join_seconds=60) as bus:
