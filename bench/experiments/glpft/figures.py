@@ -1,9 +1,8 @@
 """The figures of the table, from the results of all cells.
 
-A method's share of solved instructions is the mean over its seeds. Its interval is a bootstrap over
-instructions, which resamples all seeds' results of an instruction together (Wilson's over
-instructions if all are equal): it shows how far another sample of instructions may differ. The
-minimum and maximum over seeds show how far another seed may differ.
+A method's share of solved instructions is the mean over its seeds. An interval resamples seeds and
+instructions together (`Bounds.of_seeds`), differences paired by both: it shows where other seeds
+and other instructions would be. With one seed, it is only over instructions.
 """
 
 from __future__ import annotations
@@ -28,8 +27,9 @@ from loopline.bench.experiments.glpft.grid import (
     split_of,
     training_folder,
 )
+from loopline.bench.experiments.harness import Bounds
 from loopline.bench.results import Result
-from loopline.bench.statistics import Interval, bootstrap_difference, mean_share
+from loopline.bench.statistics import Interval
 from loopline.bench.tools.baselines import best_of, name_of, solved_by_players
 from loopline.bench.tools.classes import class_of
 from loopline.bench.tools.worlds import instance_of
@@ -139,7 +139,7 @@ def _size(grid: GlpftGrid, size: str, baselines: dict[str, dict[str, float]]) ->
     differences: list[Difference] = []
     if "glpft" in played:
         differences = [
-            _difference(grid, groups, played["glpft"], results)
+            _difference(groups, played["glpft"], results)
             for name, results in played.items()
             if name != "glpft"
         ]
@@ -178,7 +178,7 @@ def _read_played(grid: GlpftGrid, cells: Sequence[Cell], groups: dict[str, list[
         solved={
             name: Solved(
                 instructions=len(items),
-                mean=_mean(by_seed, items, _solved_value, grid.common.question_seed),
+                mean=_mean(by_seed, items, _solved_value),
                 seeds=tuple(
                     fmean(_solved_value(seed_results[item]) for item in items)
                     for seed_results in by_seed
@@ -186,13 +186,11 @@ def _read_played(grid: GlpftGrid, cells: Sequence[Cell], groups: dict[str, list[
             )
             for name, items in groups.items()
         },
-        hallucination=_mean(by_seed, groups[ALL], _invented_value, grid.common.question_seed),
+        hallucination=_mean(by_seed, groups[ALL], _invented_value),
         calls=fmean(
             seed_results[item].measures["calls"] for seed_results in by_seed for item in groups[ALL]
         ),
-        unseen_apis_hallucination=(
-            _mean(by_seed, apart, _invented_value, grid.common.question_seed) if apart else None
-        ),
+        unseen_apis_hallucination=(_mean(by_seed, apart, _invented_value) if apart else None),
         classes=_classes(by_seed, groups[ALL]),
     )
     return _Played(facts, by_seed)
@@ -232,38 +230,28 @@ def _playing_stages(cell: Cell, report: Report) -> list[StageFacts]:
     return [stage for stage in report.stages if stage.stage in stage_names]
 
 
-def _difference(
-    grid: GlpftGrid, groups: dict[str, list[str]], first: _Played, second: _Played
-) -> Difference:
+def _difference(groups: dict[str, list[str]], first: _Played, second: _Played) -> Difference:
     return Difference(
         first=first.facts.method,
         second=second.facts.method,
         solved={
-            name: bootstrap_difference(
-                _by_item(first.by_seed, items, _solved_value),
-                _by_item(second.by_seed, items, _solved_value),
-                seed=grid.common.question_seed,
-            )
+            name: Bounds.of_seeds(
+                [
+                    [_solved_value(one[item]) - _solved_value(other[item]) for item in items]
+                    for one, other in zip(first.by_seed, second.by_seed, strict=True)
+                ],
+                least=-1.0,
+            ).interval
             for name, items in groups.items()
         },
     )
 
 
 def _mean(
-    by_seed: Sequence[dict[str, Result]],
-    items: Sequence[str],
-    value: Callable[[Result], float],
-    seed: int,
-) -> Interval:
-    """Mean share, with its interval over instructions."""
-    return mean_share(_by_item(by_seed, items, value), seed=seed)
-
-
-def _by_item(
     by_seed: Sequence[dict[str, Result]], items: Sequence[str], value: Callable[[Result], float]
-) -> list[float]:
-    """Mean of each item over the seeds."""
-    return [fmean(value(seed_results[item]) for seed_results in by_seed) for item in items]
+) -> Interval:
+    cells = [[value(seed_results[item]) for item in items] for seed_results in by_seed]
+    return Bounds.of_seeds(cells, least=0.0).interval
 
 
 def _solved_value(result: Result) -> float:
