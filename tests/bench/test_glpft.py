@@ -243,6 +243,18 @@ def test_the_table_shows_means_over_seeds_with_paired_differences(tmp_path: Path
     assert "href=" not in page
 
 
+def test_an_interval_shows_how_much_other_seeds_differ(tmp_path: Path) -> None:
+    grid = a_grid(tmp_path / "out")
+    solved = {("single", 1): "1", ("single", 2): "1", ("glpft", 1): "1", ("glpft", 2): "0"}
+    for cell in grid.cells:
+        _stored(grid, cell, solved[(cell.method, cell.seed)] * 9)
+    (size,) = figures_of(grid)
+    (difference,) = size.differences
+    interval = difference.solved[ALL]
+    assert interval.estimate == -0.5
+    assert interval.low < -0.9 < 0 < interval.high
+
+
 def test_cells_trained_in_different_ways_are_not_compared(tmp_path: Path) -> None:
     grid = a_grid(tmp_path / "out")
     for cell in grid.cells:
