@@ -237,8 +237,8 @@ def _difference(groups: dict[str, list[str]], first: _Played, second: _Played) -
         solved={
             name: Bounds.of_seeds(
                 [
-                    [_solved_value(ours[item]) - _solved_value(theirs[item]) for item in items]
-                    for ours, theirs in zip(first.by_seed, second.by_seed, strict=True)
+                    [_solved_value(left[item]) - _solved_value(right[item]) for item in items]
+                    for left, right in zip(first.by_seed, second.by_seed, strict=True)
                 ],
                 least=-1.0,
             ).interval
