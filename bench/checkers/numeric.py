@@ -81,21 +81,8 @@ _DURATION = re.compile(
     r"\s*(?P<many>[0-9]{1,6})\s?(?P<unit>[A-Za-z]{1,8})\.?,?\s?(?:and\s)?"
     r"(?P<few>[0-9]{1,6})\s?(?P<part>[A-Za-z]{1,8})\b\.?\s*"
 )
-_PARTS: dict[tuple[str, str], int] = {
-    ("hour", "minute"): 60, ("minute", "second"): 60, ("day", "hour"): 24, ("week", "day"): 7,
-    ("year", "month"): 12, ("foot", "inch"): 12, ("pound", "ounce"): 16, ("dollar", "cent"): 100,
-    ("meter", "centimeter"): 100, ("kilometer", "meter"): 1000, ("kilogram", "gram"): 1000,
-}  # fmt: skip
-_UNITS = {
-    "h": "hour", "hr": "hour", "hrs": "hour", "hours": "hour", "m": "minute", "min": "minute",
-    "mins": "minute", "minutes": "minute", "s": "second", "sec": "second", "secs": "second",
-    "seconds": "second", "days": "day", "d": "day", "weeks": "week", "years": "year",
-    "months": "month", "feet": "foot", "ft": "foot", "in": "inch", "inches": "inch",
-    "pounds": "pound", "lb": "pound", "lbs": "pound", "ounces": "ounce", "oz": "ounce",
-    "dollars": "dollar", "cents": "cent", "meters": "meter", "cm": "centimeter",
-    "centimeters": "centimeter", "km": "kilometer", "kilometers": "kilometer", "kg": "kilogram",
-    "kilograms": "kilogram", "g": "gram", "grams": "gram",
-}  # fmt: skip
+_TIMES = {"d": "day", "m": "minute"}
+"""Letters that are a time beside another time; alone, `m` is a metre."""
 _MATHEMATICS = re.compile(
     r"\$\$?([^$]{1,2000})\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.DOTALL
 )
@@ -275,13 +262,22 @@ def _duration(cleaned: str) -> Number | None:
     match = _DURATION.fullmatch(cleaned.strip(" .:$()"))
     if match is None:
         return None
-    unit, part = (_UNITS.get(match[name].lower(), match[name].lower()) for name in ("unit", "part"))
-    parts = _PARTS.get((unit, part))
+    parts = _number_of_parts(match["unit"].lower(), match["part"].lower())
     if parts is None:
         return None
-    total = Fraction(int(match["many"]) * parts + int(match["few"]))
+    total = int(match["many"]) * parts + int(match["few"])
     whole = match[0].strip()
     return Number(total, False, 0, len(whole), whole, also=frozenset({total / parts}))
+
+
+def _number_of_parts(unit: str, part: str) -> Fraction | None:
+    """How often a unit contains a smaller one; None unless that is a whole number."""
+    for names in ((unit, part), (_TIMES.get(unit, unit), _TIMES.get(part, part))):
+        larger, smaller = map(unit_of, names)
+        if larger is not None and smaller is not None and larger[0] == smaller[0]:
+            parts = larger[1] / smaller[1]
+            return parts if parts > 1 and parts.denominator == 1 else None
+    return None
 
 
 def _number_in_words(text: str) -> Number | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, cast
-from urllib.parse import quote, quote_plus, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
-HIDDEN = "***"
+from loopline.agents.known_secrets import HIDDEN, spellings
+
+__all__ = ["HIDDEN", "SECRET_NAME", "Redactor", "is_secret_name", "secret_values"]
 
 _WORD_BEGINS = r"(?:^|[_-]|(?-i:(?<=[a-z])(?=[A-Z])|\bPG(?=PASS)))"
 _KEY_OF_SECRET = (
@@ -162,7 +163,7 @@ _IN_TEXT = tuple(
         (r"(\b(?:requirepass|masterauth)\s{1,3}[\"']?)[^\s\"']{6,}", rf"\1{HIDDEN}"),
         (r"(?i)(\btoken\s)[0-9a-f]{40}\b", rf"\1{HIDDEN}"),
         (
-            r"(?i)\b(bearer(?:\s{1,3}|%20|\+)[\"']?)(?!auth|token\b)[A-Za-z0-9._~+/=-]{8,}",
+            r"(?i)\b(bearer(?:\s{1,3}|%20|\+)[\"']?)(?!(?:auth(?:entication|orization)?|token)\b)[A-Za-z0-9._~+/=-]{8,}",
             rf"\1{HIDDEN}",
         ),
         # Keys by their format: of OpenAI and others, of hubs and forges, of clouds, and JWTs.
@@ -190,9 +191,6 @@ _PERHAPS = re.compile(
 )
 """Finds a text that one of these patterns could match. Most texts of a log (ids, names, levels)
 don't match, and need not be searched thirty times."""
-MIN_SECRET_CHARS = 6
-"""Minimum length of a hidden value: a shorter one (an empty variable, `test`) would hide half of
-every log line."""
 
 
 @lru_cache(maxsize=1024)
@@ -205,16 +203,7 @@ class Redactor:
     key, in any text."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        longest_first = sorted(
-            {
-                form
-                for value in values
-                if len(value) >= MIN_SECRET_CHARS
-                for form in (value, json.dumps(value)[1:-1], quote(value, ""), quote_plus(value))
-            },
-            key=len,
-            reverse=True,
-        )
+        longest_first = spellings(values)
         self._values = (
             re.compile("|".join(re.escape(value) for value in longest_first))
             if longest_first

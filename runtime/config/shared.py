@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 
 from redis.exceptions import RedisError
 
+from loopline.agents.known_secrets import HIDDEN
 from loopline.bus import Agreement, BusSettings, read_agreement_at
 from loopline.runtime.config.settings import Settings
 from loopline.runtime.config.state import StateDirectory
@@ -34,7 +35,6 @@ from loopline.workers.atomic_files import write_atomic
 
 CONFIGURATION, STORE = "configuration", "store"
 """Fields of the agreement."""
-HIDDEN = "***"
 
 _SECTIONS = (
     "models", "policies", "tools", "sandbox", "workers", "workflow", "options", "prompts", "jobs",

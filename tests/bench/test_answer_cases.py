@@ -205,6 +205,8 @@ EQUAL = [
     ("$\\text{no solution}$", "No solution."),
     ("12:30", "12:30"),
     ("3 hours 20 minutes", "200 minutes"),
+    ("3h 20m", "200 minutes"),
+    ("2 gallons 3 cups", "35 cups"),
 ]
 
 

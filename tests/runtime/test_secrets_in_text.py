@@ -56,6 +56,7 @@ HIDDEN = {
     "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nOLpV": "-----BEGIN PGP PRIVATE KEY BLOCK-----***",
     "Authorization: ApiKey Zx9Qk2Lm7Pv4": "Authorization: ApiKey ***",
     "Authorization: Bearer 'Zx9Qk2Lm7Pv4'": "Authorization: Bearer '***'",
+    "sent Bearer authZx9Qk2Lm7Pv4 to it": "sent Bearer *** to it",
     'Authorization: Digest username="u", response="Zx9Qk2Lm"': "Authorization: Digest ***",
     "Authorization%3A%20Bearer%20Zx9Qk2Lm7Pv4": "Authorization%3A%20Bearer%20***",
     "[('x-api-key', 'Zx9Qk2Lm7Pv4')]": "[('x-api-key', '***')]",

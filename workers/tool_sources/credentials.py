@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import quote, quote_plus
 
+from loopline.agents.known_secrets import HIDDEN, spellings
 from loopline.workers.tool_sources import SourceUnavailable
 from loopline.workers.tool_sources.settings import ToolSourceSettings
 
-HIDDEN = "***"
-MIN_SECRET_CHARS = 6
-"""Shorter values are not masked: an empty variable or `test` would mask half of every answer."""
 _BEARER = "authorization"
 _SCHEME = re.compile(r"(?:bearer|basic|bot|oauth|token|(?:api-?)?key) +(?=\S+$)", re.IGNORECASE)
 
@@ -49,18 +45,7 @@ class Credentials:
 
     def hidden(self, text: str) -> str:
         """The text with these secrets masked, since a server may echo its request."""
-        for secret in self._secrets():
+        values = [*self.headers.values(), *self.query.values(), *self.environment.values()]
+        for secret in spellings(_SCHEME.sub("", value) for value in values):
             text = text.replace(secret, HIDDEN)
         return text
-
-    def _secrets(self) -> list[str]:
-        """The longest first, as they are and in JSON and URL encoding."""
-        values = [*self.headers.values(), *self.query.values(), *self.environment.values()]
-        bare = {_SCHEME.sub("", value) for value in values}
-        spelled = {
-            form
-            for value in bare
-            if len(value) >= MIN_SECRET_CHARS
-            for form in (value, json.dumps(value)[1:-1], quote(value, safe=""), quote_plus(value))
-        }
-        return sorted(spelled, key=len, reverse=True)
