@@ -9,6 +9,7 @@ with a pydantic model of the answer checks the whole answer again.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, NoReturn, cast
@@ -27,6 +28,16 @@ _SHOWN_ERRORS = 3
 _SHOWN_CHARS = 300
 _FENCE = "```"
 _NOT_CHECKED = "the answer can't be checked"
+# What JavaScript writes in another way than Python, or only JavaScript has.
+_JAVASCRIPT: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    (re.compile(r"\\[pP]\{[\w=]{1,60}\}"), r"\\w"),
+    (re.compile(r"\\u\{0*([0-9A-Fa-f]{1,4})\}"), lambda m: f"\\u{m[1]:0>4}"),
+    (re.compile(r"\\u\{0*(10[0-9A-Fa-f]{4}|[0-9A-Fa-f]{5})\}"), lambda m: f"\\U{m[1]:0>8}"),
+    (re.compile(r"\\c([A-Za-z])"), lambda m: f"\\x{ord(m[1]) % 32:02x}"),
+    (re.compile(r"\(\?<(?=[A-Za-z_$])"), "(?P<"),
+    (re.compile(r"\\k<(\w{1,60})>"), r"(?P=\1)"),
+    (re.compile(r"\[\^\]"), "."),
+)
 
 
 class _TooManyChecks(Exception):
@@ -60,8 +71,9 @@ class AnswerSchema:
                     "name its properties"
                 )
         try:
-            # No format is checked: `pattern` has JavaScript's syntax, which Python can't judge.
-            Draft202012Validator.check_schema(schema, FormatChecker(formats=()))
+            formats = FormatChecker(formats=())
+            formats.checks("regex", raises=re.error)(_is_pattern)
+            Draft202012Validator.check_schema(schema, formats)
         except (SchemaError, RecursionError) as error:
             message = getattr(error, "message", "it is nested too deeply")
             raise InvalidOptions(
@@ -144,6 +156,15 @@ def _bounded_validator() -> Callable[..., Any]:
     keywords["pattern"] = lambda *_: None
     keywords["multipleOf"] = counted(_multiple_of)
     return extend(Draft202012Validator, keywords)
+
+
+def _is_pattern(pattern: object) -> bool:
+    """Whether a `pattern`, in JavaScript's syntax, is one. Raises `re.error` for another text."""
+    if isinstance(pattern, str):
+        for form, replacement in _JAVASCRIPT:
+            pattern = form.sub(replacement, pattern)
+        re.compile(pattern)
+    return True
 
 
 def _multiple_of(

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("jsonschema", reason="needs make install")
 
 from loopline.agents.answer_schema import AnswerSchema
+from loopline.agents.errors import InvalidOptions
 from loopline.agents.records import JsonObject
 
 
@@ -29,9 +30,21 @@ def test_a_number_that_is_no_multiple_is_refused(factor: float, text: str) -> No
     assert not _accepts({"multipleOf": factor}, text)
 
 
-@pytest.mark.parametrize("pattern", [r"^\p{L}+$", r"^(?<year>\d{4})$"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"^\p{L}+$", r"[\p{Script=Greek}]", r"^(?<year>\d{4})-\k<year>$", r"[^]", r"(?<!a)b",
+        r"[\u{1F600}-\u{1F64F}\u{e9}]", r"\cJ",
+    ],
+)  # fmt: skip
 def test_a_pattern_in_the_syntax_of_javascript_is_a_schema(pattern: str) -> None:
     assert _accepts({"type": "string", "pattern": pattern}, '"x"')
+
+
+@pytest.mark.parametrize("pattern", ["(", "[a-", "a{2,1}", "*a", r"(?<year>a)(?<year>b)"])
+def test_a_text_that_is_no_pattern_is_refused(pattern: str) -> None:
+    with pytest.raises(InvalidOptions, match="is not a JSON schema"):
+        AnswerSchema({"type": "string", "pattern": pattern})
 
 
 def test_half_of_a_surrogate_pair_is_an_error_of_the_answer() -> None:
