@@ -82,7 +82,7 @@ _DURATION = re.compile(
     r"(?P<few>[0-9]{1,6})\s?(?P<part>[A-Za-z]{1,8})\b\.?\s*"
 )
 _TIMES = {"d": "day", "m": "minute"}
-"""Letters that are a time beside another time; alone, `m` is a metre."""
+"""Letters that are a time next to another time; alone, `m` is a metre."""
 _MATHEMATICS = re.compile(
     r"\$\$?([^$]{1,2000})\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.DOTALL
 )
