@@ -104,7 +104,8 @@ vllm: $(VENV)/vllm/.installed
 # gigabytes of memory.
 real-vllm: vllm
 	$(BIN)/pytest --durations 20 -m slow tests/workers/engines/test_real_vllm.py \
-	  tests/workers/engines/test_real_vllm_managed.py tests/runtime/test_real_vllm_profiles.py $(PYTEST)
+	  tests/workers/engines/test_real_vllm_managed.py tests/workers/engines/test_real_vllm_gpu.py \
+	  tests/runtime/test_real_vllm_profiles.py $(PYTEST)
 
 # System packages that tests use: a second Redis, the sandbox for generated programs, docker-compose,
 # and promtool, which checks metrics and alert rules. Only root on a Debian machine can install them

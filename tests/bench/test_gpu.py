@@ -93,6 +93,26 @@ def test_a_vllm_server_samples_the_same_groups(
     assert ratio == pytest.approx(rates[1] / rates[0], rel=1e-3)
 
 
+@pytest.mark.timeout(300)
+def test_the_other_figures_remain_if_the_vllm_server_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho 'ImportError: no kernels' >&2\nexit 127\n")
+    program.chmod(0o755)
+    monkeypatch.setenv(PYTHON_VARIABLE, str(program))
+    pytest.importorskip("peft", reason="needs make install")
+    with pytest.raises(typer.Exit):
+        conduct(PROOF, SMALL.model_copy(update={"vllm": True, "as_json": True}))
+    output = capsys.readouterr().out
+    assert "ImportError: no kernels" in output
+    figures = json.loads(output.splitlines()[-1])
+    assert figures["violations"] == {"vllm": 1}
+    parts = "parts; memory is of each process, at its peak"
+    assert figures["measurements"][f"{parts} / rollouts / tokens/s"]["value"] > 0
+    assert "vllm_vs_torch" not in figures["measurements"]
+
+
 def test_the_bound_reads_the_weights_once_and_the_cache_of_each_row(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(PUBLISHED))
     row = completion("tool_agent", 1).model_copy(

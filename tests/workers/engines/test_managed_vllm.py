@@ -80,6 +80,29 @@ async def test_a_server_that_does_not_start_is_reported_with_its_last_output(
         await engine.start()
 
 
+async def test_the_root_cause_is_reported_though_other_tracebacks_follow_it(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "python"
+    output = tmp_path / "output"
+    output.write_text(
+        "(EngineCore pid=8) ERROR 11-28 [core.py:1330]     from flashinfer import (\n"
+        "(EngineCore pid=8) ERROR 11-28 [core.py:1330] ModuleNotFoundError: No module named 'f'\n"
+        "(EngineCore pid=8) ModuleNotFoundError: No module named 'f'\n"
+        + "(APIServer pid=7)     await waiting()\n" * 40
+        + "(APIServer pid=7) RuntimeError: Engine core initialization failed. See root cause\n"
+    )
+    program.write_text(f"#!/bin/sh\ncat {output}\nexit 1\n")
+    program.chmod(0o755)
+    engine = VllmEngine(managed(tiny_model, program))
+    with pytest.raises(EngineBroken) as caught:
+        await engine.start()
+    assert str(caught.value).endswith(
+        ": ModuleNotFoundError: No module named 'f'"
+        " | RuntimeError: Engine core initialization failed. See root cause"
+    )
+
+
 async def test_a_missing_interpreter_is_reported_by_name(tiny_model: Path, tmp_path: Path) -> None:
     engine = VllmEngine(managed(tiny_model, tmp_path / "none"))
     with pytest.raises(EngineError, match=r"there is no .*/none"):

@@ -21,6 +21,7 @@ from loopline.workers.engines.local.model_files import (
 from loopline.workers.engines.local.model_text import ModelText, make_text, read_tokenizer
 from loopline.workers.engines.protocol import EngineError
 from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch.wide_linear import widen_linears
 from loopline.workers.installation import install_hint
 
 
@@ -66,6 +67,7 @@ def load_model(settings: ModelSettings) -> LoadedModel:
         )
         model, info = loaded
         model = (model if quantized else model.to(device)).eval()
+        widen_linears(model)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         if is_out_of_memory(error):
             raise out_of_memory_error(settings.model, error) from error

@@ -31,6 +31,7 @@ from loopline.workers.engines.protocol import EngineBroken, EngineError
 from loopline.workers.engines.server_settings import Argument
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.vllm.adapters import ServedModel
+from loopline.workers.engines.vllm.output import LastOutput
 from loopline.workers.guarded_process import start_guarded
 from loopline.workers.reserved_port import reserve_port
 
@@ -86,8 +87,6 @@ EXIT_SECONDS = 20.0
 MOST_STARTS = 3
 """Failed starts in a row after which this process gives up and leaves the decision to its
 supervisor."""
-KEPT_LINES = 8
-"""Last lines of its output that an error quotes."""
 HUNG_SECONDS = 60.0
 """Time without an answer after which a server that had answered is restarted."""
 _LONGEST_LINE = 1 << 16
@@ -125,7 +124,7 @@ class ManagedServer:
         """Whether the current process has answered."""
         self._most_starts = MOST_STARTS
         self._broken: EngineError | None = None
-        self._lines: list[str] = []
+        self._output = LastOutput()
 
     @classmethod
     def python(cls, settings: ModelSettings) -> Path:
@@ -252,8 +251,9 @@ class ManagedServer:
             why = f"it exited with code {code} after {time.monotonic() - started:.0f} s"
             log.error(f"the {self.kind} server exited", model=self._text.base, why=why)
             if failures >= self._most_starts or (failures and code == 127):
-                last_words = " | ".join(self._lines)[-2000:]
-                self._broken = EngineBroken(f"`{self.program}` does not start: {why}: {last_words}")
+                self._broken = EngineBroken(
+                    f"`{self.program}` does not start: {why}: {self._output}"
+                )
                 return
             await asyncio.sleep(min(5.0, failures))
             await self._may_start.wait()
@@ -263,6 +263,7 @@ class ManagedServer:
         """Return the exit code of the process. Meanwhile its lines are logged, and `ready` is set
         once it answers."""
         name = self._settings.engine
+        self._output = LastOutput()
         tasks = [
             asyncio.create_task(self._log_lines(process), name=f"{name}-output"),
             asyncio.create_task(self._await_answer(process), name=f"{name}-ready"),
@@ -282,7 +283,7 @@ class ManagedServer:
             if not line:
                 return
             text = line.decode("utf-8", "replace").rstrip()
-            self._lines = [*self._lines[-KEPT_LINES + 1 :], text]
+            self._output.add(text)
             log.info(self._settings.engine, line=text)
 
     async def _await_answer(self, process: Process) -> None:
