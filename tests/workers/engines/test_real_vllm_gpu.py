@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 GPU = "gpu0"
-LEFT = 0.1
+ASLEEP = 0.1
 """Largest share of its memory that a sleeping server keeps: PyTorch's context and graphs."""
 LONG = {"max_tokens": 30}
 
@@ -69,11 +69,11 @@ async def test_a_sleeping_server_frees_its_memory_and_then_answers_as_before(
     await engine.load_adapter("slm", str(adapter), 1)
     before = [await ask(engine, adapter=name, sampling=LONG) for name in (None, "slm")]
     assert before[0].output_ids != before[1].output_ids
-    taken = total - free_mb()
-    assert taken > 0.4 * total
+    awake_mb = total - free_mb()
+    assert awake_mb > 0.4 * total
 
-    left = total - await asyncio.to_thread(free_mb_in_turn)
-    assert left < LEFT * taken
+    asleep_mb = total - await asyncio.to_thread(free_mb_in_turn)
+    assert asleep_mb < ASLEEP * awake_mb
 
     after = [await ask(engine, adapter=name, sampling=LONG) for name in (None, "slm")]
     assert [answer.output_ids for answer in after] == [answer.output_ids for answer in before]

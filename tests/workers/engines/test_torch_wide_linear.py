@@ -17,9 +17,17 @@ ROUNDING = {torch.bfloat16: 2**-8, torch.float16: 2**-11}
 """Largest relative error of one rounding."""
 
 
+def is_float32(dtype: torch.dtype) -> bool:
+    return dtype == torch.float32
+
+
+def is_any(dtype: torch.dtype) -> bool:
+    return True
+
+
 @pytest.fixture
 def _slow_cpu(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    monkeypatch.setattr(wide_linear, "has_fast_products", lambda dtype: dtype == torch.float32)
+    monkeypatch.setattr(wide_linear, "has_fast_products", is_float32)
 
 
 @pytest.mark.usefixtures("_slow_cpu")
@@ -78,7 +86,7 @@ def test_a_loaded_model_has_them_only_in_16_bits(tiny_model: Path) -> None:
 
 
 def test_layers_that_are_fast_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wide_linear, "has_fast_products", lambda dtype: True)
+    monkeypatch.setattr(wide_linear, "has_fast_products", is_any)
     layer = torch.nn.Linear(24, 12).to(torch.bfloat16)
     widen_linears(layer)
     assert type(layer) is torch.nn.Linear

@@ -44,26 +44,28 @@ class _Product(torch.autograd.Function):
         ctx: Any, *gradients: torch.Tensor
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
         x, weight = ctx.saved_tensors
-        wanted_x, wanted_weight, wanted_bias = ctx.needs_input_grad
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
         wide = gradients[0].float()
         rows = wide.reshape(-1, wide.shape[-1])
-        of_x = (wide @ weight.float()).to(x.dtype) if wanted_x else None
+        of_x = (wide @ weight.float()).to(x.dtype) if needs_x else None
         of_weight = of_bias = None
-        if wanted_weight:
+        if needs_weight:
             of_weight = (rows.T @ x.reshape(-1, x.shape[-1]).float()).to(weight.dtype)
-        if wanted_bias:
+        if needs_bias:
             of_bias = rows.sum(0).to(weight.dtype)
         return of_x, of_weight, of_bias
 
 
 def has_fast_products(dtype: torch.dtype) -> bool:
-    """Whether this machine's CPU multiplies matrices of a type by PyTorch's fast kernels."""
-    supported: Any = torch.ops.mkldnn
+    """Whether PyTorch has fast kernels for matrices of a type on this CPU, or none for any."""
+    if not torch.backends.mkldnn.is_available():
+        return True
+    mkldnn: Any = torch.ops.mkldnn
     match dtype:
         case torch.bfloat16:
-            return supported._is_mkldnn_bf16_supported()
+            return mkldnn._is_mkldnn_bf16_supported()
         case torch.float16:
-            return supported._is_mkldnn_fp16_supported()
+            return mkldnn._is_mkldnn_fp16_supported()
         case _:
             return True
 

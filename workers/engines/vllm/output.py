@@ -11,7 +11,7 @@ KEPT_CAUSES = 4
 """First exceptions that are kept. A server of several processes first reports the root cause, and
 ends with tracebacks of the processes that waited for the failed one."""
 _MOST_CHARACTERS = 2_000
-"""Of an error's quotation, and of one line."""
+"""Longest quotation in an error, and longest line that is read."""
 _CAUSE = re.compile(r"(?:^|[\])] )((?:\w+\.)*\w*(?:Error|Exception): \S.*)")
 """The last line of a traceback, behind the prefixes of a process and of a log."""
 
