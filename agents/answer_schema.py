@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, NoReturn, cast
@@ -37,6 +38,11 @@ _JAVASCRIPT: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]],
     (re.compile(r"\(\?<(?=[A-Za-z_$])"), "(?P<"),
     (re.compile(r"\\k<(\w{1,60})>"), r"(?P=\1)"),
     (re.compile(r"\[\^\]"), "."),
+    # A class of characters is no end of a range: in `[\w-.]` the dash is a character.
+    (re.compile(r"(\\[dDsSwW])-"), r"\1\\-"),
+    (re.compile(r"(?<!\\)-(?=\\[dDsSwW])"), r"\\-"),
+    # Python's look-behind has a fixed width.
+    (re.compile(r"\(\?<[=!]"), "(?="),
 )
 
 
@@ -163,7 +169,10 @@ def _is_pattern(pattern: object) -> bool:
     if isinstance(pattern, str):
         for form, replacement in _JAVASCRIPT:
             pattern = form.sub(replacement, pattern)
-        re.compile(pattern)
+        with warnings.catch_warnings():
+            # Python warns about `[[`, which it may read as a nested set some day.
+            warnings.simplefilter("ignore", FutureWarning)
+            re.compile(pattern)
     return True
 
 

@@ -12,13 +12,13 @@ MIN_SECRET_CHARS = 6
 every text."""
 
 
-def spellings(secrets: Iterable[str]) -> list[str]:
-    """The secrets as they are and in JSON and URL encoding, without short ones; the longest first,
-    so that one is not hidden only as a part of another."""
+def spellings(secrets: Iterable[str], min_chars: int = MIN_SECRET_CHARS) -> list[str]:
+    """The secrets as they are and in JSON and URL encoding, without shorter ones; the longest
+    first, so that one is not hidden only as a part of another."""
     forms = {
         form
         for secret in secrets
-        if len(secret) >= MIN_SECRET_CHARS
+        if len(secret) >= min_chars
         for form in (secret, json.dumps(secret)[1:-1], quote(secret, safe=""), quote_plus(secret))
     }
     return sorted(forms, key=len, reverse=True)

@@ -120,7 +120,8 @@ def _private_cases(content: str) -> str:
 
 
 def _unpack(content: str) -> str:
-    """Return the string in base64 of zlib of a pickle. Raises Unreadable."""
+    """Return the string in base64 of zlib of a pickle, whose opcodes are only read: nothing is
+    loaded. Raises Unreadable."""
     try:
         packed = base64.b64decode(content, validate=True)
         unpacker = zlib.decompressobj()

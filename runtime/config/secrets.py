@@ -11,8 +11,6 @@ from urllib.parse import unquote, urlsplit
 
 from loopline.agents.known_secrets import HIDDEN, spellings
 
-__all__ = ["HIDDEN", "SECRET_NAME", "Redactor", "is_secret_name", "secret_values"]
-
 _WORD_BEGINS = r"(?:^|[_-]|(?-i:(?<=[a-z])(?=[A-Z])|\bPG(?=PASS)))"
 _KEY_OF_SECRET = (
     r"(?:api|access|account|auth|encryption|private|secret|signing|subscription)[_-]?key"

@@ -35,6 +35,7 @@ def test_a_number_that_is_no_multiple_is_refused(factor: float, text: str) -> No
     [
         r"^\p{L}+$", r"[\p{Script=Greek}]", r"^(?<year>\d{4})-\k<year>$", r"[^]", r"(?<!a)b",
         r"[\u{1F600}-\u{1F64F}\u{e9}]", r"\cJ",
+        r"^[\w-.]+@([\w-]+\.)+[\w-]{2,4}$", r"[.-\d]", r"[\-\d]", r"(?<=a+)b", "[[a]",
     ],
 )  # fmt: skip
 def test_a_pattern_in_the_syntax_of_javascript_is_a_schema(pattern: str) -> None:

@@ -12,7 +12,8 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.runtime.config.secrets import HIDDEN, Redactor, is_secret_name, secret_values
+from loopline.agents.known_secrets import HIDDEN
+from loopline.runtime.config.secrets import Redactor, is_secret_name, secret_values
 from loopline.runtime.observe.logging import configure
 
 SECRET = "hunter2-and-more"

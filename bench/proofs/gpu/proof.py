@@ -40,7 +40,7 @@ from loopline.bench.proofs.isolated_process import isolated_worker
 from loopline.bench.proofs.outcome import Measurement, Outcome, Violation, measured
 from loopline.trainers.core.memory import peak_memory_mb, peak_reserved_mb
 from loopline.workers.engines.factory import build_engine
-from loopline.workers.engines.protocol import Completion, EngineError
+from loopline.workers.engines.protocol import Completion
 from loopline.workers.installation import install_hint
 
 LAYERS, VOCABULARY = 28, 151_936
@@ -118,8 +118,6 @@ class Loop:
     """Most tokens per second that the card's memory bandwidth allows; None if it is unknown."""
     vllm: Served | None = None
     """The same rollouts on a vLLM server."""
-    vllm_failure: str | None = None
-    """Why the server has not sampled them; None if it has, or was not asked."""
 
     @property
     def violations(self) -> list[Violation]:
@@ -136,8 +134,6 @@ class Loop:
             violations.append(
                 Violation("swap", "requests after the swap were not answered by the new versions")
             )
-        if self.vllm_failure is not None:
-            violations.append(Violation("vllm", self.vllm_failure))
         return violations
 
     def measurements(self) -> list[Measurement]:
@@ -248,18 +244,16 @@ def run(options: GpuOptions, progress: Progress) -> Outcome:
                     "the trainer's process was killed, probably for lack of memory: give a smaller "
                     "--micro-batch-tokens, fewer --groups or fewer --layers"
                 ) from error
+        # A server that fails does not cost the minutes of these parts.
+        progress.outcome = partial(outcome_of, options, loop)
         if options.vllm:
             progress.say("a vLLM server samples the same groups…")
             gc.collect()
             torch.cuda.empty_cache()
             with isolated_worker() as alone:
                 work, model = options.workload, Path(scratch) / MODEL
-                # A server that fails does not cost the minutes of the other parts.
-                try:
-                    vllm = alone.submit(sample, work, model, options.threads).result()
-                    loop = replace(loop, vllm=vllm)
-                except EngineError as error:
-                    loop = replace(loop, vllm_failure=str(error))
+                vllm = alone.submit(sample, work, model, options.threads).result()
+            loop = replace(loop, vllm=vllm)
     return outcome_of(options, loop)
 
 

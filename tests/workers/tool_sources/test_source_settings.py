@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loopline.runtime.config.secrets import HIDDEN, Redactor, secret_values
+from loopline.agents.known_secrets import HIDDEN
+from loopline.runtime.config.secrets import Redactor, secret_values
 from loopline.runtime.config.settings import load
 from loopline.runtime.errors import ConfigError
 

@@ -33,7 +33,8 @@ class _Product(torch.autograd.Function):
         ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
     ) -> torch.Tensor:
         """`x` [..., in], `weight` [out, in], `bias` [out]: [..., out]."""
-        ctx.save_for_backward(x, weight)
+        # Frozen weights, as under an adapter, need no activations.
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
         if x.numel() <= FEW_ROWS * x.shape[-1]:
             return functional.linear(x, weight, bias)
         wide_bias = None if bias is None else bias.float()
@@ -47,7 +48,7 @@ class _Product(torch.autograd.Function):
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad
         wide = gradients[0].float()
         rows = wide.reshape(-1, wide.shape[-1])
-        of_x = (wide @ weight.float()).to(x.dtype) if needs_x else None
+        of_x = (wide @ weight.float()).to(weight.dtype) if needs_x else None
         of_weight = of_bias = None
         if needs_weight:
             of_weight = (rows.T @ x.reshape(-1, x.shape[-1]).float()).to(weight.dtype)
@@ -57,7 +58,8 @@ class _Product(torch.autograd.Function):
 
 
 def has_fast_products(dtype: torch.dtype) -> bool:
-    """Whether PyTorch has fast kernels for matrices of a type on this CPU, or none for any."""
+    """Whether this CPU has the instructions that PyTorch's fast kernels (oneDNN) need for matrices
+    of a type. True without oneDNN, where nothing is known."""
     if not torch.backends.mkldnn.is_available():
         return True
     mkldnn: Any = torch.ops.mkldnn

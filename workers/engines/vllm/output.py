@@ -11,8 +11,10 @@ KEPT_CAUSES = 4
 """First exceptions that are kept. A server of several processes first reports the root cause, and
 ends with tracebacks of the processes that waited for the failed one."""
 _MOST_CHARACTERS = 2_000
-"""Longest quotation in an error, and longest line that is read."""
-_CAUSE = re.compile(r"(?:^|[\])] )((?:\w+\.)*\w*(?:Error|Exception): \S.*)")
+"""Longest line that is read."""
+_QUOTED_CHARACTERS = 1_000
+"""Longest quotation of exceptions, and of lines."""
+_CAUSE = re.compile(r"(?:^|[\])] )((?:\w+\.)*\w*(?:Error|Exception)(?:: \S.*|$))")
 """The last line of a traceback, behind the prefixes of a process and of a log."""
 
 
@@ -31,5 +33,8 @@ class LastOutput:
             self._causes.append(cause[1])
 
     def __str__(self) -> str:
-        """The exceptions; without any, the last lines."""
-        return " | ".join(self._causes or self._lines)[-_MOST_CHARACTERS:]
+        """The exceptions from their beginning, and the end of the last lines: a server that is
+        killed reports no exception of its own."""
+        causes = " | ".join(self._causes)[:_QUOTED_CHARACTERS]
+        lines = " | ".join(self._lines)[-_QUOTED_CHARACTERS:]
+        return f"{causes}; its last lines: {lines}" if causes else lines
