@@ -38,7 +38,7 @@ _JAVASCRIPT: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]],
     (re.compile(r"\(\?<(?=[A-Za-z_$])"), "(?P<"),
     (re.compile(r"\\k<(\w{1,60})>"), r"(?P=\1)"),
     (re.compile(r"\[\^\]"), "."),
-    # A class of characters is no end of a range: in `[\w-.]` the dash is a character.
+    # A class of characters cannot end a range: in `[\w-.]` the dash is a character.
     (re.compile(r"(\\[dDsSwW])-"), r"\1\\-"),
     (re.compile(r"(?<!\\)-(?=\\[dDsSwW])"), r"\\-"),
     # Python's look-behind has a fixed width.
