@@ -277,19 +277,12 @@ def test_an_output_that_is_a_file_is_a_one_line_error_too(tmp_path: Path) -> Non
     assert len(failed.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("rates", "message"),
-    [
-        ({"matrix_learning_rate": 1e30}, "the loss is nan"),
-        ({"learning_rate": 1e30}, "the gradient's norm is nan"),
-    ],
-)
-def test_a_nan_loss_ends_a_training_at_its_last_good_checkpoint(
-    rates: dict[str, float], message: str, tmp_path: Path
-) -> None:
-    """At a very high rate; a gradient may be NaN although the loss is finite."""
-    endless = TINY.model_copy(update={**rates, "warmup": 1})
-    with pytest.raises(TrainingError, match=rf"{message} at step 2, .*recipe tiny .*1\.0e\+30"):
+@pytest.mark.parametrize("rate", ["matrix_learning_rate", "learning_rate"])
+def test_a_nan_loss_ends_a_training_at_its_last_good_checkpoint(rate: str, tmp_path: Path) -> None:
+    """At a very high rate. Depending on the processor, the loss is NaN or only the gradient."""
+    endless = TINY.model_copy(update={rate: 1e30, "warmup": 1})
+    pattern = r"the (loss|gradient's norm) is nan at step 2, .*recipe tiny .*1\.0e\+30"
+    with pytest.raises(TrainingError, match=pattern):
         train(endless, tmp_path, checkpoint_every=1)
     checkpoint = load_checkpoint(tmp_path, TrainingState)
     assert checkpoint is not None
