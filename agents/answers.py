@@ -51,9 +51,12 @@ _REPLACEMENTS = (
     (re.compile(r"(?<=[0-9])\\[,!]\s?(?=[0-9]{3})"), ""),
     (re.compile(r"\\[,;:! ]|~"), " "),
     (re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])"), ""),
+    (re.compile(r"\^?\s?\\degree(?![A-Za-z])"), "°"),
     (re.compile(r"(?<!\s)\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))|°"), " degrees "),
     (re.compile(r"\\[()\[\]]"), " "),
     (re.compile(r"\\([$%#&_])"), r"\1"),
+    # In `\text{ cm}^2`, the exponent belongs to the unit.
+    (re.compile(r"(?<=[A-Za-z])[ ]{1,9}(?=\^)"), ""),
 )
 _MATH_DOLLARS = re.compile(r"(?<!\\)\$(?!\s)([^$]*)(?<![\\\s])\$")
 
