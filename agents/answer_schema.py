@@ -27,7 +27,7 @@ MAX_CHECKS = 100_000
 for each value."""
 _SHOWN_ERRORS = 3
 _SHOWN_CHARS = 300
-_FENCE = "```"
+_FENCE = re.compile("```+|~~~+")
 _NOT_CHECKED = "the answer can't be checked"
 # What JavaScript writes in another way than Python, or only JavaScript has.
 _JAVASCRIPT: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
@@ -216,8 +216,9 @@ def _keywords(schema: JsonValue) -> Iterator[tuple[str, JsonValue]]:
 def unfenced(text: str) -> str:
     """The text within a code fence that encloses all of it, else the stripped text."""
     text = text.strip()
-    if text.startswith(_FENCE) and text.endswith(_FENCE) and "\n" in text:
-        return text.partition("\n")[2].removesuffix(_FENCE).strip()
+    opening = _FENCE.match(text)
+    if opening and text.endswith(opening[0]) and "\n" in text:
+        return text.partition("\n")[2].removesuffix(opening[0]).strip()
     return text
 
 
