@@ -345,9 +345,11 @@ def _without_arguments(text: str) -> str:
 
 def _list_parts(text: str) -> Iterator[str]:
     """The parts of a list or a set, which has no order; a plus-minus sign yields two parts."""
-    inner = text
-    if text.startswith("\\{") and text.endswith("\\}") and _is_one_set(text):
-        inner = text[2:-2]
+    sides = list(_sides(text))
+    named = len(sides) == 3 and _is_name_of(sides)
+    inner, members = text, sides[-1] if named else text
+    if members.startswith("\\{") and members.endswith("\\}") and _is_one_set(members):
+        inner = members[2:-2]
     parts = _split(inner, ",;")
     if len(parts) > 1 and written_number(inner) is not None:
         parts = [inner]

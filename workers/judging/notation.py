@@ -17,6 +17,9 @@ _PLAIN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\(?:boldsymbol|bm|underline)(?=\s{0,9}\{)", ""),
         (r"\\(?:mathbf|textbf)(?=\s{0,9}\{[^{}]{0,200}[\\{])", ""),
         (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+        (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
+        (r"\\big(cup|cap)(?![A-Za-z])", r"\\\1"),
+        (r"\\lg(?![A-Za-z])", r"\\log_{10}"),
         (r"\\sqrt\s{0,9}([0-9A-Za-z])", r"\\sqrt{\1}"),
         # An argument without braces is one character or one command.
         (r"([_^])\s?([0-9A-Za-z])(?=\s)", r"\1{\2}"),
