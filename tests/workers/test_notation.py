@@ -67,7 +67,7 @@ UNITS = [
 DIFFERENT = [
     (r"\pi r^2", r"\pi R^2"),
     ("1", r"\frac{R}{r}"),
-    (r"\theta", r"\Theta"),
+    (r"2\theta", r"2\Theta"),
     ("y' = 2x", "y = 2x"),
     (r"2\sqrt{x'}", r"2\sqrt{x}"),
     (r"\sin 30", r"\sin 30^\circ"),
