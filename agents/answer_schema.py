@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from fractions import Fraction
 from typing import Any, NoReturn, cast
 
@@ -27,7 +27,7 @@ MAX_CHECKS = 100_000
 for each value."""
 _SHOWN_ERRORS = 3
 _SHOWN_CHARS = 300
-_FENCE = "```"
+_FENCE = re.compile("```+|~~~+")
 _NOT_CHECKED = "the answer can't be checked"
 # What JavaScript writes in another way than Python, or only JavaScript has.
 _JAVASCRIPT: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
@@ -59,8 +59,15 @@ class AnswerSchema:
         from jsonschema import Draft202012Validator, FormatChecker, SchemaError
 
         self.schema = schema
-        self.text = json.dumps(schema, ensure_ascii=False)
-        size = len(self.text.encode())
+        try:
+            self.text = json.dumps(schema, ensure_ascii=False)
+            size = len(self.text.encode())
+        except UnicodeEncodeError as error:
+            raise InvalidOptions(
+                "the schema of the answer is no text: it has half of a surrogate pair"
+            ) from error
+        except RecursionError as error:
+            raise InvalidOptions("the schema of the answer is nested too deeply") from error
         if size > MAX_SCHEMA_BYTES:
             raise InvalidOptions(
                 f"the schema of the answer has {size} bytes, at most {MAX_SCHEMA_BYTES} are allowed"
@@ -142,9 +149,18 @@ def check_rule(schema: JsonObject) -> None:
 def _bounded_validator() -> Callable[..., Any]:
     """A validator class whose instances together make at most `MAX_CHECKS` checks."""
     from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
     from jsonschema.validators import extend
 
     checks = 0
+    enumerated: dict[int, frozenset[Hashable]] = {}
+
+    def check_enum(_validator: Any, values: Any, value: JsonValue, _schema: JsonValue) -> Any:
+        # Compared one by one, long lists of values would take hours.
+        if id(values) not in enumerated:
+            enumerated[id(values)] = frozenset(map(_identity, values))
+        if _identity(value) not in enumerated[id(values)]:
+            yield ValidationError(f"{value!r} is not one of {values!r}")
 
     def counted(check: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any) -> Any:
@@ -161,6 +177,8 @@ def _bounded_validator() -> Callable[..., Any]:
     }
     keywords["pattern"] = lambda *_: None
     keywords["multipleOf"] = counted(_multiple_of)
+    keywords["enum"] = counted(check_enum)
+    keywords["uniqueItems"] = counted(_unique_items)
     return extend(Draft202012Validator, keywords)
 
 
@@ -192,6 +210,29 @@ def _multiple_of(
         yield ValidationError(f"{str(value)[:100]} is not a multiple of {factor}")
 
 
+def _unique_items(
+    validator: Any, unique: JsonValue, value: Any, _schema: JsonValue
+) -> Iterator[Exception]:
+    """Check `uniqueItems` in linear time."""
+    from jsonschema.exceptions import ValidationError
+
+    if (
+        unique
+        and validator.is_type(value, "array")
+        and len(set(map(_identity, value))) < len(value)
+    ):
+        yield ValidationError(f"{value!r} has non-unique elements")
+
+
+def _identity(value: JsonValue) -> Hashable:
+    """The same for equal JSON values only: 1 and 1.0 are equal, but 1 and true are not."""
+    if isinstance(value, dict):
+        return "object", frozenset((name, _identity(item)) for name, item in value.items())
+    if isinstance(value, list):
+        return "array", tuple(map(_identity, value))
+    return ("boolean", value) if isinstance(value, bool) else value
+
+
 def _exact(number: Any) -> Fraction:
     return Fraction(number if isinstance(number, int) else repr(number))
 
@@ -216,8 +257,9 @@ def _keywords(schema: JsonValue) -> Iterator[tuple[str, JsonValue]]:
 def unfenced(text: str) -> str:
     """The text within a code fence that encloses all of it, else the stripped text."""
     text = text.strip()
-    if text.startswith(_FENCE) and text.endswith(_FENCE) and "\n" in text:
-        return text.partition("\n")[2].removesuffix(_FENCE).strip()
+    opening = _FENCE.match(text)
+    if opening and text.endswith(opening[0]) and "\n" in text:
+        return text.partition("\n")[2].removesuffix(opening[0]).strip()
     return text
 
 

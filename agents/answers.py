@@ -51,9 +51,12 @@ _REPLACEMENTS = (
     (re.compile(r"(?<=[0-9])\\[,!]\s?(?=[0-9]{3})"), ""),
     (re.compile(r"\\[,;:! ]|~"), " "),
     (re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])"), ""),
+    (re.compile(r"\^?\s?\\degree(?![A-Za-z])"), "°"),
     (re.compile(r"(?<!\s)\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))|°"), " degrees "),
     (re.compile(r"\\[()\[\]]"), " "),
     (re.compile(r"\\([$%#&_])"), r"\1"),
+    # In `\text{ cm}^2`, the exponent belongs to the unit.
+    (re.compile(r"(?<=[A-Za-z])[ ]{1,9}(?=\^)"), ""),
 )
 _MATH_DOLLARS = re.compile(r"(?<!\\)\$(?!\s)([^$]*)(?<![\\\s])\$")
 
@@ -140,7 +143,7 @@ _SHORT_UNIT = (
     r"mm|cm|km|m|ft|in|yd|mi|mg|kg|g|lb|oz|ml|mL|l|L|s|min|hrs?|h|am|pm|AM|PM|mph|st|nd|rd|th"
 )
 _UNIT_WORD = (
-    r"dollars?|cents?|euros?|seconds?|minutes?|hours?|days?|weeks?|months?|years?"
+    r"dollars?|cents?|euros?|usd|eur|gbp|seconds?|minutes?|hours?|days?|weeks?|months?|years?"
     r"|degrees?(?: ?(?:celsius|fahrenheit|c|f)\b)?|(?:centi|kilo|milli)?met(?:er|re)s?"
     r"|inch(?:es)?|foot|feet|yards?|miles?|(?:kilo|milli)?grams?|pounds?|ounces?|tons?"
     r"|(?:milli)?lit(?:er|re)s?|cups?|pints?|quarts?|gallons?|persons?|people|children|men|women"
@@ -162,7 +165,7 @@ _NUMBER = re.compile(
     rf"(?:(?P<number>{_PLAIN_NUMBER})"
     rf"(?:\s*/\s*(?P<over>[0-9]+)|\s+(?P<top>[0-9]+)/(?P<bottom>[0-9]+))?)"
     rf"(?:\s*(?P<scale>(?ai:{'|'.join(SCALES)}|(?(currency)k|(?!))))\b)?"
-    rf"(?:\s*(?P<percent>%|percent\b))?"
+    rf"(?:\s*(?P<percent>%|percent\b)|\s*[€£¥])?"
     # After a bare number, a slash divides: "5/m".
     rf"(?:(?:\s+{_COUNTED}|\s*(?:{_OF_A_UNIT})*{_UNIT})(?:{_PER})?|(?(currency)(?:{_PER})?))"
     rf"(?:\s+(?:{_OF_A_UNIT})+{_UNIT})*(?:\s+each)?",

@@ -15,15 +15,19 @@ from datetime import date
 from loopline.agents.answer_schema import refuse_constant, unfenced
 from loopline.agents.answers import (
     MAX_ANSWER_BYTES,
+    Number,
     last_boxed,
     parse_number,
     truncate_answer,
     unwrap_box,
 )
+from loopline.agents.arithmetic import ExpressionError, evaluate
 from loopline.agents.payloads import ExpectedType
 from loopline.agents.thinking import text_without_thoughts
 
-_ANSWER_MARK = re.compile(r"(?im)^[ \t>*_#`-]*(?:final )?answer[*_`]*:[*_`]*")
+_ANSWER_MARK = re.compile(r"(?im)^[ \t>*_#`-]*(?:final )?answer[*_`]*[:：][*_`]*")
+_FENCE = re.compile(r"[ \t]*+(```+|~~~+)")
+_SCIENTIFIC = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?[eE][-+]?[0-9]{1,4}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _BOOLEANS = {"yes": "true", "true": "true", "no": "false", "false": "false"}
 
@@ -65,15 +69,16 @@ def _places(text: str) -> Iterator[str]:
 
 def _last_fenced(text: str) -> str | None:
     """Content of the last code fence. Line by line: hostile text opens many and closes none."""
-    last, lines = None, None
+    last, mark = None, ""
+    lines: list[str] = []
     for line in text.splitlines():
-        if not line.startswith("```"):
-            if lines is not None:
-                lines.append(line)
-        elif lines is None:
-            lines = list[str]()
-        elif not line[3:].strip():
-            last, lines = "\n".join(lines), None
+        fence = _FENCE.match(line)
+        if mark and fence and fence[1].startswith(mark) and fence.end() == len(line.rstrip()):
+            last, mark = "\n".join(lines), ""
+        elif mark:
+            lines.append(line)
+        elif fence:
+            mark, lines = fence[1], []
     return last
 
 
@@ -88,7 +93,7 @@ def _canonical(text: str, expected: ExpectedType) -> str | None:
         case "text":
             return text or None
         case "integer" | "number":
-            number = parse_number(text.strip("*_` "))
+            number = _number(text.strip("*_` "))
             if number is None:
                 return None
             if expected == "number":
@@ -100,6 +105,16 @@ def _canonical(text: str, expected: ExpectedType) -> str | None:
             return _date(text.strip("*_`\"'. "))
         case "list" | "json":
             return _json(text, list if expected == "list" else (list, dict))
+
+
+def _number(text: str) -> Number | None:
+    if not _SCIENTIFIC.fullmatch(text):
+        return parse_number(text)
+    # JSON writes very small and very large numbers like this.
+    try:
+        return Number(evaluate(text), percent=False)
+    except ExpressionError:
+        return None
 
 
 def _date(text: str) -> str | None:

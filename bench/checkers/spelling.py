@@ -141,6 +141,7 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], _Replacement], ...] = tuple(
         (r"(?<=[0-9)%]) [xX] (?=\$?[0-9(])", " × "),
         (r"\\(?:approx|simeq)(?![A-Za-z])", "≈"),
         (r"\^\s{0,9}(?:\{\s{0,9})?\\circ\s{0,9}\}?", " "),
+        (r"\^?\s?\\degree(?![A-Za-z])", " "),
         (r"\\(?:quad|qquad|enspace)(?![A-Za-z])", " "),
         (r"\\\$", "$"),
         (r"\\%", "%"),

@@ -94,9 +94,11 @@ def _json_call(value: Any) -> ToolCall | None:
 def _named_call(name: str, arguments: Any) -> ToolCall | None:
     if isinstance(arguments, str):
         try:
-            arguments = parse(arguments)
+            # Some servers write no arguments as an empty text or as null.
+            arguments = parse(arguments) if arguments.strip() else {}
         except Unreadable:
             return None
+    arguments = {} if arguments is None else arguments
     return ToolCall(name, arguments) if isinstance(arguments, dict) else None
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 
 pytest.importorskip("jsonschema", reason="needs make install")
@@ -50,3 +53,56 @@ def test_a_text_that_is_no_pattern_is_refused(pattern: str) -> None:
 
 def test_half_of_a_surrogate_pair_is_an_error_of_the_answer() -> None:
     assert not _accepts({"type": "string"}, '"\ud800"')
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"enum": [1, None]}, "1.0"),
+        ({"enum": [1, None]}, "null"),
+        ({"enum": [{"a": 1, "b": [True]}]}, '{"b": [true], "a": 1}'),
+        ({"uniqueItems": True}, '[1, true, "1", [1], {"a": 1}]'),
+        ({"uniqueItems": True}, '"aa"'),
+        ({"uniqueItems": False}, "[1, 1]"),
+    ],
+)
+def test_values_are_compared_by_the_rules_of_json(schema: JsonObject, text: str) -> None:
+    assert _accepts(schema, text)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"enum": [0]}, "false"),
+        ({"enum": []}, "1"),
+        ({"enum": [{"a": 1, "b": [True]}]}, '{"b": [1], "a": 1}'),
+        ({"uniqueItems": True}, "[1, true, 1.0]"),
+        ({"uniqueItems": True}, '[{"a": 1, "b": 2}, {"b": 2, "a": 1}]'),
+    ],
+)
+def test_a_value_that_differs_by_the_rules_of_json_is_refused(
+    schema: JsonObject, text: str
+) -> None:
+    assert not _accepts(schema, text)
+
+
+@pytest.mark.parametrize(
+    "schema", [{"uniqueItems": True}, {"items": {"enum": [{"a": n} for n in range(5_000)]}}]
+)
+def test_many_values_are_compared_at_once(schema: JsonObject) -> None:
+    began = time.process_time()
+    assert _accepts(schema, json.dumps([{"a": number} for number in range(5_000)]))
+    assert time.process_time() - began < 5
+
+
+def test_a_schema_with_half_of_a_surrogate_pair_is_refused() -> None:
+    with pytest.raises(InvalidOptions, match="surrogate"):
+        AnswerSchema({"description": "\ud800"})
+
+
+def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
+    schema: JsonObject = {}
+    for _ in range(5_000):
+        schema = {"items": schema}
+    with pytest.raises(InvalidOptions, match="nested too deeply"):
+        AnswerSchema(schema)

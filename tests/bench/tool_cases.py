@@ -121,6 +121,8 @@ OUTPUTS: list[tuple[str, list[ReadCall] | None]] = [
     ('[{"function": {"name": "f", "arguments": {}}}]', [("f", {}, 0)]),
     ('[{"f": {"a": 1}}, {"g": {}}]', [("f", {"a": 1}, 0), ("g", {}, 0)]),
     ('```json\n[{"name": "f", "arguments": {}}]\n```', [("f", {}, 0)]),
+    ('{"name": "f", "arguments": ""}', [("f", {}, 0)]),
+    ('{"name": "f", "arguments": null}', [("f", {}, 0)]),
     ('{"name": "f", "arguments": [1]}', None),
     ('{"name": "f", "arguments": {"a": 1}', None),
     ("I cannot help with that.", None),

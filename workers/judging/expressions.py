@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from loopline.workers.judging.notation import in_one_notation
 from loopline.workers.judging.units import unit_of
 from loopline.workers.judging.written_numbers import (
     PREFIX,
@@ -40,51 +41,6 @@ _JOINING = re.compile(
 _WORDS = re.compile(
     r"\\(?:text[a-z]{0,6}|math(?:rm|bf|it|sf)|mbox|operatorname)\s{0,9}\{([^{}]*)\}"
 )
-_PLAIN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"\\(?:left|right|displaystyle|textstyle|[bB]igg?[lr]?)(?![A-Za-z])\.?", ""),
-        (r"\\(?:large|Large|LARGE|huge|Huge|normalsize)(?![A-Za-z])", ""),
-        (r"\\(?:text)?color\s{0,9}\{[A-Za-z!0-9]{1,30}\}", ""),
-        (r"\\(?:boldsymbol|bm|underline)(?=\s{0,9}\{)", ""),
-        (r"\\(?:mathbf|textbf)(?=\s{0,9}\{[^{}]{0,200}[\\{])", ""),
-        (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
-        (r"\\sqrt\s{0,9}([0-9A-Za-z])", r"\\sqrt{\1}"),
-        # An argument without braces is one character or one command.
-        (r"([_^])\s?([0-9A-Za-z])(?=\s)", r"\1{\2}"),
-        (r"\\frac(?:\s{0,9}([0-9])|\s{1,9}([A-Za-z]))", r"\\frac{\1\2}"),
-        (
-            r"(\\frac\s{0,9}\{(?:[^{}]++|\{[^{}]*+\})*+\})\s{0,9}([0-9A-Za-z]|\\(?!text)[A-Za-z]++)",
-            r"\1{\2}",
-        ),
-        (r"\(\s{0,9}\\begin\{array\}\{[lcr| ]{0,20}\}", r"\\begin{pmatrix}"),
-        (r"\\end\{array\}\s{0,9}\)", r"\\end{pmatrix}"),
-        (r"(\A|\\in)\s{0,9}(?:\\mathbb\s{0,9}\{?\s?R\s?\}?|ℝ)\s{0,9}\Z", r"\1 (-\\infty,\\infty)"),
-        (r"(?<=[0-9]),?\\[!,] ?(?=[0-9]{3}(?![0-9]))", ""),
-        (r"\\\\\s{0,9}(?=\\end\{)", ""),
-        (r"\\(?:quad|qquad|enspace)(?![A-Za-z])|(?<!\\)\\[,;:! ]|~", " "),
-        (r"\^\s{0,9}(?:\\circ(?![A-Za-z])|\{\s{0,9}\\circ\s{0,9}\})|°", " "),
-        (r"\\(?:leqslant|leq)(?![A-Za-z])|[≤⩽]|<=", r"\\le "),
-        (r"\\(?:geqslant|geq)(?![A-Za-z])|[≥⩾]|>=", r"\\ge "),
-        (r"\\(?:neq)(?![A-Za-z])|≠|!=", r"\\ne "),
-        (r"\\lt(?![A-Za-z])", "<"),
-        (r"\\gt(?![A-Za-z])", ">"),
-        (r"\\varnothing(?![A-Za-z])|∅|\\\{\s{0,9}\\\}", r"\\emptyset "),
-        (r"∪", r"\\cup "),
-        (r"∞", r"\\infty "),
-        (r"π", r"\\pi "),
-        (r"√", r"\\sqrt "),
-        (r"[−–]", "-"),
-        (r"×|·", r"\\cdot "),
-        (r"\\times(?![A-Za-z])", r"\\cdot "),
-        (r"\\lbrace(?![A-Za-z])", r"\\{"),
-        (r"\\rbrace(?![A-Za-z])", r"\\}"),
-        (r"(?<=[0-9])\{,\}(?=[0-9]{3})", ""),
-    )
-)
-_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]{1,20}")
-_LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉₊₋ₙ]{1,20}")
-_ON_THE_LINE = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉₊₋ₙ", "0123456789+-n" * 2)
 _RELATION = re.compile(r"\\(?:le|ge|ne|in|equiv|approx)(?![A-Za-z])|[=<>]")
 _NAME = re.compile(
     r"\s{0,9}\([A-Za-z](?:_\w)?(?:\s{0,9},\s{0,9}[A-Za-z](?:_\w)?){1,5}\)\s{0,9}"
@@ -136,6 +92,16 @@ _MEASURED = re.compile(
     r"(?P<unit>(?:square |cubic )?[A-Za-z]{2,20}(?:\s?\^\s?\{?[23]\}?)?)",
     re.DOTALL,
 )
+_UNITS = re.compile(
+    r"(?<=[^\s,;])\s{1,9}(?:(?:square|cubic|sq\.?|cu\.?)\s)?units?(?:\s?\^\s?\{?[23]\}?)?\Z"
+)
+"""Units of no name, as in "12 square units"."""
+_SET_BUILDER = re.compile(
+    r"\\\{\s{0,9}[A-Za-z]\s{0,9}(?:\\in\s{0,9}(?:\\mathbb\s?\{?\s?R\s?\}?|ℝ)\s{0,9})?"
+    r"(?:\\(?:mid|vert|colon)(?![A-Za-z])|[|:])(.*)\\\}",
+    re.DOTALL,
+)
+"""The numbers that satisfy a condition: `\\{x \\mid x > 3\\}`."""
 _ALTERNATIVES = re.compile(
     r"\\(?:text|textrm|mathrm|mbox)\s{0,9}\{\s{0,9}or\s{0,9}\}|\\lor(?![A-Za-z])"
     r"|(?<![A-Za-z\\])or(?![A-Za-z])"
@@ -180,16 +146,16 @@ def normal(text: str) -> str:
     _require_balance(text)
     text = _DOLLARS.sub(" ", text)
     text = _JOINING.sub(" , ", text)
-    text = _RAISED.sub(lambda match: f"^{{{match[0].translate(_ON_THE_LINE)}}}", text)
-    text = _LOWERED.sub(lambda match: f"_{{{match[0].translate(_ON_THE_LINE)}}}", text)
-    for pattern, replacement in _PLAIN:
-        text = pattern.sub(replacement, text)
+    text = in_one_notation(text)
     boxed = re.fullmatch(r"\s{0,9}\\f?boxed\s{0,9}\{(.*)\}\s{0,9}", text, re.DOTALL)
     text = boxed[1] if boxed else text
     text = " ".join(text.split()).removesuffix(".").strip(" ,;")
     if not _is_text(text):
         prefix = PREFIX.match(text)
         text = _WORDS.sub(_unwrap, text[prefix.end() :] if prefix else text).strip()
+        text = _UNITS.sub("", text)
+    members = _SET_BUILDER.fullmatch(text)
+    text = members[1] if members and _INEQUALITY.search(members[1]) else text
     while text.startswith("{") and text.endswith("}") and all(_depths(text)[1:-1]):
         text = text[1:-1].strip()
     return text
@@ -288,7 +254,7 @@ def _same_relations(
             return _same(answer_sides[-1], wanted[-1], leaves) and _is_consistent_chain(
                 answer_sides, leaves
             )
-        return not _both_assign(answer_sides, wanted) and leaves.same(answer, gold)
+        return not _both_assign(answer_sides, wanted) and _same_algebra(answer, gold, leaves)
     if named and len(wanted) == 1:
         return _same(answer_sides[-1], gold, leaves) and _is_consistent_chain(answer_sides, leaves)
     if also_named and len(answer_sides) == 1:
@@ -302,7 +268,7 @@ def _same_relations(
         )
     if len(answer_sides) == 1 and _parse_bracketed(answer) is None and "\\cup" not in answer:
         return False
-    return leaves.same(answer, gold)
+    return _same_algebra(answer, gold, leaves)
 
 
 def _both_assign(answer_sides: list[str], wanted: list[str]) -> bool:
@@ -340,7 +306,12 @@ def _same_leaves(answer: str, gold: str, leaves: Leaves) -> bool:
         return False
     if _is_ambiguous(answer):
         return False
-    return leaves.same(answer, gold)
+    return _same_algebra(answer, gold, leaves)
+
+
+def _same_algebra(answer: str, gold: str, leaves: Leaves) -> bool:
+    # The parser drops the mark of a derivative.
+    return answer.count("'") == gold.count("'") and leaves.same(answer, gold)
 
 
 def _measured(text: str) -> tuple[str, str] | None:
@@ -374,9 +345,11 @@ def _without_arguments(text: str) -> str:
 
 def _list_parts(text: str) -> Iterator[str]:
     """The parts of a list or a set, which has no order; a plus-minus sign yields two parts."""
-    inner = text
-    if text.startswith("\\{") and text.endswith("\\}") and _is_one_set(text):
-        inner = text[2:-2]
+    sides = list(_sides(text))
+    named = len(sides) == 3 and _is_name_of(sides)
+    inner, members = text, sides[-1] if named else text
+    if members.startswith("\\{") and members.endswith("\\}") and _is_one_set(members):
+        inner = members[2:-2]
     parts = _split(inner, ",;")
     if len(parts) > 1 and written_number(inner) is not None:
         parts = [inner]

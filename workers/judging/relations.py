@@ -23,13 +23,21 @@ _IN = re.compile(r"^\s*[A-Za-z]\s*\\in(?![A-Za-z])")
 def read(text: str) -> Any:
     """Parse a whole text: an expression, a relation or a set of SymPy's."""
     from latex2sympy2_extended import latex2sympy
+    from latex2sympy2_extended.latex2sympy2 import ConversionConfig
     from sympy import Union
 
     text = _IN.sub("", text)
     parts = re.split(r"\\cup(?![A-Za-z])", text)
     if len(parts) > 1:
         return Union(*map(_set_of, map(read, parts)))
-    parsed = latex2sympy(text, is_real=True, convert_degrees=False, normalization_config=None)
+    parsed = latex2sympy(
+        text,
+        is_real=True,
+        convert_degrees=False,
+        normalization_config=None,
+        # The radii r and R are two variables.
+        conversion_config=ConversionConfig(lowercase_symbols=False),
+    )
     return _with_exact_decimals(parsed)
 
 

@@ -54,7 +54,7 @@ _TEMPERATURES = frozenset({"celsius", "fahrenheit"})
 _LAYOUT = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operatorname)\s{0,9}(?=\{)|\\[,;:! ]|[{}~]"
 )
-_CIRCLE = re.compile(r"\^\s?\{?\s?\\circ\s?\}?")
+_CIRCLE = re.compile(r"\^\s?\{?\s?\\circ\s?\}?|\^?\s?\\degree(?![A-Za-z])")
 _SIGNS = (
     (_CIRCLE, "°"),
     (_LAYOUT, " "),

@@ -9,7 +9,7 @@ with words that are not a unit.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from loopline.agents.answers import MAX_NUMBER_CHARS, parse_number
@@ -67,6 +67,8 @@ _SEVERAL = re.compile(
 )
 _TWICE_NEGATED = re.compile(r"^[\s$(]{0,9}[-−]\s?\(?\s?[-−]")
 _DIVIDED = re.compile(r"/|\\[dtc]?frac")
+_SET_APART = re.compile(r"[0-9)}]\s{1,9}\\?[^\W\d_]")
+"""A unit after a space: glued to its number, a letter may be a variable."""
 _PERIOD_CHARS = 60
 _LATEX_SIGNS = (
     (re.compile(r"\\(?:times|cdot)(?![A-Za-z])"), "*"),
@@ -145,7 +147,10 @@ def _single_number(text: str) -> WrittenNumber | None:
         return WrittenNumber(exact, percent=False, around="")
     number = parse_number(text)
     if number is None:
-        return None
+        measured = quantity(text) if _SET_APART.search(text) else None
+        if measured is None or (bare_number := _single_number(measured[0])) is None:
+            return None
+        return replace(bare_number, around=measured[1])
     if _DIVIDED.search(bare) and _is_quotient(bare) and number.value.denominator == 1:
         return None
     return WrittenNumber(number.value, number.percent, _normalize_surroundings(text))
