@@ -14,7 +14,9 @@ from typing import Literal
 from loopline.agents.call_forms import GEMINI_MODULE
 from loopline.agents.call_markup import (
     BARE_PREFIXES,
+    ENDS,
     INCLUSIVE,
+    STRAY_ENDS,
     OPENING,
     REGIONS,
     SECTION,
@@ -154,6 +156,8 @@ class _Speech:
         text = self._text
         if self._region is not None:
             return self._leave_call()
+        if self._resumes and self._may_continue_call():
+            return False
         opening = OPENING.search(text, self._search) if self._offered else None
         limit = len(text)
         if opening is not None:
@@ -213,6 +217,14 @@ class _Speech:
         self._place = self._search = end + len(closing)
         self._resumes = True
         return True
+
+    def _may_continue_call(self) -> bool:
+        """Skip stray ends after a call. Whether the rest of the text may become another one."""
+        stray = STRAY_ENDS.match(self._text, self._place)
+        if stray is not None:
+            self._place = self._search = stray.end()
+        rest = self._text[self._place :].lstrip()
+        return any(end.startswith(rest) for end in ENDS)
 
     def _give(self, limit: int, pieces: list[str]) -> None:
         """Emit the text up to `limit`, without white space next to a call and at the end."""
