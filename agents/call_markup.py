@@ -37,9 +37,8 @@ from loopline.agents.call_values import own_tags
 from loopline.agents.thinking import BARE_CHANNEL, ends_thought, split_thoughts
 
 __all__ = [
-    "BARE_PREFIXES", "CLOSE", "ENDS", "INCLUSIVE", "STRAY_ENDS", "NONE", "OPEN", "OPENING",
-    "REGIONS", "SECTION",
-    "Offered", "WrittenCall", "calls_in_json", "strip_calls", "written_calls",
+    "BARE_PREFIXES", "CLOSE", "ENDS", "INCLUSIVE", "NONE", "OPEN", "OPENING", "REGIONS", "SECTION",
+    "STRAY_ENDS", "Offered", "WrittenCall", "calls_in_json", "strip_calls", "written_calls",
 ]  # fmt: skip
 
 OPEN = "<tool_call>"

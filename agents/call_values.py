@@ -37,35 +37,33 @@ def own_tags(
     schemas: Mapping[str, object] = {}
     form: tuple[str, str] | None = None
     """Tag and notation of the call's first value, which its other values share."""
-    mentions: list[str] | None = None
-    """Open tags within the open value; None between values."""
-    call_ended = False
+    in_value = call_ended = False
+    calls = values = 0
+    """Number of open tags that the open value mentions."""
     for tag in _TAG.finditer(text, start, len(text) if end is None else end):
-        kind = "call" if tag["call"] else "value"
         if tag["closes"]:
-            if mentions is None or (kind == "value" and form and tag["value"] != form[0]):
-                continue
-            if kind in mentions:
-                del mentions[len(mentions) - 1 - mentions[::-1].index(kind) :]
-            elif kind == "value":
-                mentions = None
-            else:
-                call_ended = True
-        elif kind == "call" and tag["name"]:
-            if mentions is not None and not call_ended:
-                mentions.append(kind)
+            if tag["call"]:
+                call_ended = call_ended or (in_value and not calls)
+                calls = max(0, calls - 1)
+                values = values if calls else 0
+            elif form is None or tag["value"] == form[0]:
+                in_value = in_value and values > 0
+                values = max(0, values - 1)
+        elif tag["call"] and tag["name"]:
+            if in_value and not call_ended:
+                calls += 1
                 continue
             starts.add(tag.start())
             schemas, form = parameters_of(tools.get(tag["name"], {})), None
-            mentions, call_ended = None, False
-        elif kind == "value" and form in (None, (tag["value"], tag["form"])):
+            in_value = call_ended = False
+        elif tag["value"] and form in (None, (tag["value"], tag["form"])):
             is_other = bool(schemas and tag["name"]) and tag["name"] not in schemas
-            if mentions is not None and ("call" in mentions or is_other):
-                mentions.append(kind)
+            if in_value and (calls or is_other):
+                values += 1
                 continue
             starts.add(tag.start())
-            form, mentions = (tag["value"], tag["form"]), []
-    return OwnTags(frozenset(starts), mentions is not None)
+            form, in_value, calls, values = (tag["value"], tag["form"]), True, 0, 0
+    return OwnTags(frozenset(starts), in_value)
 
 
 def parameters_of(schema: JsonObject) -> Mapping[str, object]:

@@ -16,10 +16,10 @@ from loopline.agents.call_markup import (
     BARE_PREFIXES,
     ENDS,
     INCLUSIVE,
-    STRAY_ENDS,
     OPENING,
     REGIONS,
     SECTION,
+    STRAY_ENDS,
     calls_in_json,
     ends_in_value,
 )
