@@ -115,6 +115,37 @@ CASES: dict[str, dict[str, Any]] = {
         "{}", '{"expression": ', '"6*7"}'
     ),
     "indexes as floats": streamed(ARGUMENTS),
+    # agno-agi/agno#8880
+    "the second call begins at the first one's index": {
+        "request": {"tools": ["calculate", "now"]},
+        "sse": [
+            *(
+                {"choices": [{"index": 0, "delta": {"tool_calls": [piece]}}]}
+                for piece in (
+                    {"index": 0, "id": "c", "function": {"name": "now", "arguments": ""}},
+                    {"index": 0, "function": {"arguments": "{}"}},
+                    {"index": 0, "id": "d", "function": {"name": "calculate", "arguments": ""}},
+                    {"index": 1, "function": {"arguments": '{"expression": '}},
+                    {"index": 1, "function": {"arguments": '"6*7"}'}},
+                )
+            ),
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}], "usage": USAGE},
+        ],
+        "right": {"tool_calls": [["now", {}], *RIGHT["tool_calls"]]},
+    },
+    "Anthropic's count of a prompt that a cache has and gets": {
+        **answered({"usage": {"prompt": 103, "cached": 50, "completion": 5, "reasoning": 0}}),
+        "body": {
+            "choices": [{"index": 0, "message": {"content": "42."}, "finish_reason": "stop"}],
+            "usage": {
+                "prompt_tokens": 3,
+                "completion_tokens": 5,
+                "total_tokens": 108,
+                "cache_read_input_tokens": 50,
+                "cache_creation_input_tokens": 50,
+            },
+        },
+    },
     "Mistral's reference between two texts": answered(
         {"text": "42."},
         content=[
