@@ -311,3 +311,33 @@ async def test_a_system_turn_moves_to_the_front_where_a_server_requires_it() -> 
         outcome = await outcome_of(case, server)
     assert outcome.completions[0].text == "Noon."
     assert [turn["role"] for turn in server.arrived[1].body["messages"]] == ["system", "user"]
+
+
+# theopenco/llmgateway#2093, earendil-works/pi#3636, agentscope-ai/QwenPaw#4314
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "thinking is enabled but reasoning_content is missing in assistant tool call "
+         "message at index 1"},
+        {"message": "The `reasoning_content` in the thinking mode must be passed back to the API."},
+        {"message": "Param Incorrect", "code": "400",
+         "param": "The reasoning_content in the thinking mode must be passed back to the API."},
+        {"message": "Missing `reasoning_content` field in the assistant message at index 1."},
+    ],
+)  # fmt: skip
+async def test_turns_have_thoughts_where_a_server_requires_them(error: dict[str, str]) -> None:
+    case: dict[str, Any] = {
+        "answers": [{"status": 400, "body": {"error": error}}, {"body": ANSWER}],
+        "request": {"messages": turns(
+            {"role": "assistant", "content": "", "tool_calls": [["call_1", "now", {}]]},
+            {"role": "tool", "content": "noon", "tool_call_id": "call_1"},
+            {"role": "assistant", "content": "<think>Lunch?</think>It is noon."},
+            {"role": "user", "content": "Again."},
+        )},
+    }  # fmt: skip
+    async with serving(case) as server:
+        outcome = await outcome_of(case, server)
+    assert outcome.completions[0].text == "Noon."
+    thoughts = [turn.get("reasoning_content") for turn in server.arrived[1].body["messages"]]
+    assert thoughts == [None, " ", None, "Lunch?", None]
+    assert "reasoning_content" not in str(server.arrived[0].body)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from loopline.agents.embedding import EmbeddingInput
 from loopline.agents.records import JsonObject, Message, SamplingParams, ToolCall, ToolSpec
-from loopline.agents.thinking import text_without_thoughts
+from loopline.agents.thinking import split_thoughts, text_without_thoughts
 from loopline.workers.engines.openai.habits import Habits
 from loopline.workers.engines.openai.strict_schemas import is_strict
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
@@ -158,6 +158,9 @@ def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any
         messages if habits.late_system else move_system_first(messages)
     ):
         entry = _message(message, habits.no_content)
+        if habits.sends_thoughts and message.role == "assistant":
+            thoughts = split_thoughts(message.content or message.raw_text or "").thought
+            entry["reasoning_content"] = thoughts or " "
         if message.name is not None and message.role != "tool":
             entry["name"] = message.name
         if message.tool_calls:
