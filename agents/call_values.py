@@ -69,7 +69,7 @@ def own_tags(
 def parameters_of(schema: JsonObject) -> Mapping[str, object]:
     """The schemas of a tool's parameters by name; none if its schema doesn't list them."""
     properties: object = schema.get("properties")
-    return cast("dict[str, object]", properties) if isinstance(properties, dict) else ()
+    return cast("dict[str, object]", properties) if isinstance(properties, dict) else {}
 
 
 def kinds_of(schema: object) -> frozenset[str]:

@@ -240,6 +240,11 @@ def test_no_argument_is_lost_to_a_missing_end_or_a_foreign_notation(
     assert (call.name, call.arguments) == ("plan", arguments)
 
 
+def test_the_values_of_a_tool_that_is_not_offered_are_read() -> None:
+    (call,) = written_calls(coder("<parameter=days>\n3\n</parameter>\n"), OFFERED)
+    assert (call.name, call.arguments) == ("plan", {"days": 3})
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -341,3 +341,21 @@ async def test_turns_have_thoughts_where_a_server_requires_them(error: dict[str,
     thoughts = [turn.get("reasoning_content") for turn in server.arrived[1].body["messages"]]
     assert thoughts == [None, " ", None, "Lunch?", None]
     assert "reasoning_content" not in str(server.arrived[0].body)
+
+
+async def test_a_tool_s_empty_text_is_not_sent_where_a_server_refuses_it() -> None:
+    """quailyquaily/mistermorph#46."""
+    error = {"error": {"message": "messages.content must not be empty"}}
+    case: dict[str, Any] = {
+        "answers": [{"status": 400, "body": error}, {"body": ANSWER}],
+        "request": {"messages": turns(
+            {"role": "assistant", "content": "I look.", "tool_calls": [["call_1", "now", {}]]},
+            {"role": "tool", "content": "", "tool_call_id": "call_1"},
+        )},
+    }  # fmt: skip
+    async with serving(case) as server:
+        await outcome_of(case, server)
+    contents = [
+        [turn["content"] for turn in request.body["messages"]] for request in server.arrived
+    ]
+    assert contents == [["When?", "I look.", ""], ["When?", "I look.", "(no output)"]]

@@ -66,7 +66,7 @@ class Habits:
         self.limit_field = _limit_field(settings)
         self.no_content: str | None = ""
         """Content of an assistant's turn with only tool calls. Most servers accept the empty text;
-        some refuse null, some the empty text."""
+        some refuse null, some the empty text, also that of a tool."""
         self.long_ids = True
         """Whether a call may have any id; Mistral accepts only nine letters and digits."""
         self.late_system = True
@@ -153,7 +153,7 @@ class Habits:
         if not re.search(r"\b(non-?)?empty\b|\bblank\b|\bnull\b|\bat least\b", words):
             return None
         self.no_content = None
-        return "turns with only tool calls have the content null from now on"
+        return "empty texts of calls and of tools are not sent from now on"
 
 
 def advice(refusal: Refused, body: Mapping[str, object]) -> str | None:
@@ -192,7 +192,9 @@ def _mentions(name: str, complaint: Complaint, words: str) -> bool:
 
 def _sends_no_content(body: Mapping[str, object]) -> bool:
     turns = cast(list[Mapping[str, object]], body.get("messages", []))
-    return any("tool_calls" in turn and turn["content"] == "" for turn in turns)
+    return any(
+        turn["content"] == "" and ("tool_calls" in turn or turn["role"] == "tool") for turn in turns
+    )
 
 
 MAX_NOTICES = 256

@@ -21,6 +21,8 @@ from loopline.workers.engines.text.template_habits import move_system_first, sho
 from loopline.workers.engines.text.tool_markup import strip_tool_calls, tool_call_id
 from loopline.workers.json_bytes import json_bytes
 
+NO_OUTPUT = "(no output)"
+"""Sent for a tool's empty text where a server refuses that."""
 MAX_SEED = 2**31 - 1
 """Some servers refuse a seed that is not a signed 32-bit number."""
 
@@ -211,7 +213,7 @@ def _message(message: Message, no_content: str | None) -> dict[str, Any]:
             return {
                 "role": "tool",
                 "tool_call_id": message.tool_call_id,
-                "content": message.content,
+                "content": message.content or (NO_OUTPUT if no_content is None else ""),
             }
         case role:
             return {"role": role, "content": _parts(message) or message.content}
