@@ -304,11 +304,10 @@ def _call_from_texts(
     for key, value in values.items():
         kinds = _TEXT if key in texts else kinds_of(schemas.get(key))
         read = json_value(value) or _python_value(value, kinds)
-        # A parameter that takes texts, too, takes nothing else that it does not name.
-        is_text = read is None or (
-            "string" in kinds and not kinds_of_value(read[0]) & kinds - {"string"}
-        )
-        arguments[key] = value if is_text else read[0]
+        if read is None or ("string" in kinds and not kinds_of_value(read[0]) & (kinds - _TEXT)):
+            arguments[key] = value
+        else:
+            arguments[key] = read[0]
     checked, error = parse_arguments(json.dumps(arguments, ensure_ascii=False))
     if checked is None:
         return WrittenCall(name, None, raw.strip(), error)

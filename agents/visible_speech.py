@@ -36,6 +36,7 @@ def unfinished(literals: Iterable[str]) -> re.Pattern[str]:
 LONGEST = 40
 """Maximum length of a literal that is searched for at the end of a text."""
 _UNFINISHED = unfinished(REGIONS)
+_UNFINISHED_END = re.compile(rf"\s*(?:{unfinished(ENDS).pattern}|\Z)")
 _UNFINISHED_SECTION = re.compile(r"(?m:^)>(?:>(?:>[\w.-]{0,100})?)?\Z")
 _MAX_SECTION_CHARS = 105
 _FENCE = re.compile(r"```(?:json|python|tool_call|tool_code|xml)?[ \t]*\n\s*")
@@ -223,8 +224,7 @@ class _Speech:
         stray = STRAY_ENDS.match(self._text, self._place)
         if stray is not None:
             self._place = self._search = stray.end()
-        rest = self._text[self._place :].lstrip()
-        return any(end.startswith(rest) for end in ENDS)
+        return _UNFINISHED_END.match(self._text, self._place) is not None
 
     def _give(self, limit: int, pieces: list[str]) -> None:
         """Emit the text up to `limit`, without white space next to a call and at the end."""
