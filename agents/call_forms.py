@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
+from loopline.agents.call_values import kinds_of, kinds_of_value, own_tags, parameters_of
 from loopline.agents.records import JsonObject
 from loopline.agents.tools.json_arguments import parse_arguments
 
@@ -24,14 +25,19 @@ FENCED = re.compile(
 # The name is in the tag (Qwen3-Coder, Seed) or in its attribute (MiniCPM, Claude). Llama 3.3 often
 # goes on to the arguments without the end of the tag: `<function=now{}</function>`.
 _FUNCTION = re.compile(
-    r"<function(?:=\"?| ?name=\")(?P<name>[^>\s\"=({\[,]{1,100})(?:\"?>|(?=\s?[=({\[,]))"
+    r"<(?P<tag>function)(?:=\"?| ?name=\")(?P<name>[^>\s\"=({\[,]{1,100})(?:\"?>|(?=\s?[=({\[,]))"
 )
 _AROUND_ARGUMENTS = "=()[],> \t\r\n"
 _PARAMETER = re.compile(
     r"<(?P<tag>param(?:eter)?)(?:=\"?| ?name=\")(?P<name>[^>\s\"]{1,100})\"?>\n?"
 )
 _PARAMETER_END = re.compile(r"</[^\s<>/]{0,20}param")
-_INVOKE = re.compile(r"<(?P<tag>[^\s<>]{0,20}invoke) name=\"(?P<name>[^\"<>]{1,100})\">")
+_ENDS = {
+    name: re.compile(rf"</[^\s<>/]{{0,20}}?\b{name}>")
+    for name in ("function", "invoke", "parameter", "param")
+}
+_ELEMENT = re.compile(r"<(?P<name>[\w.-]{1,100})>\n?")
+_INVOKE = re.compile(r"<(?P<tag>[^\s<>]{0,20}invoke) name=\"(?P<name>[^\"<>]{1,100})\" ?/?>")
 _INVOKED_WITH = re.compile(
     r"<(?P<tag>[^\s<>]{0,20}parameter) name=\"(?P<name>[^\"<>]{1,100})\""
     r"(?: string=\"(?P<text>true|false)\")?[^<>]{0,50}>"
@@ -40,10 +46,10 @@ _ARGUMENT = re.compile(
     r"<(?P<before>[\w|]{0,20})arg_key(?P<behind>[:\w]{0,20})>(?P<name>[^<]{1,200})"
     r"</(?P=before)arg_key(?P=behind)>\s{0,20}"
     r"(?:<(?P=before)arg_type(?P=behind)>[^<]{0,50}</(?P=before)arg_type(?P=behind)>\s{0,20})?"
-    r"<(?P=before)arg_value(?P=behind)>"
+    r"(?:<(?P=before)arg_value(?P=behind)>)?"
 )
 _ARGUMENT_END = re.compile(r"</[\w|]{0,20}arg_value\b")
-_NAME_ENDS = re.compile(r"<[\w|]{0,20}(?:arg_key|tool_sep)\b")
+_NAME_ENDS = re.compile(r"</?[\w|]{0,20}(?:arg_key|tool_sep)\b")
 NAMED = re.compile(r"(?:call:)?(?P<name>[\w.-]{1,100}(?::[0-9]{1,4})?)\s{0,20}(?=\{)")
 CALLED = re.compile(r"\A[\w.-]{1,100}\(")
 # DeepSeek's marks; some servers write the bars and the spaces in ASCII.
@@ -70,6 +76,7 @@ _GEMMA_QUOTE = re.compile(r"<\|\"\|>|<escape>")
 _GEMMA_KEY = re.compile(r"(?P<before>[{,]\s{0,20})(?P<name>[\w.-]{1,100})(?=\s{0,20}:)")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _DASHED = re.compile(r"[\w.-]{1,100}")
+_TEXT = frozenset(("string",))
 _MAX_CALLED_CHARS = 20_000
 """Maximum length in characters of calls in Python syntax, which are parsed as Python."""
 GEMINI_MODULE = "default_api."
@@ -101,15 +108,7 @@ def marked_calls(body: str, tools: Offered) -> Iterator[WrittenCall]:
     elif body.startswith(_MINIMAX_NAMESPACE):
         yield from _calls_of_minimax(body.replace(_MINIMAX_NAMESPACE, ""), tools)
     elif (plain := _marked_content(body)) is not None and _INVOKE.match(plain):
-        for named, inner in split_at_marks(_INVOKE.finditer(plain), plain):
-            inner = _until_end(inner, named["tag"])
-            parameters = list(split_at_marks(_INVOKED_WITH.finditer(inner), inner))
-            if not parameters and inner.strip().startswith("{"):
-                yield call_from_json_arguments(named["name"], inner.strip())
-                continue
-            values = {match["name"]: _until_end(value, match["tag"]) for match, value in parameters}
-            texts = {match["name"] for match, _ in parameters if match["text"] == "true"}
-            yield _call_from_texts(named["name"], values, inner, tools, texts)
+        yield from _calls_of_invocations(plain, tools)
     elif _DEEPSEEK.match(body):
         for named, inner in split_at_marks(_DEEPSEEK.finditer(body), body):
             inner = _DEEPSEEK_END.split(inner, maxsplit=1)[0].strip()
@@ -162,12 +161,21 @@ def _marked_content(body: str) -> str | None:
     return inner if _INVOKE.match(inner) else None
 
 
+def _calls_of_invocations(body: str, tools: Offered) -> Iterator[WrittenCall]:
+    for named, inner, parameters in _calls_with_values(_INVOKE, _INVOKED_WITH, body, tools):
+        values = _values_of(inner, parameters, tools.get(named["name"], {}))
+        if not values and inner.strip().startswith("{"):
+            yield call_from_json_arguments(named["name"], inner.strip())
+            continue
+        texts = {match["name"] for match, _ in parameters if match["text"] == "true"}
+        yield _call_from_texts(named["name"], values, inner, tools, texts)
+
+
 def _calls_of_functions(body: str, tools: Offered) -> Iterator[WrittenCall]:
-    for named, inner in split_at_marks(_FUNCTION.finditer(body), body):
-        inner = _until_end(inner, "function")
+    for named, inner, parameters in _calls_with_values(_FUNCTION, _PARAMETER, body, tools):
         values = {
-            match["name"]: _CDATA.sub(r"\1", _until_end(value, match["tag"]).removesuffix("\n"))
-            for match, value in split_at_marks(_PARAMETER.finditer(inner), inner)
+            name: _CDATA.sub(r"\1", value.removesuffix("\n"))
+            for name, value in _values_of(inner, parameters, tools.get(named["name"], {})).items()
         }
         if values or not inner.strip():
             yield _call_from_texts(named["name"], values, inner, tools)
@@ -177,11 +185,57 @@ def _calls_of_functions(body: str, tools: Offered) -> Iterator[WrittenCall]:
             yield call_from_json_arguments(named["name"], arguments)
 
 
+_Marked = tuple[re.Match[str], str]
+
+
+def _calls_with_values(
+    calls: re.Pattern[str], parameters: re.Pattern[str], body: str, tools: Offered
+) -> Iterator[tuple[re.Match[str], str, list[_Marked]]]:
+    """Each call's mark, its content, and its parameters' marks with the text after them."""
+    starts = own_tags(body, tools).starts
+    for named, rest in split_at_marks(
+        (m for m in calls.finditer(body) if m.start() in starts), body
+    ):
+        inner = _until_end(rest, named["tag"])
+        marks = (m for m in parameters.finditer(inner) if named.end() + m.start() in starts)
+        yield named, inner, list(split_at_marks(marks, inner))
+
+
+def _values_of(inner: str, parameters: list[_Marked], schema: JsonObject) -> dict[str, str]:
+    """The values of a call's parameters. Models also write a parameter as an element of its
+    name."""
+    values: dict[str, str] = {}
+    between = [inner[: parameters[0][0].start()] if parameters else inner]
+    for match, text in parameters:
+        values[match["name"]] = _value_of(text, match)
+        between.append(text[len(values[match["name"]]) :])
+    names = parameters_of(schema)
+    for text in between:
+        element = _ELEMENT.search(text)
+        while element is not None:
+            end = text.find(f"</{element['name']}>", element.end())
+            if end < 0:
+                break
+            if element["name"] in names:
+                values.setdefault(element["name"], text[element.end() : end])
+            element = _ELEMENT.search(text, end)
+    return values
+
+
 def _until_end(text: str, tag: str) -> str:
     """The text before the last end of an element, which may itself mention that end; all of it if
-    the model left the end out."""
-    content, end, rest = text.rpartition(f"</{tag}>")
-    return content if end and not _PARAMETER_END.search(rest) else text
+    the model left the end out. Servers corrupt the prefix of an end."""
+    ends = list(_ENDS[re.split(r"[^a-z]", tag)[-1]].finditer(text))
+    if ends and not _PARAMETER_END.search(text, ends[-1].end()):
+        return text[: ends[-1].start()]
+    return text
+
+
+def _value_of(text: str, mark: re.Match[str]) -> str:
+    """A parameter's value. Models also end a parameter by its own name."""
+    value = _until_end(text, mark["tag"])
+    bare = text.rstrip().removesuffix(f"</{mark['name']}>")
+    return bare if value == text and len(bare) < len(text.rstrip()) else value
 
 
 def _until_argument_end(text: str) -> str:
@@ -245,32 +299,30 @@ def _call_from_texts(
 ) -> WrittenCall:
     """A call with bare values: a text parameter takes them unchanged, another parameter as JSON if
     they are JSON. `texts`: the parameters that the markup itself calls texts."""
-    schemas: object = tools.get(name, {}).get("properties")
+    schemas = parameters_of(tools.get(name, {}))
     arguments: dict[str, object] = {}
     for key, value in values.items():
-        schema: object = schemas.get(key) if isinstance(schemas, dict) else None
-        kind: object = (
-            cast("dict[str, object]", schema).get("type") if isinstance(schema, dict) else None
-        )
-        is_text = kind == "string" or key in texts
-        read = None if is_text else json_value(value) or _python_value(value, kind)
-        arguments[key] = value if read is None else read[0]
+        kinds = _TEXT if key in texts else kinds_of(schemas.get(key))
+        read = json_value(value) or _python_value(value, kinds)
+        if read is None or ("string" in kinds and not kinds_of_value(read[0]) & (kinds - _TEXT)):
+            arguments[key] = value
+        else:
+            arguments[key] = read[0]
     checked, error = parse_arguments(json.dumps(arguments, ensure_ascii=False))
     if checked is None:
         return WrittenCall(name, None, raw.strip(), error)
     return WrittenCall(name, checked, json.dumps(checked, ensure_ascii=False))
 
 
-def _python_value(text: str, kind: object) -> tuple[object] | None:
+def _python_value(text: str, kinds: Collection[str]) -> tuple[object] | None:
     """A value that a model wrote in Python's notation (`True`, `['a']`) for such a parameter."""
-    if kind not in ("boolean", "array", "object") or len(text) > _MAX_CALLED_CHARS:
+    if "string" in kinds or len(text) > _MAX_CALLED_CHARS:
         return None
     try:
-        value: object = ast.literal_eval(text.strip())
-        json.dumps(value, allow_nan=False)
+        value: object = json.loads(json.dumps(ast.literal_eval(text.strip()), allow_nan=False))
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
-    return (value,)
+    return (value,) if kinds_of_value(value) & set(kinds) else None
 
 
 def json_value(text: str) -> tuple[object] | None:

@@ -33,11 +33,12 @@ from loopline.agents.call_forms import (
     python_calls,
     split_at_marks,
 )
+from loopline.agents.call_values import own_tags
 from loopline.agents.thinking import BARE_CHANNEL, ends_thought, split_thoughts
 
 __all__ = [
-    "BARE_PREFIXES", "CLOSE", "INCLUSIVE", "NONE", "OPEN", "OPENING", "REGIONS", "SECTION",
-    "Offered", "WrittenCall", "calls_in_json", "strip_calls", "written_calls",
+    "BARE_PREFIXES", "CLOSE", "ENDS", "INCLUSIVE", "NONE", "OPEN", "OPENING", "REGIONS", "SECTION",
+    "STRAY_ENDS", "Offered", "WrittenCall", "calls_in_json", "strip_calls", "written_calls",
 ]  # fmt: skip
 
 OPEN = "<tool_call>"
@@ -53,11 +54,13 @@ _MARKED = {
     for bar in "｜|"
     for space in "▁_"
 }  # fmt: skip
+_NAMESPACES = ("｜DSML｜", "｜｜DSML｜｜", "|DSML|", "||DSML||", "｜GCML｜", "antml:")
 _NAMESPACED = {
     f"<{prefix}{tag}>": f"</{prefix}{tag}>"
-    for prefix in ("｜DSML｜", "｜｜DSML｜｜", "|DSML|", "||DSML||", "｜GCML｜", "antml:")
+    for prefix in _NAMESPACES
     for tag in ("function_calls", "tool_calls")
 }
+_INVOKED = {f'<{prefix}invoke name="': f"</{prefix}invoke>" for prefix in ("", *_NAMESPACES)}
 REGIONS: Mapping[str, str | None] = {
     OPEN: CLOSE,
     "<tool_calls>": "</tool_calls>",
@@ -92,7 +95,7 @@ REGIONS: Mapping[str, str | None] = {
     "<|tool_call:begin|>": "<|tool_call:end|>",
     "<function=": "</function>",
     '<function name="': "</function>",
-    '<invoke name="': "</invoke>",
+    **_INVOKED,
     # Up to the end of the turn.
     "[TOOL_CALLS]": None,
     "<|python_tag|>": None,
@@ -104,10 +107,14 @@ REGIONS: Mapping[str, str | None] = {
 }
 """End of each markup, by its start."""
 INCLUSIVE = frozenset(
-    {"<function=", '<function name="', '<invoke name="', "<|tool_call_begin|>"}
+    {"<function=", '<function name="', "<|tool_call_begin|>", *_INVOKED}
     | {opening for opening in _MARKED if "call▁b" in opening or "call_b" in opening}
 )
 """Starts that are part of the call that they start."""
+ENDS = tuple(sorted({end for start, end in REGIONS.items() if end and start not in INCLUSIVE}))
+"""Ends of markup that may hold several calls. One without its start may follow a call: Qwen3-Coder
+and DeepSeek often leave the start out."""
+STRAY_ENDS = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, ENDS))}))+")
 # After a backtick, it is quoted.
 OPENING = re.compile(f"(?<!`)(?:{'|'.join(map(re.escape, REGIONS))})")
 _END_OF_TURN = re.compile(
@@ -244,7 +251,10 @@ def _region_at(text: str, opening: re.Match[str], endings: _Endings) -> _Region:
     end = endings.after(start, closing)
     if end < 0:
         return _Region(opening.start(), len(text), text[start:], cut=closing, opening=opening[0])
-    return _Region(opening.start(), end + len(closing), text[start:end], opening=opening[0])
+    body, end = text[start:end], end + len(closing)
+    stray = STRAY_ENDS.match(text, end)
+    end = end if stray is None else stray.end()
+    return _Region(opening.start(), end, body, opening=opening[0])
 
 
 class _Endings:
@@ -294,8 +304,7 @@ def ends_in_value(text: str, start: int, end: int) -> bool:
     about calls that a call writes."""
     if text[start:end].lstrip()[:1] in ("{", "["):
         return False
-    tags = list(_VALUE_TAG.finditer(text, start, end))
-    return bool(tags) and not tags[-1]["closes"]
+    return own_tags(text, NONE, start, end).is_open
 
 
 def _channel_regions(text: str) -> list[_Region]:

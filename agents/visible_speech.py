@@ -14,10 +14,12 @@ from typing import Literal
 from loopline.agents.call_forms import GEMINI_MODULE
 from loopline.agents.call_markup import (
     BARE_PREFIXES,
+    ENDS,
     INCLUSIVE,
     OPENING,
     REGIONS,
     SECTION,
+    STRAY_ENDS,
     calls_in_json,
     ends_in_value,
 )
@@ -34,6 +36,7 @@ def unfinished(literals: Iterable[str]) -> re.Pattern[str]:
 LONGEST = 40
 """Maximum length of a literal that is searched for at the end of a text."""
 _UNFINISHED = unfinished(REGIONS)
+_UNFINISHED_END = re.compile(rf"\s*(?:{unfinished(ENDS).pattern}|\Z)")
 _UNFINISHED_SECTION = re.compile(r"(?m:^)>(?:>(?:>[\w.-]{0,100})?)?\Z")
 _MAX_SECTION_CHARS = 105
 _FENCE = re.compile(r"```(?:json|python|tool_call|tool_code|xml)?[ \t]*\n\s*")
@@ -154,6 +157,8 @@ class _Speech:
         text = self._text
         if self._region is not None:
             return self._leave_call()
+        if self._resumes and self._may_continue_call():
+            return False
         opening = OPENING.search(text, self._search) if self._offered else None
         limit = len(text)
         if opening is not None:
@@ -213,6 +218,13 @@ class _Speech:
         self._place = self._search = end + len(closing)
         self._resumes = True
         return True
+
+    def _may_continue_call(self) -> bool:
+        """Skip stray ends after a call. Whether the rest of the text may become another one."""
+        stray = STRAY_ENDS.match(self._text, self._place)
+        if stray is not None:
+            self._place = self._search = stray.end()
+        return _UNFINISHED_END.match(self._text, self._place) is not None
 
     def _give(self, limit: int, pieces: list[str]) -> None:
         """Emit the text up to `limit`, without white space next to a call and at the end."""

@@ -57,6 +57,7 @@ from loopline.runtime.gateway.responses_items import (
     input_items,
     items_of,
     messages_of,
+    outputs_after_calls,
     run_of_item,
     stored_item,
 )
@@ -285,7 +286,7 @@ class ResponsesApi:
             begins_alike = (*instructions, *earlier) == (*view.run.task.messages, answer)
             if not begins_alike or view.model != params.model.partition("@")[0]:
                 call = None
-        messages = (*instructions, *earlier, *messages_of(items))
+        messages = outputs_after_calls((*instructions, *earlier, *messages_of(items)))
         check_calls(messages)
         return messages, call and sessions.ids_of(call)
 

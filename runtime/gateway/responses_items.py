@@ -191,6 +191,21 @@ def messages_of(items: Sequence[Item]) -> tuple[Message, ...]:
     return tuple(messages)
 
 
+def outputs_after_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation with each tool's output directly after its call, as models expect it.
+    OpenAI's API accepts other items in between, which Codex and LiveKit send."""
+    groups: list[list[Message]] = []
+    group_of: dict[str | None, list[Message]] = {}
+    for message in messages:
+        group = group_of.pop(message.tool_call_id, None) if message.role == "tool" else None
+        if group is not None:
+            group.append(message)
+            continue
+        groups.append([message])
+        group_of.update((call.id, groups[-1]) for call in message.tool_calls)
+    return tuple(message for group in groups for message in group)
+
+
 def check_calls(messages: Sequence[Message]) -> None:
     """Check that each tool call is answered once, before any other message, and that each answer
     belongs to a call. Raises `ApiError`."""

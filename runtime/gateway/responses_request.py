@@ -150,6 +150,7 @@ class ResponseRequest(WireModel):
     prompt_cache_retention: Label | None = None
     prompt_cache_options: JsonValue = None
     service_tier: Label | None = None
+    client_metadata: JsonValue = None
     # OpenAI's defaults, which clients send; any other value is refused.
     reasoning: ReasoningConfig | None = None
     truncation: Literal["disabled"] | None = None

@@ -36,6 +36,7 @@ def deepseek(bar: str, space: str) -> str:
     )
 
 
+INVOKED = "\n".join(invoked("｜DSML｜").splitlines()[1:-1])
 MARKUPS = {
     "Apertus": f'<|tools_prefix|>[{{"calculate": {ARGUMENTS}}}]<|tools_suffix|>',
     "Hunyuan, Jamba": f"<tool_calls>[\n{CALL}\n]</tool_calls>",
@@ -137,6 +138,16 @@ MARKUPS = {
     f"```json\n{ARGUMENTS}\n```<｜tool▁call▁end｜>",
     "Qwen3-Coder, the end is the server's stop word": "<tool_call>\n<function=calculate>\n"
     "<parameter=expression>\n6*7\n</parameter>\n</function>\n",
+    # sgl-project/sglang#40236, vllm-project/vllm#51914
+    "DeepSeek 4, no list": f"{INVOKED}",
+    "DeepSeek 4, no end of the list": f"<｜DSML｜tool_calls>\n{INVOKED}\n",
+    "DeepSeek 4, no beginning of the list": f"{INVOKED}\n</｜DSML｜tool_calls>",
+    "Qwen3-Coder, no beginning of the list": "<function=calculate>\n<parameter=expression>\n6*7\n"
+    "</parameter>\n</function>\n</tool_call>",
+    # adolfousier/opencrabs#419
+    "DeepSeek 4, corrupted ends": re.sub("</｜DSML｜param", "</param", invoked("｜DSML｜")),
+    "GLM, no beginning of the value": "<tool_call>calculate<arg_key>expression</arg_key>6*7"
+    "</arg_value></tool_call>",
     "Kimi K2 goes on from its thought": "<think>I compute.<|tool_calls_section_begin|>"
     f"<|tool_call_begin|>functions.calculate:0<|tool_call_argument_begin|>{ARGUMENTS}"
     "<|tool_call_end|><|tool_calls_section_end|>",
@@ -162,6 +173,9 @@ PLAN: Offered = {
             "days": {"type": "integer"},
             "fast": {"type": "boolean"},
             "stops": {"type": "array"},
+            "zip": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            "age": {"type": ["integer", "null"]},
+            "class": {"enum": ["1", "2"]},
         },
     }
 }
@@ -199,6 +213,21 @@ PLAN: Offered = {
             "</tool_call>",
             {"city": "A </arg_value> b"},
         ),
+        ('<｜DSML｜tool_calls><｜DSML｜invoke name="plan"/></｜DSML｜tool_calls>', {}),
+        (coder("<parameter=zip>\n0150\n</parameter>\n"), {"zip": "0150"}),
+        (coder("<parameter=zip>\n150\n</parameter>\n"), {"zip": "150"}),
+        (coder("<parameter=zip>\nnull\n</parameter>\n"), {"zip": None}),
+        (coder("<parameter=age>\nNone\n</parameter>\n"), {"age": None}),
+        (coder("<parameter=class>\n1\n</parameter>\n"), {"class": "1"}),
+        # anthropics/claude-code#83088, anthropics/claude-agent-sdk-typescript#345
+        (
+            coder("<parameter=city>\nOslo\n</city>\n<parameter=days>\n3\n</parameter>\n"),
+            {"city": "Oslo", "days": 3},
+        ),
+        (
+            '<invoke name="plan"><city>Oslo</city>\n<parameter name="days">3</parameter></invoke>',
+            {"city": "Oslo", "days": 3},
+        ),
         ('<tool_call>{"name": "plan"}</tool_call>', {}),
         ('<tool_call>{"name": "plan", "arguments": null}</tool_call>', {}),
         ('<tool_call>{"name": "plan", "arguments": ""}</tool_call>', {}),
@@ -209,6 +238,11 @@ def test_no_argument_is_lost_to_a_missing_end_or_a_foreign_notation(
 ) -> None:
     (call,) = written_calls(text, PLAN)
     assert (call.name, call.arguments) == ("plan", arguments)
+
+
+def test_the_values_of_a_tool_that_is_not_offered_are_read() -> None:
+    (call,) = written_calls(coder("<parameter=days>\n3\n</parameter>\n"), OFFERED)
+    assert (call.name, call.arguments) == ("plan", {"days": 3})
 
 
 @pytest.mark.parametrize(
@@ -289,6 +323,31 @@ def test_a_value_may_mention_the_marks_of_calls(mark: str, form: str, mention: s
     calls = written_calls(text, WRITER)
     assert [call.arguments for call in calls] == [{"text": value}, {"text": "x"}]
     assert strip_calls(text, WRITER) == "Here:\nand"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Say <function=now> to call.",
+        "Say <parameter=name> to name one.",
+        '/// <param name="x">A number.</param>',
+        "<tool_call>\n<function=now>\n</function>\n</tool_call>",
+        "<tool_call>\n<function=now>\n<parameter=zone>\nUTC\n</parameter>\n</function>\n</tool_call>",
+    ],
+)
+def test_a_call_that_a_value_mentions_is_not_made(value: str) -> None:
+    text = f"<tool_call>\n{_FUNCTION.format(value)}\n</tool_call>"
+    (call,) = written_calls(text, WRITER)
+    assert call.arguments == {"text": value}
+    assert strip_calls(text, WRITER) == ""
+
+
+@pytest.mark.parametrize(
+    "value", ['Say <invoke name="now"> to call.', '<invoke name="now"></invoke>']
+)
+def test_an_invocation_that_a_value_mentions_is_not_made(value: str) -> None:
+    (call,) = written_calls(f"<function_calls>{_INVOKE.format(value)}</function_calls>", WRITER)
+    assert call.arguments == {"text": value}
 
 
 @pytest.mark.parametrize(

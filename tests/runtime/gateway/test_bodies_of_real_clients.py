@@ -191,6 +191,18 @@ def test_a_run_takes_no_empty_stop_text(body: dict[str, Any]) -> None:
     assert (refused.value.param or "").startswith("generation.stop[")
 
 
+def test_a_request_of_codex_is_accepted() -> None:
+    body: dict[str, Any] = {
+        "model": "llm", "instructions": "Help.", "input": [{**USER, "type": "message"}],
+        "tools": [{"type": "function", "name": "now", "description": "", "strict": False,
+                   "parameters": {"type": "object", "properties": {}}}],
+        "tool_choice": "auto", "parallel_tool_calls": False, "reasoning": None, "store": False,
+        "stream": True, "include": [], "prompt_cache_key": "k",
+        "client_metadata": {"x-codex-installation-id": "i"},
+    }  # fmt: skip
+    validated(ResponseRequest, body)
+
+
 def test_null_in_an_unknown_field_of_a_responses_request_is_accepted() -> None:
     validated(
         ResponseRequest, {"model": "m", "input": "x", "modalities": None, "text": {"a": None}}

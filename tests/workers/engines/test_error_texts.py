@@ -88,6 +88,7 @@ async def test_an_account_without_money_is_named_whatever_the_status(
         ("max concurrency: 1, please try again after 1 seconds", 1.0),
         ("Please retry in 34.07s.", 34.07),
         ("Too many requests, please wait 2 minutes", 120.0),
+        ("You have exhausted your capacity. Your quota will reset after 1h2m3s.", 3723.0),
         ("retry 3 times, then try again in a moment", None),
     ],
 )
@@ -96,6 +97,30 @@ async def test_a_wait_in_words_is_a_minimum(words: str, seconds: float | None) -
     async with serving({"status": 429, "body": {"error": {"message": words}}}) as server:
         outcome = await outcome_of({}, server, max_attempts=1)
     assert getattr(outcome.error, "retry_after", "no error") == pytest.approx(seconds)
+
+
+# PostHog/posthog#82310, firezone/firezone#15066
+@pytest.mark.parametrize("name", ["retry_after", "retryAfter", "retry_after_seconds"])
+async def test_a_wait_in_a_field_is_a_minimum(name: str) -> None:
+    body = {"error": {"message": "Too many requests", name: 12.5}}
+    async with serving({"status": 429, "body": body}) as server:
+        outcome = await outcome_of({}, server, max_attempts=1)
+    assert getattr(outcome.error, "retry_after", None) == 12.5
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (424, "The request failed due to an error while processing the model."),  # Bedrock
+        (498, "Flex tier capacity exceeded, try again later."),  # Groq
+        (499, "The operation was cancelled."),  # Gemini
+    ],
+)
+async def test_a_failure_of_the_server_with_a_status_of_its_own_is_retried(
+    status: int, message: str
+) -> None:
+    answers = [{"status": status, "body": {"error": {"message": message}}}, {"body": ANSWER}]
+    assert await wrong({"answers": answers, "right": {"text": "42.", "requests": 2}}) == []
 
 
 async def test_a_wait_of_the_header_precedes_one_in_words() -> None:

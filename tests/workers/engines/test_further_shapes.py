@@ -115,6 +115,37 @@ CASES: dict[str, dict[str, Any]] = {
         "{}", '{"expression": ', '"6*7"}'
     ),
     "indexes as floats": streamed(ARGUMENTS),
+    # agno-agi/agno#8880
+    "the second call begins at the first one's index": {
+        "request": {"tools": ["calculate", "now"]},
+        "sse": [
+            *(
+                {"choices": [{"index": 0, "delta": {"tool_calls": [piece]}}]}
+                for piece in (
+                    {"index": 0, "id": "c", "function": {"name": "now", "arguments": ""}},
+                    {"index": 0, "function": {"arguments": "{}"}},
+                    {"index": 0, "id": "d", "function": {"name": "calculate", "arguments": ""}},
+                    {"index": 1, "function": {"arguments": '{"expression": '}},
+                    {"index": 1, "function": {"arguments": '"6*7"}'}},
+                )
+            ),
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}], "usage": USAGE},
+        ],
+        "right": {"tool_calls": [["now", {}], *RIGHT["tool_calls"]]},
+    },
+    "Anthropic's count of a prompt that a cache has and gets": {
+        **answered({"usage": {"prompt": 103, "cached": 50, "completion": 5, "reasoning": 0}}),
+        "body": {
+            "choices": [{"index": 0, "message": {"content": "42."}, "finish_reason": "stop"}],
+            "usage": {
+                "prompt_tokens": 3,
+                "completion_tokens": 5,
+                "total_tokens": 108,
+                "cache_read_input_tokens": 50,
+                "cache_creation_input_tokens": 50,
+            },
+        },
+    },
     "Mistral's reference between two texts": answered(
         {"text": "42."},
         content=[
@@ -280,3 +311,51 @@ async def test_a_system_turn_moves_to_the_front_where_a_server_requires_it() -> 
         outcome = await outcome_of(case, server)
     assert outcome.completions[0].text == "Noon."
     assert [turn["role"] for turn in server.arrived[1].body["messages"]] == ["system", "user"]
+
+
+# theopenco/llmgateway#2093, earendil-works/pi#3636, agentscope-ai/QwenPaw#4314
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "thinking is enabled but reasoning_content is missing in assistant tool call "
+         "message at index 1"},
+        {"message": "The `reasoning_content` in the thinking mode must be passed back to the API."},
+        {"message": "Param Incorrect", "code": "400",
+         "param": "The reasoning_content in the thinking mode must be passed back to the API."},
+        {"message": "Missing `reasoning_content` field in the assistant message at index 1."},
+    ],
+)  # fmt: skip
+async def test_turns_have_thoughts_where_a_server_requires_them(error: dict[str, str]) -> None:
+    case: dict[str, Any] = {
+        "answers": [{"status": 400, "body": {"error": error}}, {"body": ANSWER}],
+        "request": {"messages": turns(
+            {"role": "assistant", "content": "", "tool_calls": [["call_1", "now", {}]]},
+            {"role": "tool", "content": "noon", "tool_call_id": "call_1"},
+            {"role": "assistant", "content": "<think>Lunch?</think>It is noon."},
+            {"role": "user", "content": "Again."},
+        )},
+    }  # fmt: skip
+    async with serving(case) as server:
+        outcome = await outcome_of(case, server)
+    assert outcome.completions[0].text == "Noon."
+    thoughts = [turn.get("reasoning_content") for turn in server.arrived[1].body["messages"]]
+    assert thoughts == [None, " ", None, "Lunch?", None]
+    assert "reasoning_content" not in str(server.arrived[0].body)
+
+
+async def test_a_tool_s_empty_text_is_not_sent_where_a_server_refuses_it() -> None:
+    """quailyquaily/mistermorph#46."""
+    error = {"error": {"message": "messages.content must not be empty"}}
+    case: dict[str, Any] = {
+        "answers": [{"status": 400, "body": error}, {"body": ANSWER}],
+        "request": {"messages": turns(
+            {"role": "assistant", "content": "I look.", "tool_calls": [["call_1", "now", {}]]},
+            {"role": "tool", "content": "", "tool_call_id": "call_1"},
+        )},
+    }  # fmt: skip
+    async with serving(case) as server:
+        await outcome_of(case, server)
+    contents = [
+        [turn["content"] for turn in request.body["messages"]] for request in server.arrived
+    ]
+    assert contents == [["When?", "I look.", ""], ["When?", "I look.", "(no output)"]]

@@ -103,7 +103,9 @@ class CallAssembly:
             return self._find_call_by_id(piece, position, together)
         last_call = next((c for c in reversed(self._calls) if c.index == piece.index), None)
         if last_call is None:
-            return None
+            # A second call whose start has the index of the first one.
+            continues = not (piece.id or piece.name) and self._last and not self._last.is_whole
+            return self._last if continues else None
         if piece.id and last_call.id and piece.id != last_call.id and piece.name:
             # A new id starts a new call, unless the server creates an id for every piece.
             begun = last_call.arguments and not last_call.is_whole

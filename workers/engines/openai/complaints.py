@@ -9,6 +9,7 @@ body is kept, its message first.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,12 +29,14 @@ _MAX_DEPTH = 8
 _DELAY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 _TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s?(ms|[smhd])", re.IGNORECASE)
 _WAIT = re.compile(
-    r"\b(?:try again|retry|wait)(?: (?:in|after|for))? "
+    r"\b(?:try again|retry|wait|resets?)(?: (?:in|after|for))? "
     r"((?:\d{1,9}(?:\.\d{1,9})?\s?(?:ms|s(?:ecs?|econds?)?|m(?:ins?|inutes?)?|h(?:ours?)?|d(?:ays?)?)"
     r"(?![a-z])\s?){1,4})",
     re.IGNORECASE,
 )
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+_WAITS = frozenset({"retry_after", "retryafter", "retry_after_seconds"})
 
 _MESSAGES = frozenset(
     {"message", "msg", "detail", "details", "error", "errors", "error_description", "error_msg",
@@ -63,7 +66,8 @@ class Complaint:
     status: int | None
     """An HTTP status inside the body."""
     retry_after: float | None = None
-    """Seconds to wait, in Google's `retryDelay` or in the words of the message."""
+    """Seconds to wait, in Google's `retryDelay`, in a field for them or in the words of the
+    message."""
 
     def quoted(self, secrets: Sequence[str]) -> str:
         """Text for display: on one line, bounded, secrets masked because some endpoints repeat a
@@ -107,6 +111,8 @@ def complaint_of(value: object) -> Complaint:
                 status = int(text)
         if name == "retrydelay" and (delay := _DELAY.fullmatch(text)):
             retry_after = float(delay[1])
+        if name in _WAITS and isinstance(fact, int | float) and math.isfinite(fact):
+            retry_after = max(0.0, float(fact))
         if name in ("param", "loc"):
             fields.update(part for part in text.replace("[", ".").split(".") if part)
         if name == "" or (name in _MESSAGES and isinstance(fact, str)):

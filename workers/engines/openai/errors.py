@@ -60,7 +60,7 @@ _PASSES = re.compile(
 _FILTER_CODES = frozenset(
     {"content_filter", "content_policy_violation", "responsibleaipolicyviolation",
      "moderation_blocked", "data_inspection_failed", "datainspectionfailed",
-     "content_moderation", "safety"}
+     "content_moderation", "censorship_blocked", "safety"}
 )  # fmt: skip
 _FILTERED = re.compile(
     r"\b(input|prompt|content|messages?)\b.{0,30}\bflagged\b|\brequires moderation\b"
@@ -108,8 +108,9 @@ def refusal_of(
     """Build the typed error. `status` is the answer's; None for an error that came with status 200,
     alone or in the middle of a stream.
 
-    Retryable: 408, 409, 425, 429 (unless the account is empty), 5xx, and an error in a stream that
-    does not state its type. Not retryable: all errors that the same request would get again.
+    Retryable: 408, 409, 424, 425, 498, 499, 429 (unless the account is empty), 5xx, and an error in
+    a stream that does not state its type. Not retryable: all errors that the same request would get
+    again.
     """
     place = f"{endpoint} answered {status}" if status else f"{endpoint} sent an error"
     kind, retryable, advice = _classify(complaint, status or complaint.status, key_sent)
@@ -171,7 +172,7 @@ def _classify(
         case 413:
             too_fast = "rate_limit_exceeded" in codes or _RATE.search(words)
             return ("rate_limited" if too_fast else "bad_request"), False, ""
-        case 408 | 409 | 425:
+        case 408 | 409 | 424 | 425 | 498 | 499:  # Bedrock's model, Groq's capacity, Google's cancel
             return "unavailable", True, ""
         case 429:
             return "rate_limited", True, ""

@@ -41,6 +41,10 @@ _SHORT_IDS = re.compile(
     r"|\btool_call(?:s\[\d+\]\.|_)id\b.{0,20}\bstring too long\b"
 )
 _SYSTEM_FIRST = re.compile(r"\bsystem message must be (?:at the beginning|first|the first)\b")
+_THOUGHTS = re.compile(
+    r"\breasoning[_ ]content\b.{0,60}\b(missing|required|passed back)\b"
+    r"|\bmissing\b.{0,20}\breasoning[_ ]content\b"
+)
 _SETTINGS = {
     "response_format": "json_schema = false",
     "top_k": "top_k = false",
@@ -62,11 +66,14 @@ class Habits:
         self.limit_field = _limit_field(settings)
         self.no_content: str | None = ""
         """Content of an assistant's turn with only tool calls. Most servers accept the empty text;
-        some refuse null, some the empty text."""
+        some refuse null, some the empty text, also that of a tool."""
         self.long_ids = True
         """Whether a call may have any id; Mistral accepts only nine letters and digits."""
         self.late_system = True
         """Whether a system turn may follow other turns; the template of Qwen3.5 refuses that."""
+        self.sends_thoughts = False
+        """Whether each turn of an assistant has thoughts, at least a blank: Kimi, DeepSeek 4 and
+        MiMo refuse turns without them while they think."""
         self.answers_n = True
         """Whether the endpoint returns more than one completion per request when asked."""
         self.counts_streams = False
@@ -83,7 +90,7 @@ class Habits:
         if refusal.kind not in ("bad_request", "unavailable") or refusal.status not in _STATUSES:
             return None
         complaint, words = refusal.complaint, _words(refusal.complaint)
-        form = self._learn_form(words)
+        form = self._learn_form(words) or self._learn_thoughts(words, complaint)
         if form is not None:
             return form
         if "n" in body and _ONE_ANSWER.search(words):
@@ -116,6 +123,15 @@ class Habits:
             return "all system texts are sent in one first turn from now on"
         return None
 
+    def _learn_thoughts(self, words: str, complaint: Complaint) -> str | None:
+        # MiMo's sentence is in `param`.
+        if self.sends_thoughts or not _THOUGHTS.search(
+            " ".join((words, *complaint.fields)).lower()
+        ):
+            return None
+        self.sends_thoughts = True
+        return "an assistant's turns have reasoning_content from now on"
+
     def learn_missing_usage(self) -> str | None:
         """After a complete stream without usage (llama-cpp-python's server sends such streams),
         switch to whole answers, unless an earlier stream reported its usage."""
@@ -137,7 +153,7 @@ class Habits:
         if not re.search(r"\b(non-?)?empty\b|\bblank\b|\bnull\b|\bat least\b", words):
             return None
         self.no_content = None
-        return "turns with only tool calls have the content null from now on"
+        return "empty texts of calls and of tools are not sent from now on"
 
 
 def advice(refusal: Refused, body: Mapping[str, object]) -> str | None:
@@ -176,7 +192,9 @@ def _mentions(name: str, complaint: Complaint, words: str) -> bool:
 
 def _sends_no_content(body: Mapping[str, object]) -> bool:
     turns = cast(list[Mapping[str, object]], body.get("messages", []))
-    return any("tool_calls" in turn and turn["content"] == "" for turn in turns)
+    return any(
+        turn["content"] == "" and ("tool_calls" in turn or turn["role"] == "tool") for turn in turns
+    )
 
 
 MAX_NOTICES = 256

@@ -54,10 +54,10 @@ def read_usage(raw: RawUsage) -> Usage | None:
     """The token counts; None if the endpoint counted nothing (no field, or only zeros).
 
     Servers count reasoning as a part of the completion (OpenAI, vLLM) or in addition to it (xAI,
-    Gemini), and cached tokens as a part of the prompt or in addition to it (Anthropic's count). The
-    first reading that fits `total_tokens` is used; if none fits, a part that exceeds its whole is
-    counted in addition. Any rest of the total was generated unseen, like Gemini's thoughts. Raises
-    UnreadableUsage.
+    Gemini), and tokens that a cache has or gets as a part of the prompt or in addition to it
+    (Anthropic's count). The first reading that fits `total_tokens` is used; if none fits, a part
+    that exceeds its whole is counted in addition. Any rest of the total was generated unseen, like
+    Gemini's thoughts. Raises UnreadableUsage.
     """
     prompt = _number(raw, "prompt_tokens", "input_tokens")
     completion = _number(raw, "completion_tokens", "output_tokens")
@@ -83,7 +83,10 @@ def read_usage(raw: RawUsage) -> Usage | None:
         raise UnreadableUsage(f"it has neither {missing} nor total_tokens")
     if not (prompt or completion or total):
         return None
-    whole_prompt, whole_completion = _normalize_counts(prompt, completion, cached, reasoning, total)
+    written = _number(raw, "cache_creation_input_tokens") or 0
+    whole_prompt, whole_completion = _normalize_counts(
+        prompt, completion, cached + written, reasoning, total
+    )
     unseen = max(0, (total or 0) - whole_prompt - whole_completion)
     return Usage(
         prompt=whole_prompt,

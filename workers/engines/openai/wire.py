@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from loopline.agents.embedding import EmbeddingInput
 from loopline.agents.records import JsonObject, Message, SamplingParams, ToolCall, ToolSpec
-from loopline.agents.thinking import text_without_thoughts
+from loopline.agents.thinking import split_thoughts, text_without_thoughts
 from loopline.workers.engines.openai.habits import Habits
 from loopline.workers.engines.openai.strict_schemas import is_strict
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
@@ -21,6 +21,8 @@ from loopline.workers.engines.text.template_habits import move_system_first, sho
 from loopline.workers.engines.text.tool_markup import strip_tool_calls, tool_call_id
 from loopline.workers.json_bytes import json_bytes
 
+NO_OUTPUT = "(no output)"
+"""Sent for a tool's empty text where a server refuses that."""
 MAX_SEED = 2**31 - 1
 """Some servers refuse a seed that is not a signed 32-bit number."""
 
@@ -158,6 +160,9 @@ def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any
         messages if habits.late_system else move_system_first(messages)
     ):
         entry = _message(message, habits.no_content)
+        if habits.sends_thoughts and message.role == "assistant":
+            thoughts = split_thoughts(message.content or message.raw_text or "").thought
+            entry["reasoning_content"] = thoughts or " "
         if message.name is not None and message.role != "tool":
             entry["name"] = message.name
         if message.tool_calls:
@@ -208,7 +213,7 @@ def _message(message: Message, no_content: str | None) -> dict[str, Any]:
             return {
                 "role": "tool",
                 "tool_call_id": message.tool_call_id,
-                "content": message.content,
+                "content": message.content or (NO_OUTPUT if no_content is None else ""),
             }
         case role:
             return {"role": role, "content": _parts(message) or message.content}

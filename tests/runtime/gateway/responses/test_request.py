@@ -9,7 +9,12 @@ from openai.types.responses import Response
 
 from loopline.agents.records import Message
 from loopline.runtime.gateway.errors import ApiError, validated
-from loopline.runtime.gateway.responses_items import check_calls, items_of, messages_of
+from loopline.runtime.gateway.responses_items import (
+    check_calls,
+    items_of,
+    messages_of,
+    outputs_after_calls,
+)
 from loopline.runtime.gateway.responses_request import ResponseRequest
 from tests.runtime.gateway.responses.conftest import WEATHER
 from tests.runtime.gateway.responses.runs import call, trajectory_of, view_of
@@ -19,7 +24,7 @@ OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "5"}
 
 
 def conversation(*items: Any) -> tuple[Message, ...]:
-    messages = messages_of(items_of(list(items)))
+    messages = outputs_after_calls(messages_of(items_of(list(items))))
     check_calls(messages)
     return messages
 
@@ -76,6 +81,18 @@ def test_consecutive_calls_form_one_turn() -> None:
     assert len(answers) == 2
 
 
+# deepseek-ai/DeepSeek-V3#1588, livekit/agents#1977
+@pytest.mark.parametrize("role", ["user", "developer", "assistant"])
+def test_an_output_belongs_to_its_call_wherever_it_is(role: str) -> None:
+    between = {"role": role, "content": "Meanwhile."}
+    second, answer = {**CALL, "call_id": "c2"}, {**OUTPUT, "call_id": "c2"}
+    messages = conversation(between, CALL, second, between, between, answer, OUTPUT)
+    calls = [message.tool_call_id for message in messages if message.role == "tool"]
+    begin = next(place for place, message in enumerate(messages) if message.tool_calls)
+    assert [message.role for message in messages[begin + 1 : begin + 3]] == ["tool", "tool"]
+    assert (calls, messages[-1].content) == (["c2", "c1"], "Meanwhile.")
+
+
 def test_arguments_that_are_not_json_are_kept_verbatim() -> None:
     turn, _ = conversation({**CALL, "arguments": "{"}, OUTPUT)
     assert (turn.tool_calls[0].arguments, turn.tool_calls[0].raw_arguments) == (None, "{")
@@ -86,7 +103,7 @@ def test_arguments_that_are_not_json_are_kept_verbatim() -> None:
     [
         ([OUTPUT], "input", "No tool call found for function call output with call_id c1"),
         ([CALL], "input", "No tool output found for function call c1"),
-        ([CALL, {"role": "user", "content": "x"}, OUTPUT], "input", "No tool output found"),
+        ([CALL, {"role": "user", "content": "x"}], "input", "No tool output found"),
         ([CALL, OUTPUT, OUTPUT], "input", "No tool call found"),
         (["text"], "input[0]", "an item is an object"),
         ([{"role": "user", "content": ["Hi"]}], "input[0].content[0]", "a part is an object"),
