@@ -77,14 +77,19 @@ def kinds_of(schema: object) -> frozenset[str]:
     if not isinstance(schema, dict):
         return frozenset()
     body = cast("dict[str, object]", schema)
-    named = body.get("type")
-    kinds = set(cast("list[str]", named) if isinstance(named, list) else [named] if named else ())
+    kinds = {kind for kind in _items(body.get("type")) if isinstance(kind, str)}
     for keyword in ("anyOf", "oneOf"):
-        for branch in cast("list[object]", body.get(keyword) or ()):
+        for branch in _items(body.get(keyword)):
             kinds |= kinds_of(branch)
-    if not kinds and "enum" in body:
-        kinds.update(*(kinds_of_value(value) for value in cast("list[object]", body["enum"])))
-    return frozenset(str(kind) for kind in kinds)
+    if not kinds:
+        kinds.update(*map(kinds_of_value, _items(body.get("enum"))))
+    return frozenset(kinds)
+
+
+def _items(value: object) -> list[object]:
+    if isinstance(value, list):
+        return cast("list[object]", value)
+    return [] if value is None else [value]
 
 
 def kinds_of_value(value: object) -> frozenset[str]:
