@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-from loopline.agents.known_secrets import HIDDEN, spellings
+from loopline.agents.known_secrets import HIDDEN, pattern_of
 
 _WORD_BEGINS = r"(?:^|[_-]|(?-i:(?<=[a-z])(?=[A-Z])|\bPG(?=PASS)))"
 _KEY_OF_SECRET = (
@@ -197,16 +197,11 @@ def is_secret_name(name: str) -> bool:
 
 
 class Redactor:
-    """Hides the given values, also as JSON and URLs spell them, and everything that looks like a
-    key, in any text."""
+    """Hides the given values, also as JSON, URLs and HTML spell them, and everything that looks
+    like a key, in any text."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        longest_first = spellings(values)
-        self._values = (
-            re.compile("|".join(re.escape(value) for value in longest_first))
-            if longest_first
-            else None
-        )
+        self._values = pattern_of(frozenset(values))
 
     def text(self, text: str) -> str:
         if self._values is not None:
