@@ -78,8 +78,8 @@ _IN_TEXT = tuple(
             rf"\1{HIDDEN}@",
         ),
         (
-            r"(\bhooks\.slack\.com/services/|\bdiscord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{1,20}/"
-            r"|\bwebhook\.office\.com/webhookb2/)[A-Za-z0-9@/_-]{8,}",
+            r"(\bhooks\.slack\.com/(?:services|triggers|workflows)/|\bdiscord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{1,20}/"
+            r"|\bwebhook\.office\.com/webhookb2/|\boutlook\.office(?:365)?\.com/webhook/)[A-Za-z0-9@/_-]{8,}",
             rf"\1{HIDDEN}",
         ),
         # `Authorization: Digest username=…, response=…`
@@ -104,9 +104,9 @@ _IN_TEXT = tuple(
             r"(?:=|%3D))[^\s&\"'#]+",
             rf"\1{HIDDEN}",
         ),
-        # `LLM_KEY=…`, `DB_PASS=…`, `Pwd=…`; a shell's `PWD` is a folder.
+        # `LLM_KEY=…`, `"LLM_KEY": "…"`, `DB_PASS=…`, `Pwd=…`; a shell's `PWD` is a folder.
         (
-            r"(\b(?:[A-Z][A-Z0-9]{0,32}_){1,4}(?:KEY|PASS|PWD)=|(?i:\bpwd|[?&]pass)=)[\"']?"
+            r"(\b(?:[A-Z][A-Z0-9]{0,32}_){1,4}(?:KEY|PASS|PWD)(?:=|[\"']\s{0,3}:\s{0,3})|(?i:\bpwd|[?&]pass)=)[\"']?"
             r"(?=[^\s&\"',;/]{0,99}[0-9])[^\s&\"',;/][^\s&\"',;]{7,}",
             rf"\1{HIDDEN}",
         ),
@@ -231,7 +231,8 @@ class Redactor:
             }
         if isinstance(value, list | tuple):
             return [self.value(inner) for inner in cast(Iterable[Any], value)]
-        return value
+        # The text of anything else, such as an exception, may contain a secret.
+        return value if value is None or isinstance(value, int | float) else self.text(str(value))
 
 
 def secret_values(

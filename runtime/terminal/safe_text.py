@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import sys
@@ -63,7 +64,9 @@ def unwrap_stream(stream: TextIO) -> TextIO:
 
 @cache
 def _nowhere() -> TextIO:
-    return open(os.devnull, "w", encoding="utf-8")
+    stream = open(os.devnull, "w", encoding="utf-8")
+    atexit.register(stream.close)
+    return stream
 
 
 def _writable(stream: TextIO | None) -> TextIO:
