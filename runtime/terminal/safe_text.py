@@ -64,7 +64,7 @@ def unwrap_stream(stream: TextIO) -> TextIO:
 
 @cache
 def _nowhere() -> TextIO:
-    stream = open(os.devnull, "w", encoding="utf-8")
+    stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the exit
     atexit.register(stream.close)
     return stream
 
