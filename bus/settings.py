@@ -94,13 +94,13 @@ class BusSettings(BaseModel):
     version_seconds: float = Field(default=300.0, ge=0, le=86_400)
     """How long a message that workers of another version hand back waits for a worker that can take
     it, before it becomes a dead letter."""
-    retention_seconds: float = Field(default=86_400, ge=1)
+    retention_seconds: float = Field(default=86_400, ge=1, le=3_153_600_000)
     """How long the journal and the log of an ended run stay readable on the bus."""
     block_seconds: float = Field(default=1.0, ge=0.05, le=60)
     """How long one blocking read waits."""
     sweep_seconds: float = Field(default=0.5, ge=0.02, le=60)
     """Interval between two checks for expired leases and due retries."""
-    retry_base_seconds: float = Field(default=0.5, ge=0.001)
+    retry_base_seconds: float = Field(default=0.5, ge=0.001, le=86_400)
     """First backoff of a retry; doubles each time, with jitter, up to a minute."""
     history: bool = False
     """Write every admission, claim, commit, refusal and end to an audit stream. For `bench faults`;

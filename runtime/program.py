@@ -232,9 +232,19 @@ def explain_error(error: Exception) -> tuple[str, int | None]:
             return sanitize(message), EXIT_UNREACHABLE
     if isinstance(error, ModuleNotFoundError) and (advice := missing_package_hint(error)):
         return advice, EXIT_FAILED
+    if isinstance(error, FileNotFoundError) and error.filename is None and _is_folder_gone():
+        return "the current folder no longer exists: go to another folder", EXIT_FAILED
     if isinstance(error, OSError) and (error.filename is not None or error.errno in _OF_THE_DISK):
         return message, EXIT_FAILED
     return message, None
+
+
+def _is_folder_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _is_error_of(error: Exception, module: str, name: str) -> bool:

@@ -191,7 +191,7 @@ def _read_stdin() -> str:
     """Read one byte more than is allowed, so that a huge input is refused without being read in
     full."""
     limit = MAX_PROMPT_CHARS * MAX_BYTES_PER_CHAR
-    raw = sys.stdin.buffer.read(limit + 1)
+    raw = b"" if sys.stdin is None else sys.stdin.buffer.read(limit + 1)
     if len(raw) > limit:
         raise InputError(
             f"the question on stdin has more than {limit:,} bytes; the limit is"

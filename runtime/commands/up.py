@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,7 +41,7 @@ def up(
 
     all_overrides = [*(overrides or ()), *(["sandbox.unsafe_exec=true"] if unsafe_exec else ())]
     if app_file is not None:
-        all_overrides.append(f"app.path={app_file.expanduser().resolve()}")
+        all_overrides.append(f"app.path={Path(os.path.expanduser(app_file)).resolve()}")
     settings = load(profile, overrides=all_overrides, redis_url=redis_url)
     if settings.app is not None:
         from loopline.runtime.app.loading import load_app

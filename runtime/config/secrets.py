@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-from loopline.agents.known_secrets import HIDDEN, spellings
+from loopline.agents.known_secrets import HIDDEN, pattern_of
 
 _WORD_BEGINS = r"(?:^|[_-]|(?-i:(?<=[a-z])(?=[A-Z])|\bPG(?=PASS)))"
 _KEY_OF_SECRET = (
@@ -78,8 +78,8 @@ _IN_TEXT = tuple(
             rf"\1{HIDDEN}@",
         ),
         (
-            r"(\bhooks\.slack\.com/services/|\bdiscord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{1,20}/"
-            r"|\bwebhook\.office\.com/webhookb2/)[A-Za-z0-9@/_-]{8,}",
+            r"(\bhooks\.slack\.com/(?:services|triggers|workflows)/|\bdiscord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{1,20}/"
+            r"|\bwebhook\.office\.com/webhookb2/|\boutlook\.office(?:365)?\.com/webhook/)[A-Za-z0-9@/_-]{8,}",
             rf"\1{HIDDEN}",
         ),
         # `Authorization: Digest username=…, response=…`
@@ -104,9 +104,9 @@ _IN_TEXT = tuple(
             r"(?:=|%3D))[^\s&\"'#]+",
             rf"\1{HIDDEN}",
         ),
-        # `LLM_KEY=…`, `DB_PASS=…`, `Pwd=…`; a shell's `PWD` is a folder.
+        # `LLM_KEY=…`, `"LLM_KEY": "…"`, `DB_PASS=…`, `Pwd=…`; a shell's `PWD` is a folder.
         (
-            r"(\b(?:[A-Z][A-Z0-9]{0,32}_){1,4}(?:KEY|PASS|PWD)=|(?i:\bpwd|[?&]pass)=)[\"']?"
+            r"(\b(?:[A-Z][A-Z0-9]{0,32}_){1,4}(?:KEY|PASS|PWD)(?:=|[\"']\s{0,3}:\s{0,3})|(?i:\bpwd|[?&]pass)=)[\"']?"
             r"(?=[^\s&\"',;/]{0,99}[0-9])[^\s&\"',;/][^\s&\"',;]{7,}",
             rf"\1{HIDDEN}",
         ),
@@ -197,16 +197,11 @@ def is_secret_name(name: str) -> bool:
 
 
 class Redactor:
-    """Hides the given values, also as JSON and URLs spell them, and everything that looks like a
-    key, in any text."""
+    """Hides the given values, also as JSON, URLs and HTML spell them, and everything that looks
+    like a key, in any text."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        longest_first = spellings(values)
-        self._values = (
-            re.compile("|".join(re.escape(value) for value in longest_first))
-            if longest_first
-            else None
-        )
+        self._values = pattern_of(frozenset(values))
 
     def text(self, text: str) -> str:
         if self._values is not None:
@@ -236,7 +231,8 @@ class Redactor:
             }
         if isinstance(value, list | tuple):
             return [self.value(inner) for inner in cast(Iterable[Any], value)]
-        return value
+        # The text of anything else, such as an exception, may contain a secret.
+        return value if value is None or isinstance(value, int | float) else self.text(str(value))
 
 
 def secret_values(

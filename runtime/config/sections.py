@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Literal, Self
 
@@ -104,11 +105,11 @@ class JobSettings(Section):
 
     timeout_seconds: float = Field(default=86_400.0, gt=0)
     """A job that runs longer is stopped."""
-    keep_result_seconds: float = Field(default=7 * 86_400.0, gt=0)
+    keep_result_seconds: float = Field(default=7 * 86_400.0, gt=0, le=3_153_600_000)
     """How long a finished job stays listed."""
     max_jobs: int = Field(default=1, ge=1, le=64)
     """Number of jobs that one worker runs at a time."""
-    claim_seconds: float = Field(default=30.0, ge=0.5)
+    claim_seconds: float = Field(default=30.0, ge=0.5, le=86_400)
     """How long a worker's claim on its job lasts unless it is renewed. After another half of this
     time without a claim, another worker takes the job."""
 
@@ -209,7 +210,7 @@ class AppFile(Section):
         values = {"path": data} if isinstance(data, str) else data
         if not isinstance(values, dict) or "digest" in values or "path" not in values:
             return values  # pyright: ignore[reportUnknownVariableType]
-        path = Path(str(values["path"])).expanduser().resolve()
+        path = Path(os.path.expanduser(str(values["path"]))).resolve()
         try:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError as error:

@@ -103,13 +103,13 @@ def _resolve_prompt_paths(data: Tree, folder: Path) -> None:
     if isinstance(prompts, dict):
         for name, file in cast(Tree, prompts).items():
             if isinstance(file, str):
-                prompts[name] = str(folder / Path(file).expanduser())
+                prompts[name] = str(folder / os.path.expanduser(file))
 
 
 def absolute_profile(profile: str) -> str:
     """Return a name for a profile that is valid in every directory: its name, or the absolute path
     of its file."""
-    return profile if _is_name(profile) else os.path.abspath(Path(profile).expanduser())
+    return profile if _is_name(profile) else os.path.abspath(os.path.expanduser(profile))
 
 
 def _is_name(profile: str) -> bool:
@@ -127,8 +127,8 @@ def _profile_path(wanted: str, folder: Path) -> Path:
             f"there is no profile {wanted!r}",
             hint=f"{guess}Profiles: {', '.join(profile_names())}; or the path of a .toml file.",
         )
-    path = Path(wanted).expanduser()
-    path = path if path.is_absolute() else folder / path
+    # Unlike `Path.expanduser`, it leaves the name of an unknown user as it is.
+    path = folder / os.path.expanduser(wanted)
     if not path.is_file():
         raise ConfigError(
             f"configuration file not found: {_display_path(path)}",
@@ -143,10 +143,10 @@ def read_toml(path: Path) -> Tree:
     if len(raw) > MAX_CONFIG_BYTES:
         raise ConfigError(f"{path}: {len(raw)} bytes is too long for a configuration file")
     try:
-        return tomllib.loads(raw.decode())
+        return tomllib.loads(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start})") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also for an integer with thousands of digits
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 
@@ -207,20 +207,21 @@ def override_layer(assignments: Iterable[str]) -> Layer:
         for part in path[:-1]:
             node = node.setdefault(part, {})
             if not isinstance(node, dict):
-                raise ConfigError(f"--set {assignment}: {part} was already set to a plain value")
-        node[path[-1]] = _value(assignment, text)
+                raise ConfigError(f"--set {key}: {part} was already set to a plain value")
+        node[path[-1]] = _value(key, text)
     return Layer(origin="--set", data=data)
 
 
-def _value(assignment: str, text: str) -> Any:
+def _value(key: str, text: str) -> Any:
     if text == "null":
         return None
     if text[:1] not in {"[", "{"}:
         return text
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"--set {assignment}: not valid JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        # Without the text, which may contain a secret.
+        raise ConfigError(f"--set {key}: not valid JSON: {error}") from error
 
 
 def unknown_keys(model: type[BaseModel], layer: Layer) -> Iterator[str]:

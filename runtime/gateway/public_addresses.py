@@ -19,6 +19,15 @@ from loopline.workers.engines.openai.proxy import proxy_for
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """Prefix of IPv4 addresses in an IPv6 network (RFC 6052)."""
+_NOT_PUBLIC = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        *("::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "fec0::/10"),
+        *("168.63.129.16/32", "192.0.0.192/32"),
+    )
+)
+"""Networks for internal use that some versions of Python count as public, among them old embeddings
+of IPv4 addresses, and the addresses of two clouds' own services."""
 
 
 async def resolve(host: str) -> list[str]:
@@ -36,7 +45,8 @@ def is_public(address: str) -> bool:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)
         if inner is not None and not is_public(str(inner)):
             return False
-    return ip.is_global and not ip.is_multicast
+    internal = any(ip in network for network in _NOT_PUBLIC)
+    return ip.is_global and not ip.is_multicast and not internal
 
 
 def client(url: str, verify: ssl.SSLContext | bool = True) -> httpx2.AsyncClient:

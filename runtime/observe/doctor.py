@@ -383,7 +383,7 @@ def _folder_of(model: str) -> Path | None:
         from loopline import workers
 
         return Path(workers.__file__).parent / "micro_models" / model.removeprefix("micro:")
-    path = Path(model).expanduser()
+    path = Path(os.path.expanduser(model))
     if path.exists() or model.startswith(("/", ".", "~")):
         return path
     return None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
+from io import TextIOWrapper
 from typing import Any, TextIO
 
 CONTROL = re.compile(
@@ -58,11 +62,29 @@ def unwrap_stream(stream: TextIO) -> TextIO:
     return stream.rich_proxied_file if isinstance(stream, Guarded) else stream
 
 
+@cache
+def _nowhere() -> TextIO:
+    stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the exit
+    atexit.register(stream.close)
+    return stream
+
+
+def _writable(stream: TextIO | None) -> TextIO:
+    """Return a stream that accepts any text: it escapes characters that the terminal's or the
+    file's encoding lacks, and drops everything if the stream was closed before the start."""
+    if stream is None:
+        return _nowhere()
+    if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors="backslashreplace")
+    return stream
+
+
 @contextmanager
 def guard_output() -> Generator[None]:
     """Make all output of a program harmless within the block."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = Guarded(sys.stdout), Guarded(sys.stderr)  # pyright: ignore[reportAttributeAccessIssue]
+    out, err = (Guarded(_writable(stream)) for stream in before)
+    sys.stdout, sys.stderr = out, err  # pyright: ignore[reportAttributeAccessIssue]
     try:
         yield
     finally:

@@ -228,7 +228,13 @@ def test_the_error_for_a_misspelled_profile_suggests_the_nearest_one() -> None:
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"bus = [", "not valid TOML"), (b"# \xff\xfe", "not UTF-8"), (b"extends = 3", "extends")],
+    [
+        (b"bus = [", "not valid TOML"),
+        (b"a = " + b"[" * 100_000, "not valid TOML"),
+        (b"a = " + b"1" * 5_000, "not valid TOML"),
+        (b"# \xff\xfe", "not UTF-8"),
+        (b"extends = 3", "extends"),
+    ],
 )
 def test_a_broken_file_is_one_clear_error(tmp_path: Path, content: bytes, says: str) -> None:
     profile = tmp_path / "own.toml"
@@ -241,6 +247,31 @@ def test_a_broken_file_is_one_clear_error(tmp_path: Path, content: bytes, says: 
 @pytest.mark.parametrize("word", ["workers.slm.count", "=3", ".=3", "bus.shards.x=[", "a..b=1"])
 def test_a_set_option_that_is_not_an_assignment_is_refused(word: str) -> None:
     assert "--set" in error_of("micro", word)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a": ' + "1" * 5_000 + "}", '{"hunter2secret"'])
+def test_a_set_option_that_is_not_json_is_refused_without_its_text(text: str) -> None:
+    message = error_of("micro", f"bus.redis_url={text}")
+    assert message.startswith("--set bus.redis_url: not valid JSON")
+    assert "hunter2" not in message
+    assert len(message) < 200
+
+
+def test_a_profile_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    profile = tmp_path / "own.toml"
+    profile.write_bytes(b'\xef\xbb\xbfextends = "micro"\n[bus]\nprefix = "own"\n')
+    assert load(str(profile)).bus.prefix == "own"
+
+
+def test_a_profile_in_the_home_of_an_unknown_user_is_not_found() -> None:
+    assert "not found" in error_of("~no-such-user/own.toml")
+
+
+@pytest.mark.parametrize(
+    "key", ["bus.retention_seconds", "bus.retry_base_seconds", "jobs.claim_seconds"]
+)
+def test_a_time_that_redis_cannot_count_is_refused(key: str) -> None:
+    assert key in error_of("micro", f"{key}=inf")
 
 
 def test_settings_survive_the_round_trip_through_json() -> None:

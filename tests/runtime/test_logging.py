@@ -73,6 +73,7 @@ def test_no_secret_reaches_a_log_line_in_any_way(form: str) -> None:
         raise RuntimeError(f"no answer from {URL}")
     except RuntimeError:
         log.exception("failed")
+    log.info("odd", error=OSError(URL), errors=[OSError(URL)], places={"a": {URL}})
     log.info("header", authorization="Bearer abcdefghijklmnop", key="sk-abcdefghijklmnopqrstuv")
     output = out.getvalue()
     assert SECRET not in output

@@ -76,6 +76,10 @@ HIDDEN = {
     "x?a=1&amp;key=Zx9Qk2Lm7Pv4": "x?a=1&amp;key=***",
     "x?subscription-key=Zx9Qk2Lm7Pv4": "x?subscription-key=***",
     "OPENAI_KEY=Zx9Qk2Lm7Pv4": "OPENAI_KEY=***",
+    "{'AZURE_OPENAI_KEY': 'Zx9Qk2Lm7Pv4'}": "{'AZURE_OPENAI_KEY': ***'}",
+    '{"DB_PASS":"Zx9Qk2Lm7Pv4"}': '{"DB_PASS":***"}',
+    "https://hooks.slack.com/workflows/T0/A0/Zx9Qk2Lm": "https://hooks.slack.com/workflows/***",
+    "https://outlook.office.com/webhook/Zx9Qk2Lm/x": "https://outlook.office.com/webhook/***",
     "Server=x;Pwd=Zx9Qk2Lm7Pv4;": "Server=x;Pwd=***;",
     "HTTPS://u:Zx9Qk2Lm7Pv4@h/": "HTTPS://u:***@h/",
     "https%3A%2F%2Fu%3AZx9Qk2Lm7Pv4%40h": "https%3A%2F%2Fu%3A***%40h",
@@ -132,9 +136,48 @@ def test_text_that_only_resembles_a_secret_stays_readable(text: str) -> None:
     assert Redactor().text(text) == text
 
 
-@pytest.mark.parametrize("spelling", ["a%2Fb%3Fc+d%22", r"a/b?c d\"", "a%2Fb%3Fc%20d%22"])
-def test_a_known_value_is_hidden_as_json_and_urls_spell_it(spelling: str) -> None:
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "a%2Fb%3Fc+d%22",
+        r"a/b?c d\"",
+        "a%2Fb%3Fc%20d%22",
+        "a%2fb%3fc%20d%22",
+        "a/b%3Fc%20d%22",
+        "a%252Fb%253Fc%2520d%2522",
+        r"a\/b?c d\"",
+        r"a\u002Fb?c d\u0022",
+        r"a/b?c d\\\"",
+        "a/b?c d&quot;",
+        "a&#47;b?c d&#x22;",
+    ],
+)
+def test_a_known_value_is_hidden_as_json_urls_and_html_spell_it(spelling: str) -> None:
     assert Redactor(['a/b?c d"']).text(f"x {spelling} y") == "x *** y"
+
+
+@pytest.mark.parametrize(
+    ("secret", "spelling"),
+    [
+        ("pässword", r"p\u00e4ssword"),
+        ("pässword", "p%C3%A4ssword"),
+        ("pässword", r"p\xc3\xa4ssword"),
+        ("key\U0001d4b3abc", r"key\ud835\udcb3abc"),
+        ("line\nline", r"line\nline"),
+        (r"a\b\\cdef", r"a\\b\\\\cdef"),
+        ("it's me", r"it\'s me"),
+        ("a&b<c>d", r"a\u0026b\u003cc\u003ed"),
+        ("a&b<c>d", "a&amp;b&lt;c&gt;d"),
+    ],
+)
+def test_a_character_of_a_known_value_is_hidden_in_each_escape(secret: str, spelling: str) -> None:
+    assert Redactor([secret]).text(f"x {spelling} y {secret}") == "x *** y ***"
+
+
+def test_a_known_value_of_backslashes_is_searched_for_in_bounded_time() -> None:
+    began = time.process_time()
+    Redactor(["\\" * 20 + "x"]).text("\\" * 20_000)
+    assert time.process_time() - began < 5
 
 
 def test_a_secret_is_hidden_where_it_is_a_key() -> None:

@@ -94,6 +94,25 @@ def test_printed_text_is_made_harmless_but_the_styles_of_rich_are_kept(
     assert sys.stdout is out
 
 
+def test_a_character_that_the_output_cannot_encode_is_escaped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="latin-1"))
+    with guard_output():
+        print("größer: λ \ud800", flush=True)
+    assert raw.getvalue() == b"gr\xf6\xdfer: \\u03bb \\ud800\n"
+
+
+def test_output_is_dropped_if_it_was_closed_before_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with guard_output():
+        print("dropped", flush=True)
+    assert sys.stdout is None
+
+
 def test_a_cell_of_a_table_is_made_harmless_and_stays_in_its_row() -> None:
     out = io.StringIO()
     table = new_table("name", EVIL, words=("name",), title=EVIL)

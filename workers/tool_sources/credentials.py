@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from loopline.agents.known_secrets import HIDDEN, spellings
+from loopline.agents.known_secrets import hide
 from loopline.workers.tool_sources import SourceUnavailable
 from loopline.workers.tool_sources.settings import ToolSourceSettings
 
@@ -46,6 +46,4 @@ class Credentials:
     def hidden(self, text: str) -> str:
         """The text with these secrets masked, since a server may echo its request."""
         values = [*self.headers.values(), *self.query.values(), *self.environment.values()]
-        for secret in spellings(_SCHEME.sub("", value) for value in values):
-            text = text.replace(secret, HIDDEN)
-        return text
+        return hide(text, (_SCHEME.sub("", value) for value in values))

@@ -117,6 +117,14 @@ async def test_a_webhook_is_sent_to_the_address_that_was_checked(
         ("fe80::1%eth0", False),
         ("64:ff9b::a00:1", False),
         ("64:ff9b::808:808", True),
+        ("64:ff9b:1::a00:1", False),
+        ("::127.0.0.1", False),
+        ("::ffff:0:127.0.0.1", False),
+        ("fec0::1", False),
+        ("5f00::1", False),
+        ("168.63.129.16", False),
+        ("192.0.0.192", False),
+        ("192.0.0.9", True),
     ],
 )
 def test_which_addresses_are_public(address: str, public: bool) -> None:

@@ -7,6 +7,7 @@ Errors name the missing or damaged file.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ _WANTED_FROM_HUB = ["*.safetensors", *_TEXT_FROM_HUB]
 
 def model_name(model: str) -> str:
     """The name for the records: a hub id or micro name unchanged, or the last part of a path."""
-    path = Path(model).expanduser()
+    path = Path(os.path.expanduser(model))
     return path.resolve().name if path.exists() else model
 
 
@@ -68,7 +69,7 @@ def is_on_hub(settings: ModelSettings) -> bool:
     """Whether the model is a name on the hub rather than a path or micro model on this machine."""
     if settings.engine not in ("torch", "llama_cpp") or settings.model.startswith(_MICRO):
         return False
-    return not Path(settings.model).expanduser().exists()
+    return not Path(os.path.expanduser(settings.model)).exists()
 
 
 def fetch(settings: ModelSettings) -> Path:
@@ -81,7 +82,7 @@ def local_folder(model: str, what: Weights = "model") -> Path:
     that is not shipped, or the home of a user that does not exist."""
     if not model.startswith(_MICRO):
         try:
-            return Path(model).expanduser()
+            return Path(os.path.expanduser(model))
         except RuntimeError as error:
             raise unusable_error(
                 model, "this machine has no such user; give the path of the folder", what
@@ -100,7 +101,7 @@ def local_folder(model: str, what: Weights = "model") -> Path:
 def find_gguf(settings: ModelSettings) -> Path:
     """The GGUF file that the settings specify. Raises EngineError."""
     model = settings.model
-    path = Path(model).expanduser()
+    path = Path(os.path.expanduser(model))
     if path.is_dir():
         files = sorted(path.glob("*.gguf"))
         if len(files) != 1:

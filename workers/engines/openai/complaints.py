@@ -17,7 +17,7 @@ from html.parser import HTMLParser
 from itertools import islice
 from typing import cast
 
-from loopline.agents.known_secrets import HIDDEN, spellings
+from loopline.agents.known_secrets import hide
 
 MAX_BODY_BYTES = 64 * 1024
 """Most bytes that are read of an error's body: a longer body is a web page or an attack."""
@@ -78,8 +78,7 @@ class Complaint:
 
 def quote(text: str, secrets: Sequence[str]) -> str:
     """Return the text on one line, without control characters, bounded, with the secrets masked."""
-    for secret in spellings(secrets, min_chars=1):
-        text = text.replace(secret, HIDDEN)
+    text = hide(text, secrets, min_chars=1)
     text = "".join(c if c.isprintable() else " " for c in text)
     text = " ".join(text.split())
     return text if len(text) <= MAX_QUOTED_CHARS else text[:MAX_QUOTED_CHARS] + "…"
