@@ -82,7 +82,7 @@ def local_folder(model: str, what: Weights = "model") -> Path:
     that is not shipped, or the home of a user that does not exist."""
     if not model.startswith(_MICRO):
         try:
-            return Path(os.path.expanduser(model))
+            return Path(model).expanduser()
         except RuntimeError as error:
             raise unusable_error(
                 model, "this machine has no such user; give the path of the folder", what
