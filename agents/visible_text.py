@@ -111,8 +111,9 @@ class VisibleText:
         """Position up to which the kind of the text is known."""
         self._scan = 0
         """Position up to which marks were read."""
-        self._mode: Callable[[], bool] = self._begin
-        """Makes one decision; False if it needs more text."""
+        self._mode: Callable[[VisibleText], bool] = VisibleText._begin
+        """Makes one decision; False if it needs more text. Not a bound method, which would refer to
+        this object: such cycles wait for the garbage collector."""
         self._depth = 0
         self._certain: bool | None = False
         """Whether the open thought is certain, however the text ends."""
@@ -157,7 +158,7 @@ class VisibleText:
             self._text = text
             del text
             begin = end
-            while self._mode():
+            while self._mode(self):
                 pass
         return self._take_pieces()
 
@@ -220,23 +221,25 @@ class VisibleText:
         self._scan = 0
         opening = DELIMITERS.match(text, head)
         if not self._opened and text[head] in "{[" and opening is None:
-            self._mode = self._in_json
+            self._mode = VisibleText._in_json
             return True
         first = CHANNEL.match(text) if text.startswith(_FIRST_CHANNELS, head) else None
         if first is not None:
             self._open_message(first)
         elif (words := WORDS_BEFORE.match(text, head)) is not None:
             self._place = self._scan = words.end()
-            self._mode = self._in_thought_until
+            self._mode = VisibleText._in_thought_until
         elif (bare := _BARE.match(text, head)) is not None:
+            if bare.end() == len(text):
+                return False
             self._place = self._scan = bare.end()
             self._until = (_BARE_FINAL, _UNFINISHED_BARE_FINAL)
             glued = GLUED.match(text, self._place) is not None
-            self._mode = self._in_thought_until if glued else self._before_bare_final
+            self._mode = VisibleText._in_thought_until if glued else VisibleText._before_bare_final
         else:
             if self._opened and (opening is None or not opening["opening"]):
                 self._depth, self._certain = 1, True
-            self._mode = self._between_delimiters
+            self._mode = VisibleText._between_delimiters
         return True
 
     def _in_json(self) -> bool:
@@ -246,7 +249,7 @@ class VisibleText:
         self._say(self._place, limit)
         self._place = self._scan = limit
         if delimiter is not None:
-            self._mode = self._to_the_end
+            self._mode = VisibleText._to_the_end
         return False
 
     def _to_the_end(self) -> bool:
@@ -260,7 +263,7 @@ class VisibleText:
         if closing is not None:
             self._think(self._place, closing.start())
             self._end_thought(closing.end())
-            self._mode = self._after_thought
+            self._mode = VisibleText._after_thought
             return True
         tail = unfinished_end.search(self._text, max(self._scan, len(self._text) - LONGEST))
         limit = min(bound, self._limit(), len(self._text) if tail is None else tail.start())
@@ -274,7 +277,7 @@ class VisibleText:
         bound, header = self._next_channel()
         closing = _BARE_FINAL.search(self._text, self._scan, bound)
         if closing is not None:
-            self._mode = self._in_thought_until
+            self._mode = VisibleText._in_thought_until
             return True
         self._scan = max(self._scan, len(self._text) - len(BARE_FINAL))
         return self._opens_message(header)
@@ -315,10 +318,10 @@ class VisibleText:
         return header is not None
 
     def _open_message(self, header: re.Match[str]) -> None:
-        if self._mode != self._in_channels:
+        if self._mode is not VisibleText._in_channels:
             self._correct()
             self._reasoning.close()
-            self._mode = self._in_channels
+            self._mode = VisibleText._in_channels
         self._place = self._scan = self._channel_scan = header.end()
         if is_final(header):
             self._message = "content"

@@ -134,7 +134,7 @@ class Delivery:
         """
         result: bytes | list[bytes] | None = None
         if self.eager is not None:
-            result = await self.eager.start.mark_call(self.eager, number, unknown, most)
+            result = await self.eager.mark(number, unknown, most)
             unknown = unknown.replace(UNKNOWN_ENTRY.encode(), self.lease.entry.encode(), 1)
         if result is None:
             result = await self._mark(number, unknown, accounted, most)

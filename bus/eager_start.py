@@ -39,7 +39,9 @@ class EagerDelivery:
     """A message that is handled before it is published."""
 
     def __init__(self, start: EagerStart, reader: Consumer, stream: str, body: bytes) -> None:
-        self.start = start
+        self.start: EagerStart | None = start
+        """The start of its run; None once the run is admitted or given up. Otherwise the two would
+        refer to each other, and stay in memory until the garbage collector runs."""
         self.reader = reader
         self.stream = stream
         self.body = body
@@ -53,16 +55,30 @@ class EagerDelivery:
     def end(self) -> None:
         """Record that the handler has finished, perhaps before the message was published."""
         self.ended = True
-        self.start.ready.set()
+        if self.start is not None:
+            self.start.ready.set()
 
     async def held(self) -> None:
         """Wait until this process holds the message. Raises `NotDelivered` if it never will."""
-        await self.start.send()
+        if self.start is not None:
+            await self.start.send()
         if self.entry is None:
-            raise NotDelivered(f"a message of run {self.start.run_id} was delivered elsewhere")
+            raise NotDelivered("the message was delivered elsewhere, or was never published")
 
-    def give_up(self) -> None:
-        """Stop the step: another reader has the message, or it was never published."""
+    async def mark(
+        self, number: int, unknown: bytes, most: Reservation
+    ) -> bytes | list[bytes] | None:
+        """Mark a call with the admission; return the answer of `mark.lua`. None: mark it as usual.
+        Raises `NotDelivered`."""
+        if self.start is not None:
+            return await self.start.mark_call(self, number, unknown, most)
+        await self.held()
+        return None
+
+    def leave_start(self) -> None:
+        """Work without the start from now on. The step stops if another reader has the message, or
+        if it was never published."""
+        self.start, self.on_held = None, []
         if self.entry is None and self.task is not None:
             self.task.cancel()
 
@@ -127,7 +143,7 @@ class EagerStart:
         self.sent.set()
         for delivery in (self.first, self.request and self.request.delivery):
             if delivery is not None:
-                delivery.give_up()
+                delivery.leave_start()
 
     async def send(self) -> None:
         """Send the admission as it is now, and wait until it was sent."""
@@ -162,13 +178,12 @@ class EagerStart:
     async def mark_call(
         self, delivery: EagerDelivery, number: int, unknown: bytes, most: Reservation
     ) -> bytes | list[bytes] | None:
-        """Mark a call with the admission; return the answer of `mark.lua`. None: mark it as usual.
-        Raises `NotDelivered`."""
-        request = self.request
+        """See `EagerDelivery.mark`."""
+        request, mark = self.request, None
         if not self.ready.is_set() and request is not None and request.delivery is delivery:
-            self.mark = _Mark(number, unknown, most)
+            mark = self.mark = _Mark(number, unknown, most)
         await delivery.held()
-        return None if self.mark is None else self.mark.word
+        return None if mark is None else mark.word
 
     def script_parts(
         self, admit_keys: list[str], admit_args: list[Value], body: bytes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
@@ -45,6 +45,16 @@ class RunEnd(asyncio.Event):
     """Computes the waiter's result from the ended run. It is called while the commit that ends the
     run is being sent; the result is used if the commit is applied."""
     _prepared: tuple[RunState, Any] | None = None
+
+    @contextlib.contextmanager
+    def preparing(self, prepare: Callable[[RunState], Any]) -> Generator[None]:
+        """Set `prepare` for the block. It often refers to an object that has this event: it is not
+        kept, since the two would then stay in memory until the garbage collector runs."""
+        self.prepare = prepare
+        try:
+            yield
+        finally:
+            self.prepare = None
 
     def foresee(self, state: RunState) -> None:
         """Prepare for the run to end in this state; it may still continue."""

@@ -295,7 +295,7 @@ class Pool:
                 race, first, second, sent=lane.sent, after=after, is_tolerated=is_tolerated
             )
         finally:
-            if lane.hedge:
+            if lane.terms.hedge:
                 winner = "" if race.winner is None else ("first", "second")[race.winner]
                 log.info("hedged", pool=self.name, after=round(after, 3), winner=winner)
                 if self.observer is not None:

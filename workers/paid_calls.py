@@ -31,12 +31,22 @@ BEATEN = "sent, and cancelled in favour of the other one of two requests"
 
 
 @dataclass(slots=True, eq=False)
+class Terms:
+    """What all calls of a lane have in common. A call refers to these and not to its lane, which
+    refers to its calls: reference cycles would pile up until the garbage collector runs."""
+
+    policy: PolicyRef
+    settings: ModelSettings
+    hedge: Literal["", "first", "second"] = ""
+
+
+@dataclass(slots=True, eq=False)
 class _Call:
     """A marked call."""
 
     number: int
     """Number in the mark."""
-    lane: Lane
+    terms: Terms
     sending: Sending
     at: float
     discarded_usage: list[UsageEntry] = field(default_factory=list[UsageEntry])
@@ -54,9 +64,7 @@ class Lane:
         settings: ModelSettings,
         hedges: Lane | None,
     ) -> None:
-        self.policy = policy
-        self.settings = settings
-        self.hedge: Literal["", "first", "second"] = "" if hedges is None else "second"
+        self.terms = Terms(policy, settings, "" if hedges is None else "second")
         self.sent = asyncio.Event()
         """Set when a call is recorded and about to be sent."""
         self.sent_at = 0.0
@@ -69,7 +77,7 @@ class Lane:
     async def sending(self, event: Sending) -> None:
         """Record a call. Raises `LeaseLost`, `RunEnded`, `BudgetExceeded`, or `NoRoom` while other
         calls reserve the rest of the budget: then the call must not be sent."""
-        self._calls[event.number] = await self._paid.mark(self, event, self._most(event))
+        self._calls[event.number] = await self._paid.mark(self.terms, event, self._most(event))
         self._begin()
         if not self.sent.is_set():
             self.sent_at = asyncio.get_running_loop().time()
@@ -87,7 +95,7 @@ class Lane:
         await self._paid.hold(
             Reservation(
                 tokens=prompt + completion,
-                micro_dollars=max_micro_dollars(prompt, completion, self.settings.price),
+                micro_dollars=max_micro_dollars(prompt, completion, self.terms.settings.price),
             )
         )
         self._begin()
@@ -96,7 +104,7 @@ class Lane:
         """Treat the request as sent: it may be answered now, so the request that it duplicates is
         hedged."""
         if self._hedges is not None:
-            self._hedges.hedge = "first"
+            self._hedges.terms.hedge = "first"
 
     def discard_call(self, event: Discarded | NotBilled) -> None:
         """Record that a paid answer can't be used, or that nothing was paid."""
@@ -108,15 +116,17 @@ class Lane:
         if event.usage is None:
             entries = [] if call is None else [self._paid.unknown_entry(call, event.why)]
         else:
-            cost = cost_micro_dollars(event.usage, self.settings.price)
-            entries = [self._paid.entry(self, call, time.time(), usage=event.usage, cost=cost)]
+            cost = cost_micro_dollars(event.usage, self.terms.settings.price)
+            entries = [
+                self._paid.entry(self.terms, call, time.time(), usage=event.usage, cost=cost)
+            ]
         (self._paid.unsent if call is None else call.discarded_usage).extend(entries)
 
     def call(self, number: int) -> _Call | None:
         return self._calls.get(number)
 
     def _most(self, event: Sending) -> Reservation:
-        price = self.settings.price
+        price = self.terms.settings.price
         dollars = max_micro_dollars(event.prompt, event.completion, price)
         return Reservation(
             tokens=event.prompt + event.completion,
@@ -143,13 +153,13 @@ class PaidCalls:
         duplicates."""
         return Lane(self, policy, settings, hedges)
 
-    async def mark(self, lane: Lane, event: Sending, most: Reservation) -> _Call:
+    async def mark(self, terms: Terms, event: Sending, most: Reservation) -> _Call:
         over = [call for call in self._calls if call.over]
         # The reply creates one entry for each of several unused candidates.
         over = [call for call in over if len(call.discarded_usage) < 2]
         accounted = [(call.number, _entry_line(*call.discarded_usage)) for call in over]
         self._marked += 1
-        call = _Call(self._marked, lane, event, time.time())
+        call = _Call(self._marked, terms, event, time.time())
         line = self.line_of_mark(call)
         await self._delivery.mark(call.number, line, accounted, most)
         # Another lane may have marked calls meanwhile.
@@ -180,11 +190,11 @@ class PaidCalls:
             usage_entries += call.discarded_usage
             if not call.over and call not in used:
                 usage_entries.append(
-                    self.unknown_entry(call, BEATEN if call.lane.hedge else NOT_TOLD)
+                    self.unknown_entry(call, BEATEN if call.terms.hedge else NOT_TOLD)
                 )
         for candidate, call in zip(answer, used or [None] * len(answer), strict=True):
             entry = usage_entry(*step, candidate, sent_as=self._sent_as(call))
-            update = {"hedge": "" if lane is None else lane.hedge, "shared_with": shared_with}
+            update = {"hedge": "" if lane is None else lane.terms.hedge, "shared_with": shared_with}
             usage_entries.append(entry.model_copy(update=update) if any(update.values()) else entry)
         return [(line := _entry_line(entry), _discarded(line)) for entry in usage_entries]
 
@@ -194,8 +204,8 @@ class PaidCalls:
     def line_of_mark(self, call: _Call) -> bytes:
         """The JSON line of `unknown_entry(call, DIED)`. It is written before every paid call, so it
         is encoded without a record: creating one would cost more than the rest of the mark."""
-        envelope, lane, sending = self._delivery.envelope, call.lane, call.sending
-        policy = lane.policy
+        envelope, terms, sending = self._delivery.envelope, call.terms, call.sending
+        policy = terms.policy
         return orjson.dumps(
             {
                 "run_id": envelope.run_id,
@@ -216,11 +226,11 @@ class PaidCalls:
                     "prompt": sending.prompt,
                     "completion": sending.completion,
                     "micro_dollars": max_micro_dollars(
-                        sending.prompt, sending.completion, lane.settings.price
+                        sending.prompt, sending.completion, terms.settings.price
                     ),
                 },
                 "sent_as": self._sent_as(call),
-                "hedge": lane.hedge,
+                "hedge": terms.hedge,
                 "shared_with": "",
                 "latency": {"queue": 0.0, "first_token": 0.0, "decode": 0.0},
                 "discarded": True,
@@ -234,13 +244,13 @@ class PaidCalls:
             why=why,
             prompt=prompt,
             completion=completion,
-            micro_dollars=max_micro_dollars(prompt, completion, call.lane.settings.price),
+            micro_dollars=max_micro_dollars(prompt, completion, call.terms.settings.price),
         )
-        return self.entry(call.lane, call, call.at, unknown=most)
+        return self.entry(call.terms, call, call.at, unknown=most)
 
     def entry(
         self,
-        lane: Lane,
+        terms: Terms,
         call: _Call | None,
         at: float,
         *,
@@ -255,12 +265,12 @@ class PaidCalls:
             agent=self._agent,
             turn=envelope.turn,
             branch=envelope.branch,
-            policy=lane.policy,
+            policy=terms.policy,
             usage=usage,
             cost_micro_dollars=cost,
             unknown=unknown,
             sent_as=self._sent_as(call),
-            hedge=lane.hedge,
+            hedge=terms.hedge,
             latency=Latency(),
             discarded=True,
             at=at,

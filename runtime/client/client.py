@@ -387,8 +387,8 @@ class Client(WaitingCalls):
         """Return `make(trajectory)` as soon as the run has ended; raises what `wait` and `make`
         raise. If this process ends the run, `make` is called while the last commit is still in
         flight and may fail, so `make` must have no side effects."""
-        expected.end.prepare = lambda state: make(trajectory_of(state))
-        await self._inbox.wait_ended(run_id, within=self.bus.clock.left(expected.deadline))
+        with expected.end.preparing(lambda state: make(trajectory_of(state))):
+            await self._inbox.wait_ended(run_id, within=self.bus.clock.left(expected.deadline))
         if (prepared := expected.end.prepared) is not None:
             return prepared[0]
         return make(await self.trajectory(run_id, expected))

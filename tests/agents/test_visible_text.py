@@ -69,6 +69,7 @@ def test_all_pieces_together_equal_the_visible_part_of_the_whole_text(
 
 @given(_TEXTS, st.booleans(), _OFFERS)
 @example("0²", False, OFFERED)
+@example("assistantanalysis0", False, ())
 def test_the_visible_text_does_not_depend_on_how_the_text_was_split(
     text: str, opened: bool, offered: tuple[str, ...]
 ) -> None:

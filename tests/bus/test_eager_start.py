@@ -68,6 +68,24 @@ async def test_a_run_of_one_call_costs_two_scripts(
     assert await bus.usage(run_id) == [USED]
 
 
+async def test_a_further_call_for_an_eagerly_started_request_has_its_own_mark(
+    bus: Bus, process: Process
+) -> None:
+    marks: list[str] = []
+
+    async def call_again(delivery: Delivery) -> None:
+        await delivery.mark(2, UNKNOWN, [(1, DISCARDED)])
+        request = delivery.shard.request(delivery.envelope.reply_key)
+        fields: list[bytes] = await bus.redis.hkeys(request)  # pyright: ignore[reportGeneralTypeIssues]
+        marks.extend(name.decode() for name in fields if name.startswith(b"mark:"))
+
+    process.before_reply = call_again
+    run_id = await admit(bus, ASKING)
+    await ended(bus, run_id)
+    assert [name.rpartition("/")[2] for name in marks] == ["2"]
+    assert sorted(await bus.usage(run_id)) == sorted([DISCARDED, USED])
+
+
 async def test_a_run_that_is_refused_pays_for_nothing(bus: Bus, process: Process) -> None:
     for shard in bus.keys.all_shards():
         await bus.redis.set(shard.closed, b"", px=10_000)

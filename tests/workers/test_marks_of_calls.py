@@ -15,7 +15,12 @@ from loopline.agents.usage import UsageEntry
 from loopline.bus import Delivery, Envelope
 from loopline.workers.engines.protocol import Sending
 from loopline.workers.engines.settings import ModelSettings
-from loopline.workers.paid_calls import DIED, PaidCalls, _Call  # pyright: ignore[reportPrivateUsage]
+from loopline.workers.paid_calls import (
+    DIED,
+    PaidCalls,
+    Terms,
+    _Call,  # pyright: ignore[reportPrivateUsage]
+)
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 TOKENS = st.integers(0, 10**9)
@@ -46,9 +51,8 @@ def test_a_mark_s_ledger_line_equals_its_record(
     settings = ModelSettings.model_validate({"engine": "openai", "model": "m", "price": price})
     paid = PaidCalls(delivery_of(envelope), agent)
     policy = PolicyRef(name=pool, base="m", adapter=adapter, version=version)
-    lane = paid.lane(policy, settings)
-    lane.hedge = hedge
-    call = _Call(1, lane, Sending(number=1, prompt=prompt, completion=completion), at)
+    terms = Terms(policy, settings, hedge)
+    call = _Call(1, terms, Sending(number=1, prompt=prompt, completion=completion), at)
     line = paid.line_of_mark(call)
     assert UsageEntry.model_validate_json(line) == paid.unknown_entry(call, DIED)
     # The scripts read it as text: every field is present, in the record's order.

@@ -85,7 +85,7 @@ async def test_only_attempts_that_may_have_been_billed_are_recorded(
     faults = FaultPlan.model_validate({"sequence": (fault,), "retry_after_seconds": 0})
     run_id = await admit(bus, "other", seconds=600)
     async with ScriptedServer(ServerOptions(faults=faults)) as api:
-        await handle(await request_of(bus, run_id, 0), endpoint(api.url, timeout_seconds=0.5))
+        await handle(await request_of(bus, run_id, 0), endpoint(api.url, timeout_seconds=2))
         assert api.served.arrivals == 2
     entries = await ledger(bus, run_id)
     assert [entry.unknown is not None for entry in entries] == [True] * unknown + [False]

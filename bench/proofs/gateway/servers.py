@@ -77,18 +77,17 @@ def _cpu_seconds(process: psutil.Process) -> float:
 def endpoint(latency: float) -> Generator[str]:
     """Yield the base URL of a scripted server in a separate process."""
     command = [*OWN_PYTHON, "-m", "loopline.workers.scripted_api", "--latency", str(latency)]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command, stdout=subprocess.PIPE, preexec_fn=dies_with_parent(signal.SIGKILL)
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            raise BenchError("the scripted endpoint exited; its output is above")
-        yield json.loads(line)["url"]
-    finally:
-        process.kill()
-        process.wait()
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if not line:
+                raise BenchError("the scripted endpoint exited; its output is above")
+            yield json.loads(line)["url"]
+        finally:
+            process.kill()
 
 
 @contextmanager
