@@ -56,9 +56,15 @@ $(VENV)/.docs: $(STAMP)
 	  --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
+# Without AMX: GCC 12 leaves out most of llama.cpp's tile configuration (its `_tile_loadconfig` tells
+# the compiler of 8 of 64 bytes), so that quantized weights end the process with an illegal instruction.
+NO_AMX = $(shell $(CC) -mno-amx-tile -mno-amx-int8 -mno-amx-bf16 -E -x c /dev/null > /dev/null 2>&1 \
+  && echo -mno-amx-tile -mno-amx-int8 -mno-amx-bf16)
+
 # Compiles llama.cpp: about five minutes on two cores, once; pip keeps the wheel for the next $(VENV).
 $(VENV)/.gguf: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	CFLAGS="$(CFLAGS) $(NO_AMX)" CXXFLAGS="$(CXXFLAGS) $(NO_AMX)" \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[gguf]'
 	@touch $@
 
