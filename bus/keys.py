@@ -322,6 +322,11 @@ class Keys:
         return f"{{{self.prefix}}}:api-keys"
 
     @property
+    def permanent(self) -> frozenset[str]:
+        """The keys without an expiry: what a person sets lives until a person removes it."""
+        return frozenset((self.api_keys, *(shard.budgets for shard in self._shards)))
+
+    @property
     def policies(self) -> str:
         return f"{{{self.prefix}}}:policies"
 

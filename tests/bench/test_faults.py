@@ -3,13 +3,17 @@ smaller version of `bench faults --runs 2000`."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from loopline.bench.proofs.faults import supervised
 from loopline.bench.proofs.faults.checker import check
+from loopline.bench.proofs.faults.collection import find_keys_without_ttl
 from loopline.bench.proofs.faults.proof import counts_of
+from loopline.bus import Bus
 from tests.bench.attacks import attack
 from tests.bench.command_line import bench
 
@@ -38,6 +42,20 @@ def test_a_hundred_and_fifty_runs_survive_an_attack_of_many_kinds() -> None:
     assert len(report.evidence.accepted) == 150
     assert len(report.injected) >= 5
     assert report.unable.keys() <= {"disk", "link"}
+
+
+@pytest.mark.timeout(900)
+def test_twenty_runs_survive_the_death_of_their_supervisor(tmp_path: Path) -> None:
+    report = asyncio.run(supervised.attack(tmp_path, 20, SEED, print))
+    assert [str(violation) for violation in check(report.evidence)] == []
+    assert len(report.evidence.accepted) == 20
+    assert report.injected[supervised.NAME] >= 1
+
+
+async def test_only_what_a_person_removes_may_lack_an_expiry(bus: Bus) -> None:
+    for key in (*bus.keys.permanent, bus.keys.policies):
+        await bus.redis.hset(key, "name", "value")  # pyright: ignore[reportGeneralTypeIssues]
+    assert await find_keys_without_ttl(bus) == [bus.keys.policies]
 
 
 def test_an_unknown_attack_is_refused_with_the_known_ones() -> None:

@@ -26,7 +26,7 @@ WORK_STREAMS = (
 
 
 async def find_keys_without_ttl(bus: Bus) -> list[str]:
-    """Return keys without an expiry."""
+    """Return keys without an expiry that should have one."""
     keys: list[str] = []
     batch: list[bytes] = []
     async for key in bus.redis.scan_iter(count=1000):
@@ -34,7 +34,8 @@ async def find_keys_without_ttl(bus: Bus) -> list[str]:
         if len(batch) == 1000:
             keys += await _without_ttl(bus, batch)
             batch = []
-    return keys + await _without_ttl(bus, batch)
+    keys += await _without_ttl(bus, batch)
+    return [key for key in keys if key not in bus.keys.permanent]
 
 
 async def _without_ttl(bus: Bus, keys: list[bytes]) -> list[str]:
