@@ -10,6 +10,7 @@ those that would continue, since their log-probabilities would not match the sam
 
 from __future__ import annotations
 
+import math
 import time
 
 from loopline.bus import Delivery, TokenWriter, Weights
@@ -17,7 +18,7 @@ from loopline.workers.engines.protocol import CannotContinue, Delta, GenerateReq
 
 FLUSH_SECONDS = 0.05
 """Shortest time between two publications of pieces. Twenty per second reads as live, and costs a
-fraction of one publication per token."""
+fraction of one publication per token. The first piece is published at once."""
 
 
 class TokenStream:
@@ -35,7 +36,7 @@ class TokenStream:
         self._text: list[str] = []
         self._ids: list[int] = []
         self._restart = False
-        self._flushed = time.monotonic()
+        self._flushed = -math.inf
 
     async def resume(self, request: GenerateRequest) -> GenerateRequest:
         """The request with the ids to continue from and the adapter version that sampled them;
@@ -93,9 +94,9 @@ class TokenStream:
         await self.flush()
 
     async def flush(self) -> None:
-        self._flushed = time.monotonic()
         if not self._ids and not self._restart:
             return
+        self._flushed = time.monotonic()
         text, ids, restart = "".join(self._text), self._ids, self._restart
         self._text, self._ids, self._restart = [], [], False
         await self._writer.append(text, ids, weights=self._weights, restart=restart)

@@ -48,19 +48,25 @@ def streamed(leased: Delivery, n: int) -> Delivery:
     return replace(leased, payload=payload)
 
 
+async def begun(bus: Bus, run_id: str, delivery: Delivery) -> asyncio.Task[None]:
+    """Return the task of a worker that has published the beginning of `LONG`."""
+    worker = asyncio.create_task(saying(LONG, tokens_per_second=100).handle(delivery))
+    log = bus.keys.shard_of(run_id).log(run_id)
+
+    async def is_published() -> bool:
+        assert not worker.done()
+        return any(fields[b"text"] for _, fields in await bus.redis.xrange(log))
+
+    await until(is_published, "the beginning of a text")
+    return worker
+
+
 async def taken_over(bus: Bus, successor: Pool, n: int) -> tuple[tuple[Call, ...], Reader]:
     """Return the reply and the followers' text when a worker is gone in the middle of `LONG`."""
     run_id = await admit(bus, "other")
     await ask(bus, run_id)
     first = await take(bus, run_id, "first")
-    lost = asyncio.create_task(saying(LONG, tokens_per_second=100).handle(streamed(first, n)))
-    log = bus.keys.shard_of(run_id).log(run_id)
-
-    async def begun() -> bool:
-        assert not lost.done()
-        return any(fields[b"text"] for _, fields in await bus.redis.xrange(log))
-
-    await until(begun, "the beginning of a text")
+    lost = await begun(bus, run_id, streamed(first, n))
     lost.cancel()
     await asyncio.gather(lost, return_exceptions=True)
     second = await take(bus, run_id, "second", after=first)
@@ -104,8 +110,9 @@ async def test_the_ledger_has_the_cost_even_if_the_lease_is_lost_at_the_text_s_e
     run_id = await admit(bus, "other")
     await ask(bus, run_id)
     first = await take(bus, run_id, "first")
+    lost = await begun(bus, run_id, streamed(first, 2))
     await take(bus, run_id, "second", after=first)
     with pytest.raises(LeaseLost):
-        await saying(LONG).handle(streamed(first, 2))
+        await lost
     entries = [UsageEntry.model_validate_json(entry) for entry in await bus.usage(run_id)]
     assert [entry.discarded for entry in entries] == [True, True]

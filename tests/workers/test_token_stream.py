@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from loopline.bus import Bus
+from loopline.workers import token_stream
 from loopline.workers.engines.protocol import Delta
 from loopline.workers.token_stream import TokenStream
 from tests.bus.leasing import ask, take
@@ -28,3 +31,25 @@ async def test_a_successor_continues_after_the_first_half_of_a_character(bus: Bu
     await second.finish()
     entries = await bus.redis.xrange(bus.keys.shard_of(run_id).log(run_id))
     assert "".join(fields[b"text"].decode() for _, fields in entries) == "aé"
+
+
+async def test_the_first_piece_is_published_at_once_and_the_next_ones_together(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_stream, "FLUSH_SECONDS", 1000)
+    run_id = await admit(bus, "other")
+    await ask(bus, run_id)
+    stream = TokenStream(await take(bus, run_id, "first"), "slm", "m", continues=False)
+    log = bus.keys.shard_of(run_id).log(run_id)
+
+    async def published() -> list[str]:
+        return [fields[b"text"].decode() for _, fields in await bus.redis.xrange(log)]
+
+    await stream.write(Delta(index=0, text=""))  # the role alone
+    assert await published() == []
+    await stream.write(Delta(index=0, text="a"))
+    assert await published() == ["a"]
+    await stream.write(Delta(index=0, text="b"))
+    await stream.write(Delta(index=0, text="c"))
+    await stream.finish()
+    assert await published() == ["a", "bc"]

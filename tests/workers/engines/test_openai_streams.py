@@ -94,6 +94,27 @@ async def test_calls_without_an_index_are_distinguished_by_their_ids(
     ]
 
 
+async def test_other_calls_run_between_chunks_that_arrived_together() -> None:
+    words = [{"choices": [{"index": 0, "delta": {"content": f"{n} "}}]} for n in range(300)]
+    chunks: list[dict[str, object]] = [
+        *words,
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 300}},
+    ]
+    body = "".join(f"data: {json.dumps(item)}\n\n" for item in chunks) + "data: [DONE]\n\n"
+    async with replying(body.encode()) as url:
+        engine = OpenAIEngine(ModelSettings(engine="openai", model="m", base_url=url))
+        await engine.start()
+        answer = asyncio.create_task(completions(engine, request(stream=True)))
+        turns = 0
+        while not answer.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert answer.result()[0].text.split() == [str(n) for n in range(300)]
+        assert turns > len(words)
+        await engine.close()
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_connection_serves_many_requests(stream: bool) -> None:
     async with ScriptedServer() as server, counted(server.url) as (url, connections):

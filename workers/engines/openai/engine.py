@@ -401,6 +401,7 @@ class OpenAIEngine:
                 else:
                     for delta in self._read_chunk(payload, assembly):
                         yield delta
+                await asyncio.sleep(0)  # chunks that have arrived don't hold up other calls
                 payload = await ticket.guard(_next(payloads), timeout=left())
             for delta in assembly.rest():
                 yield delta
