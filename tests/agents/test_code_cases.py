@@ -62,6 +62,8 @@ PROGRAM = "def g(x):\n    return x + 1\n"
         f"```python\n{PROGRAM}```\n```text\ng(1) = 2\n```\n```shell\npython g.py\n```",
         f"<think>\n```python\ndef g(x):\n    return x\n```\nNo.</think>\n```python\n{PROGRAM}```",
         f"```python\n{PROGRAM}",
+        f"[BEGIN]\n{PROGRAM}[DONE]",
+        f"<answer>\n{PROGRAM}</answer>",
     ],
 )
 def test_a_program_is_found_in_every_kind_of_fence(text: str) -> None:
@@ -98,6 +100,29 @@ def test_a_session_or_an_output_labelled_as_python_is_not_the_program() -> None:
     assert extract_code(f"```solution.py\n{PROGRAM}```") == PROGRAM
 
 
+@pytest.mark.parametrize(
+    "excerpt",
+    [
+        "    return h(x) + 1\n",
+        "def g(x):\n    return h(x) + 1\n",
+        "def h(x):\n    return x\n# ... and so on\nprint(g(int(input())))\n",
+        "...\nprint(g(int(input())))\n",
+    ],
+)
+def test_an_excerpt_of_a_program_is_not_the_program(excerpt: str) -> None:
+    program = (
+        "def h(x):\n    return x\n\ndef g(x):\n    return h(x) + 1\n\nprint(g(int(input())))\n"
+    )
+    text = f"```python\n{program}```\nThis part does the work:\n```python\n{excerpt}```"
+    assert extract_code(text) == program
+    assert extract_code(text, "g") == program
+
+
+def test_a_tagged_word_or_number_is_not_a_program() -> None:
+    assert extract_code("Don't call <code>eval</code>.") == ""
+    assert extract_code("<answer>42</answer>") == ""
+
+
 def test_a_fence_within_a_program_does_not_end_it() -> None:
     program = 'def g(x):\n    """\n    ```\n    g(1)\n    ```\n    """\n    return x\n'
     assert extract_code(f"```python\n{program}```\nDone.") == program
@@ -115,7 +140,9 @@ def test_numbers_too_large_for_a_float_are_not_considered_equal(
     assert not values_agree(float("inf"), 1e30)
 
 
-@pytest.mark.parametrize("piece", ["```\n", "```python\n", "~~~\n```\n", "````\n```\n", "<code>"])
+@pytest.mark.parametrize(
+    "piece", ["```\n", "```python\n", "~~~\n```\n", "````\n```\n", "<code>", "```\nx = 1\n```\n"]
+)
 def test_hostile_fences_are_read_in_linear_time(piece: str) -> None:
     extract_code(piece * (200_000 // len(piece)))
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import textwrap
 import warnings
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,9 +38,11 @@ _OPENS_IN_LINE = re.compile(
 )
 _ENDS_LINE = re.compile(r"^([^\n`]{0,2000}[^\s>`])(```[ \t]{0,9})$", re.MULTILINE)
 _TAGGED = re.compile(
-    r"\[PYTHON\]\n?(?P<python>.*?)(?:\[/PYTHON\]|\Z)|<code>\n?(?P<code>.*?)(?:</code>|\Z)",
+    r"\[PYTHON\]\n?(?P<python>.*?)(?:\[/PYTHON\]|\Z)|<code>\n?(?P<code>.*?)(?:</code>|\Z)"
+    r"|\[BEGIN\]\n?(?P<begun>.*?)(?:\[DONE\]|\Z)|<answer>\n?(?P<answer>.*?)(?:</answer>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
+_OMISSION = re.compile(r"(?:#\s?)?(?:\.\.\.|\u2026)")
 MAX_PROGRAM_CHARS = 60_000
 """Maximum length of a text without a fence that is parsed, in characters: a longer one could take
 seconds and hundreds of megabytes. A tool agent's longer program is ignored. The longest golden
@@ -47,6 +51,9 @@ message."""
 _MAX_CLOSINGS = 8
 """Maximum number of fences tried as the end of a block: a fence within a program's own text does
 not end it."""
+
+_MAX_PROGRAMS = 20
+"""Maximum number of earlier programs in which an excerpt is searched."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +72,32 @@ def extract_code(completion: str, function: str | None = None) -> str:
     text = _ENDS_LINE.sub(r"\1\n\2", _OPENS_IN_LINE.sub(r"\1\n\2", text))
     blocks, fenced = _blocks(text)
     if not fenced:
-        tagged = _TAGGED.finditer(text)
-        blocks = [_Block(match["python"] or match["code"] or "", labelled=True) for match in tagged]
-        if not blocks:
+        sources = ["".join(match.groups("")) for match in _TAGGED.finditer(text)]
+        blocks = [_Block(source, labelled=True) for source in sources if _is_program(source)]
+        if not sources:
             return text.strip("\n") if _is_program(text) else ""
-    return _choose_program([block for block in blocks if block.source.strip()], function)
+    return _choose_program(_without_excerpts(blocks), function)
+
+
+def _without_excerpts(blocks: Sequence[_Block]) -> list[_Block]:
+    """Return the blocks without empty ones and those that repeat lines of an earlier program."""
+    remaining: list[_Block] = []
+    programs: deque[str] = deque(maxlen=_MAX_PROGRAMS)
+    for block in blocks:
+        parts = _shown_parts(block.source)
+        if not any(all(part in program for part in parts) for program in programs) and parts:
+            remaining.append(block)
+            if _is_program(block.source):
+                programs.append("".join(parts))
+    return remaining
+
+
+def _shown_parts(source: str) -> list[str]:
+    """Return the parts between lines that stand for omitted code, each as lines without indentation
+    between two line breaks."""
+    lines = [line.strip() for line in source.strip().splitlines()]
+    groups = itertools.groupby(lines, lambda line: _OMISSION.match(line) is None)
+    return ["\n" + "".join(f"{line}\n" for line in group) for is_code, group in groups if is_code]
 
 
 def _choose_program(blocks: Sequence[_Block], function: str | None) -> str:
