@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.server
+import shutil
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -186,6 +187,26 @@ class TestUploads:
         assert len(list((dav.folder / dav.names[0]).iterdir())) == len(adapter.files)
         for worker in workers:
             await worker.close()
+
+    @pytest.mark.parametrize("status", [409, 412, 423, 500])
+    async def test_a_refused_move_counts_only_if_no_other_worker_has_uploaded_the_weights(
+        self, uploads: Uploads, adapter: ServedAdapter, dav: WebDav, status: int
+    ) -> None:
+        def refuse(method: str, _path: str) -> tuple[int, str] | None:
+            return (status, "no") if method == "MOVE" else None
+
+        def lose_the_race(method: str, path: str) -> tuple[int, str] | None:
+            if method == "MOVE":
+                shutil.copytree(dav.folder / Path(path).name, dav.folder / "slm_caller@3.1f2e3d4c")
+            return refuse(method, path)
+
+        dav.before = refuse
+        with pytest.raises(EngineError, match=rf"refused MOVE .*\({status}"):
+            await uploads.place(adapter)
+        assert not dav.names
+        dav.before = lose_the_race
+        await uploads.place(adapter)
+        assert dav.names == ["slm_caller@3.1f2e3d4c"]
 
     async def test_an_upload_that_fails_leaves_nothing_under_its_name(
         self, uploads: Uploads, adapter: ServedAdapter, dav: WebDav

@@ -148,6 +148,25 @@ thread.start()
 """
 
 
+@pytest.mark.parametrize(
+    "size", ["(resource.RLIM_INFINITY, resource.RLIM_INFINITY)", "[2**28, resource.RLIM_INFINITY]"]
+)
+async def test_a_program_may_raise_the_limit_of_its_stack(judge: Judge, size: str) -> None:
+    program = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_STACK, {size})
+sys.setrecursionlimit(10**6)
+def down(n): return 1 + down(n - 1) if n else 0
+print(2 * int(input()) + down(20_000) - 20_000)
+"""
+    assert whys(await judge.judge(problem(DOUBLED[0]), program)) == [""]
+
+
+async def test_a_program_knows_its_file(judge: Judge) -> None:
+    program = "import os\nassert os.path.basename(__file__) == 'program.py'\n"
+    assert whys(await judge.judge(problem(DOUBLED[0]), program + HONEST["program"])) == [""]
+
+
 async def test_a_problem_s_memory_limit_leaves_room_for_a_deep_stack() -> None:
     """The stack's room is reserved and hardly used, but stays below the sandbox's own limit."""
     limits = Limits(wall_seconds=60, cpu_seconds=10)

@@ -64,7 +64,7 @@ class Uploads:
             try:
                 for file in weights.files:
                     await self._put(f"{temporary}/{quote(file)}", Path(weights.path) / file)
-                await self._move(temporary, name)
+                await self._move(temporary, weights)
             finally:
                 await self._delete_quietly(temporary)
         return f"{self._folder}/{name}"
@@ -95,12 +95,18 @@ class Uploads:
             content=_parts(file),
         )  # fmt: skip
 
-    async def _move(self, temporary: str, name: str) -> None:
-        # 412: another worker has uploaded the same weights meanwhile.
-        await self._ask(
-            "MOVE", f"{temporary}/", expect={201, 204, 412},
-            headers={"Destination": f"{self._root}/{quote(name)}/", "Overwrite": "F"},
-        )  # fmt: skip
+    async def _move(self, temporary: str, weights: ServedWeights) -> None:
+        destination = f"{self._root}/{quote(_folder_name(weights))}/"
+        try:
+            await self._ask(
+                "MOVE", f"{temporary}/", expect={201, 204},
+                headers={"Destination": destination, "Overwrite": "F"},
+            )  # fmt: skip
+        except EngineError:
+            # Another worker may have uploaded the same weights meanwhile. The answer is then 412
+            # or, if both move at the same time, whatever the server does about its own race.
+            if not await self.has(weights):
+                raise
 
     async def _delete_quietly(self, temporary: str) -> None:
         """Delete what a failed upload has left; after a complete one there is nothing."""

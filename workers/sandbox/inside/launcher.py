@@ -91,6 +91,7 @@ def run_program(job: dict[str, Any], name: str = "__main__") -> dict[str, Any]:
     its names. Preamble and program are compiled separately, so that the program's `__future__`
     imports can come first and its lines keep their numbers."""
     module = types.ModuleType(name)
+    module.__file__ = "program.py"
     sys.modules[name] = module
     sys.argv = ["program.py"]
     _bound_stacks(job["limits"]["memory_bytes"] // 2)
@@ -152,7 +153,9 @@ def _set_limits(limits: dict[str, int], *, isolated: bool) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
     _limit(resource.RLIMIT_AS, limits["memory_bytes"])
     _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_STACK, _CHILD_STACK)
+    # Programs raise it themselves before they recurse deeply; their whole memory is limited above.
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (_CHILD_STACK, most))
     if isolated:
         _limit(resource.RLIMIT_SIGPENDING, _SIGNALS)
         _limit(resource.RLIMIT_MSGQUEUE, 0)
