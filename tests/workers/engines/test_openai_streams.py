@@ -95,7 +95,9 @@ async def test_calls_without_an_index_are_distinguished_by_their_ids(
 
 
 async def test_other_calls_run_between_chunks_that_arrived_together() -> None:
-    words = [{"choices": [{"index": 0, "delta": {"content": f"{n} "}}]} for n in range(300)]
+    words: list[dict[str, object]] = [
+        {"choices": [{"index": 0, "delta": {"content": f"{n} "}}]} for n in range(300)
+    ]
     chunks: list[dict[str, object]] = [
         *words,
         {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
