@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 
 import pytest
 
@@ -19,15 +19,20 @@ from tests.workers.engines.endpoints import counted, replying
 from tests.workers.engines.test_openai_engine import endpoint
 
 
-async def streamed_calls(pieces: Sequence[Sequence[dict[str, object]]]) -> Completion:
-    """Return the completion with the calls assembled from pieces, chunk by chunk."""
+def stream_of(deltas: Iterable[object], finish_reason: str) -> bytes:
+    """Return the body of a stream with one chunk for each delta."""
     chunks: list[dict[str, object]] = [
-        *({"choices": [{"index": 0, "delta": {"tool_calls": item}}]} for item in pieces),
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+        *({"choices": [{"index": 0, "delta": delta}]} for delta in deltas),
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": finish_reason}]},
         {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 20}},
     ]
     body = "".join(f"data: {json.dumps(item)}\n\n" for item in chunks) + "data: [DONE]\n\n"
-    async with replying(body.encode()) as url:
+    return body.encode()
+
+
+async def streamed_calls(pieces: Sequence[Sequence[dict[str, object]]]) -> Completion:
+    """Return the completion with the calls assembled from pieces, chunk by chunk."""
+    async with replying(stream_of(({"tool_calls": item} for item in pieces), "tool_calls")) as url:
         engine = OpenAIEngine(ModelSettings(engine="openai", model="m", base_url=url))
         await engine.start()
         [completion] = await completions(engine, request(tools=[DELEGATE], stream=True))
@@ -95,16 +100,8 @@ async def test_calls_without_an_index_are_distinguished_by_their_ids(
 
 
 async def test_other_calls_run_between_chunks_that_arrived_together() -> None:
-    words: list[dict[str, object]] = [
-        {"choices": [{"index": 0, "delta": {"content": f"{n} "}}]} for n in range(300)
-    ]
-    chunks: list[dict[str, object]] = [
-        *words,
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
-        {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 300}},
-    ]
-    body = "".join(f"data: {json.dumps(item)}\n\n" for item in chunks) + "data: [DONE]\n\n"
-    async with replying(body.encode()) as url:
+    words = [f"{number} " for number in range(300)]
+    async with replying(stream_of(({"content": word} for word in words), "stop")) as url:
         engine = OpenAIEngine(ModelSettings(engine="openai", model="m", base_url=url))
         await engine.start()
         answer = asyncio.create_task(completions(engine, request(stream=True)))
@@ -112,7 +109,7 @@ async def test_other_calls_run_between_chunks_that_arrived_together() -> None:
         while not answer.done():
             await asyncio.sleep(0)
             turns += 1
-        assert answer.result()[0].text.split() == [str(n) for n in range(300)]
+        assert answer.result()[0].text == "".join(words)
         assert turns > len(words)
         await engine.close()
 

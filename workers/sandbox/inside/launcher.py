@@ -115,8 +115,15 @@ def _bound_first_process() -> None:
 
 def _bound_stacks(most: int) -> None:
     """Cap the stack size of new threads, since some programs ask for as much as their whole memory.
-    Other judges allow that, because the stack is never fully used. Call it before `threading` is
-    imported."""
+    Other judges allow that, because the stack is never fully used. A program that asks for a larger
+    stack of its own keeps the one that it has. Call it before `threading` is imported."""
+    set_limit = resource.setrlimit
+
+    def setrlimit(which: int, limits: tuple[int, int]) -> None:
+        if which != resource.RLIMIT_STACK:
+            set_limit(which, limits)
+
+    resource.setrlimit = setrlimit
     set_size = _thread.stack_size
 
     def stack_size(size: int = 0) -> int:
@@ -153,9 +160,7 @@ def _set_limits(limits: dict[str, int], *, isolated: bool) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
     _limit(resource.RLIMIT_AS, limits["memory_bytes"])
     _limit(resource.RLIMIT_CORE, 0)
-    # Programs raise it themselves before they recurse deeply; their whole memory is limited above.
-    _, most = resource.getrlimit(resource.RLIMIT_STACK)
-    resource.setrlimit(resource.RLIMIT_STACK, (_CHILD_STACK, most))
+    _limit(resource.RLIMIT_STACK, _CHILD_STACK)
     if isolated:
         _limit(resource.RLIMIT_SIGPENDING, _SIGNALS)
         _limit(resource.RLIMIT_MSGQUEUE, 0)
