@@ -40,8 +40,9 @@ def grpo(
             help="Arms, comma-separated: warm-start, continued-sft, expert-iteration, "
             "single-agent, "
             "single-agent-grpo, mas-grpo, mas-grpo-at-equal-tokens, at-grpo, at-grpo-per-role, "
-            "at-grpo-lora-per-role, swapped-policies, tool-agent-alone, best-of-k. Arms "
-            "that these depend on run, too."
+            "at-grpo-lora-per-role, swapped-policies, tool-agent-alone, best-of-k, dagger. Arms "
+            "that these depend on run, too. all does not include dagger, which learns from a "
+            "player that knows the solution."
         ),
     ] = "all",
     trials: Annotated[

@@ -17,6 +17,7 @@ from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
     CONTINUED,
+    DAGGER,
     EXPERT_ITERATION,
     KINDS,
     MAS_GRPO,
@@ -27,10 +28,13 @@ from loopline.trainers.grpo.arms.kinds import (
     SWAPPED,
     WARM_START,
     ArmName,
+    slug,
 )
 from loopline.trainers.grpo.arms.results import Arm
 from loopline.trainers.grpo.arms.tuning import OWN, Tuning
 from tests.bench.grpo_results import FAST, NO_BONUS, SLOW, SMALL, a_result, grid
+
+ALL = ",".join(map(slug, KINDS))
 
 
 def test_an_arm_includes_the_arms_that_it_needs(tmp_path: Path) -> None:
@@ -39,7 +43,8 @@ def test_an_arm_includes_the_arms_that_it_needs(tmp_path: Path) -> None:
         WARM_START, AT_GRPO, PER_ROLE, SWAPPED,
     )  # fmt: skip
     assert grid(tmp_path, arms="best-of-k, single-agent").kinds == (WARM_START, SINGLE, BEST_OF_K)
-    assert grid(tmp_path).kinds == tuple(KINDS)
+    assert grid(tmp_path).kinds == tuple(name for name in KINDS if name != DAGGER)
+    assert grid(tmp_path, arms="dagger").kinds == (DAGGER,)
     assert [arm.seed for arm in grid(tmp_path, arms="warm-start").arms({})] == [1, 2]
 
 
@@ -83,12 +88,12 @@ def test_compared_arms_use_all_seeds_and_the_others_the_first_three(
     tmp_path: Path,
 ) -> None:
     seeds: dict[ArmName, list[int]] = {}
-    for arm in grid(tmp_path, seeds="8,7,6,5,4").arms({}):
+    for arm in grid(tmp_path, seeds="8,7,6,5,4", arms=ALL).arms({}):
         seeds.setdefault(arm.kind, []).append(arm.seed)
     # Arms that only play another arm's policies cost no training and use all of its seeds.
     every = {
         WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO, PROPOSER,
-        BEST_OF_K,
+        BEST_OF_K, DAGGER,
     }  # fmt: skip
     assert seeds == {name: [8, 7, 6, 5, 4] if name in every else [8, 7, 6] for name in KINDS}
 

@@ -14,7 +14,11 @@ from pydantic import Field
 from loopline.agents.environments.lessons import Lessons
 from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.plan_path.generation import Difficulty, stream
-from loopline.agents.environments.plan_path.instance import PlanPathInstance, PlanPathSetting
+from loopline.agents.environments.plan_path.instance import (
+    PlanPathInstance,
+    PlanPathSetting,
+    shortest_path,
+)
 from loopline.agents.environments.plan_path.players import wall_blind_greedy
 from loopline.agents.environments.plan_path.puzzle import Walking
 from loopline.agents.environments.puzzle_splits import Split
@@ -81,6 +85,16 @@ def weak_answer(
     return f"{MARK} [{'look' if rng.random() < team.looks else 'step'}({move})]"
 
 
+def expert_answer(instance: PlanPathInstance, episode: Walking) -> str:
+    """Return the text of a player that sees the whole grid: the next moves of a shortest path, as
+    many as the tool agent may try, and more only if the turns after this one are too few."""
+    setting, path = instance.setting, shortest_path(instance, episode.state.at)
+    if episode.agent == PLAN:
+        needed = len(path) - setting.calls * (setting.turns - episode.turn - 1)
+        return f"{MARK} {episode.puzzle.show(path[: max(setting.calls, needed)])}"
+    return f"{MARK} [{', '.join(f'step({move})' for move in path[: setting.calls])}]"
+
+
 LESSONS = Lessons[Difficulty, PlanPathInstance, Walking, WeakTeam](
     puzzle=Difficulty(
         rows=10,
@@ -93,6 +107,7 @@ LESSONS = Lessons[Difficulty, PlanPathInstance, Walking, WeakTeam](
     weak_team=WeakTeam(),
     demonstrated_puzzles=lambda seed, puzzle, team: stream(Split.TRAIN, seed, puzzle),
     answer=weak_answer,
+    expert=expert_answer,
     pieces=PIECES,
     failure=failure,
     training={

@@ -18,7 +18,7 @@ from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.sokoban.generation import Difficulty, stream
 from loopline.agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
-from loopline.agents.environments.sokoban.level import Play
+from loopline.agents.environments.sokoban.level import Level, Moves, Play
 from loopline.agents.environments.sokoban.players import (
     distance_to_target,
     greedy_push,
@@ -113,6 +113,45 @@ def weak_answer(
     return f"{MARK} [{', '.join(calls)}]"
 
 
+def expert_answer(instance: SokobanInstance, episode: Pushing) -> str:
+    """Return the text of a player that knows a solution with the fewest pushes.
+
+    Its tool agent proposes the first pushes. Its plan agent carries out a proposal that is on such
+    a way, otherwise as many pushes of its own, and more of them only if the turns after this one
+    are too few for the rest. Where the box is stuck, both do anything.
+    """
+    level, play, calls = instance.parsed[0], episode.state, instance.setting.calls
+    solution = episode.puzzle.oracle(play)
+    if solution is None:
+        (box,) = play.boxes
+        return f"{MARK} [{_call(box, 'U') if episode.agent == TOOL else 'U'}]"
+    pushes = _pushes(level, play, solution)
+    if episode.agent == TOOL:
+        return f"{MARK} [{', '.join(_call(*push) for push in pushes[:calls])}]"
+    proposed = (episode.proposal.action or ()) if episode.proposal is not None else ()
+    begun = _pushes(level, play, proposed)
+    rest = episode.puzzle.oracle(episode.puzzle.perform(play, proposed).after) if begun else None
+    if rest is not None and len(_pushes(level, play, (*proposed, *rest))) == len(pushes):
+        moves, least = (*proposed, *rest), len(begun)
+    else:
+        moves, least = solution, calls
+    least = max(least, len(pushes) - calls * (instance.setting.turns - episode.turn - 1))
+    ends = [at for at in range(len(moves) + 1) if len(_pushes(level, play, moves[:at])) >= least]
+    return f"{MARK} {episode.puzzle.show(moves[: min(ends, default=len(moves))])}"
+
+
+def _pushes(level: Level, play: Play, moves: Moves) -> list[tuple[Cell, str]]:
+    """Return the pushes among some moves: the box's position, and the direction."""
+    pushes: list[tuple[Cell, str]] = []
+    for move in moves:
+        if level.refusal(play, move) is not None:
+            continue
+        if neighbor(play.player, move) in play.boxes:
+            pushes.append((neighbor(play.player, move), move))
+        play = level.moved(play, move)
+    return pushes
+
+
 def _calls_solve(instance: SokobanInstance, number: int, team: WeakTeam) -> bool:
     """Whether the tool agent alone solves a level: it uses all its calls for the greedy player's
     pushes, and its proposals are carried out."""
@@ -147,6 +186,7 @@ LESSONS = Lessons[Difficulty, SokobanInstance, Pushing, WeakTeam](
     weak_team=WeakTeam(),
     demonstrated_puzzles=lambda seed, puzzle, team: stream(Split.TRAIN, seed, puzzle),
     answer=weak_answer,
+    expert=expert_answer,
     pieces=PIECES,
     failure=failure,
     training={

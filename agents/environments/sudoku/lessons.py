@@ -19,10 +19,15 @@ from loopline.agents.environments.sudoku.generation import Difficulty, stream
 from loopline.agents.environments.sudoku.instance import SudokuInstance, SudokuSetting
 from loopline.agents.environments.sudoku.players import blanks, solves_by_search
 from loopline.agents.environments.sudoku.puzzle import Filling, open_episode
-from loopline.agents.environments.sudoku.rules import Write, candidates, conflicts, write_digit
+from loopline.agents.environments.sudoku.rules import (
+    Write,
+    candidates,
+    conflicts,
+    write_digit,
+)
 from loopline.agents.environments.sudoku.solver import Grid
 from loopline.agents.environments.sudoku.tools import format_writes
-from loopline.agents.environments.team_episode import AGENTS, PLAN
+from loopline.agents.environments.team_episode import AGENTS, PLAN, TOOL
 from loopline.agents.records import Record
 
 _SIDE = range(1, 5)
@@ -117,6 +122,32 @@ def _choose_weak_writes(
     return tuple(writes)
 
 
+def expert_answer(instance: SudokuInstance, episode: Filling) -> str:
+    """Return the text of a player that knows the solution.
+
+    Its tool agent asks for certain digits. Its plan agent corrects wrong digits, accepts what is
+    right in a proposal, and adds the digits that its observation lists as the only ones for their
+    cell. It leaves the others to later turns, which rule out more digits: answers that need no
+    thought are easy to imitate. Only in the last turn it adds all of them.
+    """
+    grid, setting = episode.state, instance.setting
+    missing = episode.puzzle.oracle(grid) or ()
+    if episode.agent == TOOL:
+        calls = [f"fill({r + 1}, {c + 1}, {digit})" for r, c, digit in missing[: setting.calls]]
+        if setting.search:
+            calls = ["singles(1)"] * setting.calls
+        return f"{MARK} [{', '.join(calls)}]"
+    proposed = (episode.proposal.action or ()) if episode.proposal is not None else ()
+    writes = [(r, c, digit) for r, c, digit in missing if grid[r][c]]
+    writes += [write for write in proposed if write in missing and write not in writes]
+    left = [write for write in missing if write not in writes]
+    single = [write for write in left if len(candidates(grid, write[:2])) == 1]
+    others = [write for write in left if write not in single]
+    last_turn = episode.turn + 1 == setting.turns
+    writes += [*single, *others] if last_turn else single
+    return f"{MARK} [{format_writes(tuple(writes) or missing[:1])}]"
+
+
 LESSONS = Lessons[Difficulty, SudokuInstance, Filling, WeakTeam](
     puzzle=Difficulty(
         size=4,
@@ -126,6 +157,7 @@ LESSONS = Lessons[Difficulty, SudokuInstance, Filling, WeakTeam](
     weak_team=WeakTeam(),
     demonstrated_puzzles=lambda seed, puzzle, team: stream(Split.TRAIN, seed, puzzle),
     answer=weak_answer,
+    expert=expert_answer,
     pieces=PIECES,
     failure=failure,
     training={

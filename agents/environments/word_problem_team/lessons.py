@@ -18,7 +18,7 @@ from pydantic import Field
 from loopline.agents.environments.lessons import Lessons, solves
 from loopline.agents.environments.marked_answers import MARK
 from loopline.agents.environments.puzzle_splits import Split, content_hash
-from loopline.agents.environments.team_episode import AGENTS, TOOL
+from loopline.agents.environments.team_episode import AGENTS, PLAN, TOOL
 from loopline.agents.environments.word_problem_team.generation import Difficulty, stream
 from loopline.agents.environments.word_problem_team.instance import (
     Equation,
@@ -149,6 +149,23 @@ def weak_answer(
     return f"{MARK} [answer({name})]" if last else f"{MARK} {episode.puzzle.show(proposed)}"
 
 
+def expert_answer(instance: WordProblemInstance, episode: Working) -> str:
+    """Return the text of a player that knows the solution: the weak team's without its mistakes.
+    Its plan agent keeps nothing but calculations of the solution."""
+    proposed = (episode.proposal.action or ()) if episode.proposal is not None else ()
+    if episode.agent != PLAN or TOOL not in episode.agents:
+        return weak_answer(instance, episode, _WITHOUT_MISTAKES, random.Random(0))
+    keys = [equation_key(step) for step in instance.solution]
+    right = [item for item in proposed if item.works and item.works[-1].key in keys]
+    if not right:
+        return f"{MARK} [skip()]"
+    last = right[-1].works[-1].key == keys[-1]
+    return f"{MARK} [{'answer' if last else 'keep'}({right[-1].of})]"
+
+
+_WITHOUT_MISTAKES = WeakTeam(wrong_operator=0, wrong_operands=0, judges=1)
+
+
 def _next_call(
     instance: WordProblemInstance, work: Work, team: WeakTeam, rng: random.Random
 ) -> str:
@@ -200,6 +217,7 @@ LESSONS = Lessons[Difficulty, WordProblemInstance, Working, WeakTeam](
         Split.TRAIN, seed, puzzle, team.demonstrates
     ),
     answer=weak_answer,
+    expert=expert_answer,
     pieces=PIECES,
     failure=failure,
     training={

@@ -24,6 +24,7 @@ from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
     CONTINUED,
+    DAGGER,
     EXPERT_ITERATION,
     KINDS,
     MAS_GRPO,
@@ -43,7 +44,7 @@ from loopline.trainers.grpo.arms.tuning import Tuning
 
 ROWS: tuple[ArmName, ...] = (
     WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO, PROPOSER,
-    BEST_OF_K, SINGLE, SINGLE_GRPO, PER_ROLE, PER_ROLE_LORA, SWAPPED,
+    BEST_OF_K, SINGLE, SINGLE_GRPO, PER_ROLE, PER_ROLE_LORA, SWAPPED, DAGGER,
 )  # fmt: skip
 """Arms in the order of table rows."""
 CLAIMS: tuple[tuple[ArmName, ArmName], ...] = (

@@ -52,7 +52,7 @@ Scope = Literal["all", "compared", "whole-runs"]
 """Arms that try a tuning: all that learn; only those in `COMPARED`, to spare the others the
 longer search; or those whose whole runs compete: they have few puzzles to spend, and only small
 batches yield any versions at all."""
-CHANGEABLE = ("reinforced", "supervised", "network")
+CHANGEABLE = ("reinforced", "supervised", "dagger", "network")
 """Parts of the settings that `--set` may change."""
 
 
@@ -80,7 +80,7 @@ def has_all_seeds(name: ArmName) -> bool:
     kind = KINDS[name]
     if kind.way == "measured" and kind.begins is not None:
         return has_all_seeds(kind.begins)
-    return name in COMPARED
+    return name in COMPARED or kind.only_by_name
 
 
 @dataclass(frozen=True)
@@ -193,6 +193,7 @@ def grid_of(
         network=training.network,
         supervised=training.supervised,
         reinforced=training.reinforced,
+        dagger=training.dagger,
     )
     return GrpoGrid(
         output, _apply_changes(settings, changes), _kinds(arms), jobs, _parse_trials(trials)
@@ -262,10 +263,11 @@ def _tuning(text: str) -> Tuning:
 
 
 def _kinds(text: str) -> tuple[ArmName, ...]:
-    """Return the named arms with all their dependencies; `all` selects every arm."""
+    """Return the named arms with all their dependencies; `all` selects every arm that does not
+    have to be named."""
     by_slug: dict[str, ArmName] = {slug(name): name for name in KINDS}
     if text.strip() == "all":
-        return tuple(KINDS)
+        return tuple(name for name, kind in KINDS.items() if not kind.only_by_name)
     wanted: list[Arm] = []
     for part in (part.strip() for part in text.split(",")):
         if part not in by_slug:

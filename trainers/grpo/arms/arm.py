@@ -27,6 +27,7 @@ from loopline.trainers.core.curves import DEFAULT_TRACKERS, FOLDER, Curves
 from loopline.trainers.core.interruption import deferred_interrupt
 from loopline.trainers.core.job_processes import JobLine
 from loopline.trainers.errors import TrainingError, UnreadableModel
+from loopline.trainers.grpo.arms.dagger import DaggerSteps
 from loopline.trainers.grpo.arms.measured import measure, play_greedily
 from loopline.trainers.grpo.arms.models import load_policies, untrained_policies, write
 from loopline.trainers.grpo.arms.reinforced import ReinforcedSteps
@@ -175,7 +176,8 @@ class _ArmTraining:
 
     def _due_evaluations(self) -> int:
         """Number of evaluations that are due by now, without the first one."""
-        return int(self._share() * (1 if self.arm.begins is None else self.settings.looks))
+        once = self.arm.what.way == "supervised" and self.arm.begins is None
+        return int(self._share() * (1 if once else self.settings.looks))
 
     def _share(self) -> float:
         """Finished share of the arm's steps or, if it has a budget, of its budget."""
@@ -183,10 +185,12 @@ class _ArmTraining:
         if spends is not None:
             spent = self.state.tokens if spends == "tokens" else self.state.samples
             return min(1.0, spent / self.budget)
-        settings = self.settings
-        imitates = self.arm.what.way == "supervised"
-        whole = (settings.supervised if imitates else settings.reinforced).steps
-        return min(1.0, self.state.step / whole)
+        steps = {
+            "supervised": self.settings.supervised.steps,
+            "reinforced": self.settings.reinforced.steps,
+            "dagger": self.settings.dagger.steps,
+        }
+        return min(1.0, self.state.step / steps[self.arm.what.way])
 
     def _budget(self) -> int:
         """Tokens or samples to spend; 0 if steps are counted."""
@@ -211,6 +215,10 @@ class _ArmTraining:
         if arm.what.way == "reinforced":
             return ReinforcedSteps(
                 settings, arm.what, arm.seed, playing.policies, playing.prompter, playing.sampler
+            )
+        if arm.what.way == "dagger":
+            return DaggerSteps(
+                settings, arm.seed, playing.policies, playing.prompter, playing.sampler
             )
         # Later answers differ from those of the warm start.
         first = 0 if arm.begins is None else settings.supervised.steps

@@ -4,10 +4,11 @@ players solve, and how its texts are tokenized (`loopline.agents.environments.le
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import islice
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 from pydantic import SerializeAsAny, ValidationInfo, field_validator
 
@@ -46,6 +47,14 @@ def lessons_of(environment: AnyEnvironment) -> AnyLessons:
             f"models with random weights need; these have: {', '.join(taught())}"
         )
     return environment.lessons
+
+
+class ExpertTable(NamedTuple):
+    """An episode, and a player that knows its solution."""
+
+    episode: Episode
+    answer: Callable[[], str]
+    """Returns the player's text for the agent that acts next."""
 
 
 class LearnedGame(Record):
@@ -126,6 +135,19 @@ class LearnedGame(Record):
                 rows.append((episode.observe(agent), text))
                 episode.apply(agent, text)
             yield from rng.sample(rows, min(PER_PUZZLE, len(rows)))
+
+    def expert_tables(self, seed: int, count: int) -> list[ExpertTable]:
+        """The first `count` training puzzles of a stream, in their initial state. Raises
+        `InvalidOptions` if no player of the game knows solutions."""
+        expert = self.lessons.expert
+        if expert is None:
+            raise InvalidOptions(f"{self.name} has no expert (Lessons.expert) to learn from")
+        instances = self._first(Split.TRAIN, seed, count, self.difficulty)
+        episodes = [self.environment.open(instance) for instance in instances]
+        return [
+            ExpertTable(episode, partial(expert, instance, episode))
+            for instance, episode in zip(instances, episodes, strict=True)
+        ]
 
     def baselines(self, seed: int, count: int) -> dict[str, int]:
         """How many of the first `count` test puzzles each hand-written player solves. Among them

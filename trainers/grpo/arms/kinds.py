@@ -9,6 +9,10 @@ here best-of-K imitation, plays as AT-GRPO does and imitates the best candidate 
 instead of weighing all of them: it shows which part of AT-GRPO's gain comes from search, and which
 from learning from the worse candidates. The agent that plays alone never sees a proposal, so it has
 its own warm start, with the same number of answers.
+
+DAgger is no comparison but a bound: it starts from random weights and learns from a player that
+knows the solution, for as long as its own settings say. It shows what a network of this size can
+learn on a game, and runs only if it is named.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ ArmName = Literal[
     "swapped policies",
     "tool agent alone",
     "best of K",
+    "DAgger",
 ]
 WARM_START: ArmName = "warm start"
 AT_GRPO: ArmName = "AT-GRPO"
@@ -49,8 +54,9 @@ PER_ROLE_LORA: ArmName = "AT-GRPO LoRA per role"
 SWAPPED: ArmName = "swapped policies"
 PROPOSER: ArmName = "tool agent alone"
 BEST_OF_K: ArmName = "best of K"
+DAGGER: ArmName = "DAgger"
 
-Way = Literal["supervised", "reinforced", "measured"]
+Way = Literal["supervised", "reinforced", "dagger", "measured"]
 Spent = Literal["tokens", "samples"]
 Loss = Literal["policy gradient", "cross-entropy"]
 
@@ -72,6 +78,8 @@ class ArmKind:
     grouping: Grouping = "at-grpo"
     policies: Sharing = SHARED
     weights: Weights = "full"
+    only_by_name: bool = False
+    """Whether the arm runs only if it is named: `all` does not include it."""
     loss: Loss = "policy gradient"
     """Loss of an arm that learns from rewards: `cross-entropy` is that of each state's best
     candidate."""
@@ -155,6 +163,12 @@ KINDS: dict[ArmName, ArmKind] = {
         "the warm start, sampled; of K candidates the one that the rules rank first is carried "
         "out: a search with the rules' help, which no greedy play has",
         begins=WARM_START,
+    ),
+    DAGGER: ArmKind(
+        "dagger",
+        "imitates, in the states that it reaches itself, a player that knows the solution; no "
+        "rewards, and as much training as its own settings say",
+        only_by_name=True,
     ),
 }
 """Order in which arms run: each after the arms that it needs, and the longest first."""

@@ -77,6 +77,27 @@ class Reinforced(BaseModel):
     """Rank of adapters."""
 
 
+class Dagger(BaseModel):
+    """Imitation of a player that knows the solution, in the states that the team reaches."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    steps: int = Field(default=300, ge=1)
+    """Steps: each plays its own puzzles to their end, and learns from all of their states."""
+    episodes: int = Field(default=64, ge=1)
+    """Puzzles per step."""
+    led: int = Field(default=3, ge=0)
+    """First steps, in which the expert acts."""
+    passes: int = Field(default=2, ge=1)
+    """Times that an answer is imitated."""
+    batch: int = Field(default=48, ge=1)
+    """Answers per update."""
+    learning_rate: float = Field(default=3e-3, gt=0)
+    """Highest learning rate; it falls to 0 at the end."""
+    warmup: int = Field(default=4, ge=0)
+    """Steps in which the learning rate rises."""
+
+
 class Training(BaseModel):
     """All numbers of a game's training."""
 
@@ -85,3 +106,4 @@ class Training(BaseModel):
     network: NetworkSize = NetworkSize()
     supervised: Supervised = Supervised()
     reinforced: Reinforced = Reinforced()
+    dagger: Dagger = Dagger()
