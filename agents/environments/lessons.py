@@ -36,9 +36,9 @@ class Lessons(Generic[D, I, E, W]):
     training: JsonObject
     """Length and speed of the training: values that differ from the defaults of
     `loopline.trainers.grpo.arms.training.Training`."""
-    expert: Callable[[I, E], str] | None = None
-    """Returns the text of a player that knows the solution, for the agent that acts next in any
-    state that a team can reach; None: there is no such player."""
+    expert: Callable[[I, E], str | None] | None = None
+    """Returns the text of a player that knows the solution, for the agent that acts next; None in a
+    state from which it sees no way to the solution. There may be no such player."""
     about: Callable[[W], str] = lambda weak_team: ""
     """Describes the peculiarity of the demonstrations, in one sentence of a report."""
     published: Mapping[str, Mapping[str, float]] = field(

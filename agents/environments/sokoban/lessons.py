@@ -113,18 +113,18 @@ def weak_answer(
     return f"{MARK} [{', '.join(calls)}]"
 
 
-def expert_answer(instance: SokobanInstance, episode: Pushing) -> str:
-    """Return the text of a player that knows a solution with the fewest pushes.
+def expert_answer(instance: SokobanInstance, episode: Pushing) -> str | None:
+    """Return the text of a player that knows a solution with the fewest pushes; None if the box is
+    stuck.
 
     Its tool agent proposes the first pushes. Its plan agent carries out a proposal that is on such
     a way, otherwise as many pushes of its own, and more of them only if the turns after this one
-    are too few for the rest. Where the box is stuck, both do anything.
+    are too few for the rest.
     """
     level, play, calls = instance.parsed[0], episode.state, instance.setting.calls
     solution = episode.puzzle.oracle(play)
     if solution is None:
-        (box,) = play.boxes
-        return f"{MARK} [{_call(box, 'U') if episode.agent == TOOL else 'U'}]"
+        return None
     pushes = _pushes(level, play, solution)
     if episode.agent == TOOL:
         return f"{MARK} [{', '.join(_call(*push) for push in pushes[:calls])}]"

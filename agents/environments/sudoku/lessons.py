@@ -122,29 +122,29 @@ def _choose_weak_writes(
     return tuple(writes)
 
 
-def expert_answer(instance: SudokuInstance, episode: Filling) -> str:
-    """Return the text of a player that knows the solution.
+def expert_answer(instance: SudokuInstance, episode: Filling) -> str | None:
+    """Return the text of a player that knows the solution; None once a digit is wrong, since
+    mostly nothing shows which one it is.
 
-    Its tool agent asks for certain digits. Its plan agent corrects wrong digits, accepts what is
-    right in a proposal, and adds the digits that its observation lists as the only ones for their
-    cell. It leaves the others to later turns, which rule out more digits: answers that need no
-    thought are easy to imitate. Only in the last turn it adds all of them.
+    Its tool agent asks for certain digits. Its plan agent accepts what is right in a proposal, and
+    adds every digit that its observation lists as the only one for its cell, proposed or not. It
+    leaves the others to later turns, which rule out more digits: answers that need no thought are
+    easy to imitate. Only in the last turn it adds all of them.
     """
     grid, setting = episode.state, instance.setting
     missing = episode.puzzle.oracle(grid) or ()
+    if any(grid[r][c] for r, c, _ in missing):
+        return None
     if episode.agent == TOOL:
         calls = [f"fill({r + 1}, {c + 1}, {digit})" for r, c, digit in missing[: setting.calls]]
         if setting.search:
             calls = ["singles(1)"] * setting.calls
         return f"{MARK} [{', '.join(calls)}]"
     proposed = (episode.proposal.action or ()) if episode.proposal is not None else ()
-    writes = [(r, c, digit) for r, c, digit in missing if grid[r][c]]
-    writes += [write for write in proposed if write in missing and write not in writes]
-    left = [write for write in missing if write not in writes]
-    single = [write for write in left if len(candidates(grid, write[:2])) == 1]
-    others = [write for write in left if write not in single]
-    last_turn = episode.turn + 1 == setting.turns
-    writes += [*single, *others] if last_turn else single
+    writes = [write for write in proposed if write in missing]
+    writes += [write for write in missing if len(candidates(grid, write[:2])) == 1]
+    if episode.turn + 1 == setting.turns:
+        writes += [write for write in missing if write not in writes]
     return f"{MARK} [{format_writes(tuple(writes) or missing[:1])}]"
 
 

@@ -9,6 +9,8 @@ their number has no end.
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,9 +19,10 @@ from loopline.trainers.grpo.arms.steps import StepFacts
 from loopline.trainers.grpo.arms.supervised import Answer, imitate
 from loopline.trainers.grpo.learner import NotFinite
 from loopline.trainers.grpo.policies import Policies
-from loopline.trainers.grpo.sampling import Completion, Sampler
+from loopline.trainers.grpo.sampling import Sampler
 from loopline.trainers.grpo.settings import SHARED, Schedule
 from loopline.trainers.grpo.vectorized_rollout import TEMPERATURE, Prompter, turns
+from loopline.workers.engines.text.chat_prompt import TextCodec
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +31,9 @@ _SEEDS = 1_000_037
 """Factor of the seed, different from that of other arms: their puzzles coincide only by chance."""
 _SORTED = 4
 """Batches that are filled together, sorted by length: less of them is padding."""
+
+
+_WORD = re.compile(" ?[A-Za-z]+")
 
 
 class Lesson(NamedTuple):
@@ -56,19 +62,19 @@ class DaggerSteps:
         self._prompter = prompter
         self._sampler = sampler
         self._end = min(prompter.loaded.end_ids)
+        self._letters = letters_of_words(settings.game.pieces, prompter.loaded.codec)
 
     def step(self, number: int, done: float) -> StepFacts:
         """The step after `number` others. Raises `NotFinite`, with the weights as they were."""
         training, read = self._settings.dagger, self._sampler.tokens
-        lesson = self.play(number)
+        lesson = self.play(number, done)
         schedule = Schedule(shape="linear", warmup=training.warmup)
         rate = training.learning_rate * schedule.factor(number + 1, training.steps)
         before = self._policies.copied()
-        batches = self.batches(lesson.answers, number)
         try:
             updates = [
                 imitate(self._policies, batch, rate, f"step {number + 1}, batch {at}")
-                for at, batch in enumerate(batches, 1)
+                for at, batch in enumerate(self.batches(lesson.answers, number), 1)
             ]
         except NotFinite:
             self._policies.restore(before)
@@ -85,57 +91,58 @@ class DaggerSteps:
         """Seed of the puzzles of a step."""
         return self._seed * _SEEDS + number
 
-    def play(self, number: int) -> Lesson:
+    def play(self, number: int, done: float) -> Lesson:
         """Play the puzzles of a step with the present weights, and note the expert's answer in each
-        state. In the first steps the expert acts: the states of random weights are those of players
-        that do nothing. Later steps alternate between greedy play, which is what counts, and
-        samples, which reach more states."""
+        state. An episode ends when the expert has none.
+
+        In a part of the states, which falls as the training goes on, the expert acts: mistakes of
+        a team that has learned little would lead to nothing but hopeless states. Steps alternate
+        between greedy play, which is what counts, and samples, which reach more states.
+        """
         import torch
 
         training, codec = self._settings.dagger, self._prompter.loaded.codec
         seed, answers, solved = self.puzzle_seed(number), list[Answer](), 0
-        generator = torch.Generator().manual_seed(seed)
+        expert_share = 1 - done / training.mixed if done < training.mixed else 0.0
+        rng, generator = random.Random(f"acts:{seed}"), torch.Generator().manual_seed(seed)
         playing = dict(enumerate(self._settings.game.expert_tables(seed, training.episodes)))
         for agent, at, prompts in turns(playing, self._prompter, lambda _: self._activate()):
-            texts = [playing[index].answer() for index in at]
-            answers += [
-                (prompt, [*codec.encode(text), self._end])
-                for prompt, text in zip(prompts, texts, strict=True)
-            ]
-            if number >= training.led:
-                texts = [
-                    self._prompter.text(completion)
-                    for completion in self._complete(prompts, number, generator)
-                ]
-            for index, text in zip(at, texts, strict=True):
+            known: list[tuple[int, list[int], str]] = []
+            for index, prompt in zip(at, prompts, strict=True):
+                text = playing[index].answer()
+                if text is None:
+                    del playing[index]
+                else:
+                    known.append((index, prompt, text))
+            answers += [(prompt, [*codec.encode(text), self._end]) for _, prompt, text in known]
+            acting = [text if rng.random() < expert_share else None for _, _, text in known]
+            own = self._complete(
+                [
+                    prompt
+                    for (_, prompt, _), text in zip(known, acting, strict=True)
+                    if text is None
+                ],
+                number,
+                generator,
+            )
+            for (index, _, _), text in zip(known, acting, strict=True):
                 episode = playing[index].episode
-                episode.apply(agent, text)
+                episode.apply(agent, next(own) if text is None else text)
                 if episode.done:
                     solved += episode.verify().solved
                     del playing[index]
         return Lesson(answers, solved)
 
-    def _activate(self) -> object:
-        return self._policies.activate(SHARED)
-
-    def _complete(
-        self, prompts: list[list[int]], number: int, generator: torch.Generator
-    ) -> list[Completion]:
-        limit = self._settings.reinforced.limit
-        if number % 2 == 0:
-            return self._sampler.greedy(prompts, limit=limit)
-        sampled = self._sampler.sample(
-            prompts, count=1, limit=limit, temperature=TEMPERATURE, generator=generator
-        )
-        return [completion for (completion,) in sampled]
-
-    def batches(self, answers: list[Answer], number: int) -> list[list[Answer]]:
+    def batches(self, answers: Sequence[Answer], number: int) -> list[list[Answer]]:
         """Every answer as often as the settings say, in random batches of similar length."""
         training = self._settings.dagger
         rng = random.Random(f"batches:{self.puzzle_seed(number)}")
         size, batches = training.batch, list[list[Answer]]()
         for _ in range(training.passes):
-            mixed = rng.sample(answers, len(answers))
+            mixed = [
+                (self._spell(prompt, rng), answer)
+                for prompt, answer in rng.sample(answers, len(answers))
+            ]
             for at in range(0, len(mixed), _SORTED * size):
                 together = sorted(
                     mixed[at : at + _SORTED * size], key=lambda answer: sum(map(len, answer))
@@ -143,3 +150,45 @@ class DaggerSteps:
                 batches += [together[n : n + size] for n in range(0, len(together), size)]
         rng.shuffle(batches)
         return batches
+
+    def _spell(self, prompt: Sequence[int], rng: random.Random) -> Sequence[int]:
+        """Replace some words by their letters."""
+        share = self._settings.dagger.spelled
+        if not share or rng.random() < 0.5:
+            return prompt
+        return [
+            letter
+            for token in prompt
+            for letter in (
+                self._letters[token]
+                if token in self._letters and rng.random() < share
+                else (token,)
+            )
+        ]
+
+    def _activate(self) -> object:
+        return self._policies.activate(SHARED)
+
+    def _complete(
+        self, prompts: Sequence[Sequence[int]], number: int, generator: torch.Generator
+    ) -> Iterator[str]:
+        """The team's own texts."""
+        limit = self._settings.reinforced.limit
+        if not prompts:
+            return iter(())
+        if number % 2 == 0:
+            return map(self._prompter.text, self._sampler.greedy(prompts, limit=limit))
+        sampled = self._sampler.sample(
+            prompts, count=1, limit=limit, temperature=TEMPERATURE, generator=generator
+        )
+        return (self._prompter.text(completion) for (completion,) in sampled)
+
+
+def letters_of_words(pieces: Iterable[str], codec: TextCodec) -> dict[int, tuple[int, ...]]:
+    """The tokens of a word's letters by the word's token, for all pieces that are words."""
+    letters: dict[int, tuple[int, ...]] = {}
+    for piece in pieces:
+        ids = codec.encode(piece)
+        if _WORD.fullmatch(piece) and len(ids) == 1:
+            letters[ids[0]] = tuple(token for letter in piece for token in codec.encode(letter))
+    return letters

@@ -53,8 +53,9 @@ class ExpertTable(NamedTuple):
     """An episode, and a player that knows its solution."""
 
     episode: Episode
-    answer: Callable[[], str]
-    """Returns the player's text for the agent that acts next."""
+    answer: Callable[[], str | None]
+    """Returns the player's text for the agent that acts next; None if it sees no way to the
+    solution."""
 
 
 class LearnedGame(Record):

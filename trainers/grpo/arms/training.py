@@ -86,8 +86,9 @@ class Dagger(BaseModel):
     """Steps: each plays its own puzzles to their end, and learns from all of their states."""
     episodes: int = Field(default=64, ge=1)
     """Puzzles per step."""
-    led: int = Field(default=3, ge=0)
-    """First steps, in which the expert acts."""
+    mixed: float = Field(default=0.5, ge=0, le=1)
+    """First share of the training in which the expert acts in a part of the states: in all of them
+    at first, in none at the end of this share."""
     passes: int = Field(default=2, ge=1)
     """Times that an answer is imitated."""
     batch: int = Field(default=48, ge=1)
@@ -96,6 +97,10 @@ class Dagger(BaseModel):
     """Highest learning rate; it falls to 0 at the end."""
     warmup: int = Field(default=4, ge=0)
     """Steps in which the learning rate rises."""
+    spelled: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a word of an imitated prompt is read letter by letter, in every other prompt
+    (BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267): words that no training puzzle has are
+    read like this."""
 
 
 class Training(BaseModel):
