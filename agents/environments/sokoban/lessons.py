@@ -195,6 +195,7 @@ LESSONS = Lessons[Difficulty, SokobanInstance, Pushing, WeakTeam](
             "steps": 60, "episodes": 48, "limit": 24, "minibatch": 16, "entropy": 0.01,
             "scheme": "progress",
         },
+        "dagger": {"steps": 500},
     },
     players={
         "oracle": lambda instance, number, team: solves_by_search(instance),

@@ -167,6 +167,7 @@ LESSONS = Lessons[Difficulty, SudokuInstance, Filling, WeakTeam](
             "steps": 160, "episodes": 48, "limit": 40, "minibatch": 16, "entropy": 0.05,
             "scheme": "progress",
         },
+        "dagger": {"steps": 700},
     },
     players={
         "oracle": lambda instance, number, team: solves_by_search(instance),

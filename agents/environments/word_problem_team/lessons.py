@@ -227,6 +227,7 @@ LESSONS = Lessons[Difficulty, WordProblemInstance, Working, WeakTeam](
             "steps": 240, "episodes": 64, "limit": 12, "minibatch": 64, "entropy": 0.02,
             "scheme": "progress",
         },
+        "dagger": {"steps": 400, "spelled": 0.3, "dropped": 0.1},
     },
     players={
         "oracle": lambda instance, number, team: is_right(instance, instance.answer),

@@ -31,9 +31,7 @@ _SEEDS = 1_000_037
 """Factor of the seed, different from that of other arms: their puzzles coincide only by chance."""
 _SORTED = 4
 """Batches that are filled together, sorted by length: less of them is padding."""
-
-
-_WORD = re.compile(" ?[A-Za-z]+")
+_WORD = re.compile(" [A-Za-z]+")
 
 
 class Lesson(NamedTuple):
@@ -140,7 +138,7 @@ class DaggerSteps:
         size, batches = training.batch, list[list[Answer]]()
         for _ in range(training.passes):
             mixed = [
-                (self._spell(prompt, rng), answer)
+                (self._blur(prompt, rng), answer)
                 for prompt, answer in rng.sample(answers, len(answers))
             ]
             for at in range(0, len(mixed), _SORTED * size):
@@ -151,20 +149,18 @@ class DaggerSteps:
         rng.shuffle(batches)
         return batches
 
-    def _spell(self, prompt: Sequence[int], rng: random.Random) -> Sequence[int]:
-        """Replace some words by their letters."""
-        share = self._settings.dagger.spelled
-        if not share or rng.random() < 0.5:
+    def _blur(self, prompt: Sequence[int], rng: random.Random) -> Sequence[int]:
+        """Spell some words, and leave some out."""
+        training, ids = self._settings.dagger, list[int]()
+        if rng.random() < training.unchanged:
             return prompt
-        return [
-            letter
-            for token in prompt
-            for letter in (
-                self._letters[token]
-                if token in self._letters and rng.random() < share
-                else (token,)
-            )
-        ]
+        for token in prompt:
+            letters, drawn = self._letters.get(token), rng.random()
+            if letters is None or drawn >= training.spelled + training.dropped:
+                ids.append(token)
+            elif drawn < training.spelled:
+                ids += letters
+        return ids
 
     def _activate(self) -> object:
         return self._policies.activate(SHARED)

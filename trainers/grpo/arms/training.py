@@ -98,9 +98,13 @@ class Dagger(BaseModel):
     warmup: int = Field(default=4, ge=0)
     """Steps in which the learning rate rises."""
     spelled: float = Field(default=0.0, ge=0, le=1)
-    """Probability that a word of an imitated prompt is read letter by letter, in every other prompt
-    (BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267): words that no training puzzle has are
-    read like this."""
+    """Probability that a word of an imitated prompt is read letter by letter, as words are that no
+    training puzzle has (BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267)."""
+    dropped: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a word of an imitated prompt is left out (Wei and Zou 2019,
+    arXiv:1901.11196)."""
+    unchanged: float = Field(default=0.3, ge=0, le=1)
+    """Share of the imitated prompts in which no word is spelled or left out."""
 
 
 class Training(BaseModel):
