@@ -31,6 +31,7 @@ from loopline.trainers.grpo.arms.game import LearnedGame, taught
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     CONTINUED,
+    DAGGER,
     KINDS,
     MAS_GRPO,
     PER_ROLE,
@@ -39,6 +40,7 @@ from loopline.trainers.grpo.arms.kinds import (
     ArmName,
 )
 from loopline.trainers.grpo.arms.results import Arm
+from loopline.trainers.grpo.arms.training import Dagger
 from loopline.trainers.grpo.arms.tuning import OWN
 from tests.bench.grpo_results import FAST, NO_BONUS, SETTINGS, SLOW, SMALL, a_result, report
 
@@ -313,4 +315,17 @@ def test_seeds_appear_everywhere_in_the_requested_order() -> None:
 
 def test_every_arm_has_a_row_and_is_part_of_a_claim() -> None:
     assert set(ROWS) == set(KINDS)
-    assert {name for claim in CLAIMS for name in claim} == set(KINDS)
+    # DAgger learns from solutions, which the other arms never see.
+    assert {name for claim in CLAIMS for name in claim} == set(KINDS) - {DAGGER}
+
+
+def test_dagger_is_reported_with_its_own_settings_and_without_a_gain() -> None:
+    results = [a_result(DAGGER, seed, "11110111") for seed in (1, 2)]
+    settings = SETTINGS.model_copy(update={"dagger": Dagger(steps=7, passes=1, spelled=0.25)})
+    text = markdown(document(report_of(settings, results, {}, "", 1.0, cpu_minutes=1)))
+    assert "| DAgger | 87.5 % |" in text
+    assert "| DAgger | 7 steps of 64 puzzles, each answer imitated 1 time in batches of 48" in text
+    assert "in 70% of the prompts 25% of the words spelled |" in text
+    results = [a_result(AT_GRPO, 1, "11110111")]
+    others = document(report_of(SETTINGS, results, {}, "", 1.0, cpu_minutes=1))
+    assert "DAgger" not in markdown(others)

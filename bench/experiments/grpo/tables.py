@@ -14,7 +14,8 @@ from loopline.bench.experiments.intervals import points
 from loopline.bench.report import figures as say
 from loopline.runtime.terminal.pluralize import format_count
 from loopline.trainers.core.checkpoints import changed_settings
-from loopline.trainers.grpo.arms.kinds import KINDS
+from loopline.trainers.grpo.arms.kinds import DAGGER, KINDS
+from loopline.trainers.grpo.arms.training import Dagger
 from loopline.trainers.grpo.arms.tuning import OWN
 from loopline.trainers.grpo.settings import LORA_RATE
 
@@ -305,7 +306,24 @@ def settings(report: GrpoReport) -> Table:
          "which contain as many answers"],
         ["adapters", f"rank {rewarded.rank}, {LORA_RATE:g} times the learning rate"],
     ]  # fmt: skip
+    if any(arm.arm == DAGGER for arm in report.arms):
+        rows.append(["DAgger", _describe_dagger(run_settings.dagger)])
     return ["", ""], rows
+
+
+def _describe_dagger(training: Dagger) -> str:
+    words = ", ".join(
+        f"{share:.0%} of the words {what}"
+        for what, share in (("spelled", training.spelled), ("left out", training.dropped))
+        if share
+    )
+    return (
+        f"{training.steps:,} steps of {training.episodes} puzzles, each answer imitated "
+        f"{format_count(training.passes, 'time')} in batches of {training.batch}, learning rate "
+        f"{training.learning_rate:g}, falling to 0; the expert acts in a falling share of the "
+        f"states until {training.mixed:.0%} of the training"
+        + (f"; in {1 - training.unchanged:.0%} of the prompts {words}" if words else "")
+    )
 
 
 def answer_variety(report: GrpoReport) -> Table:

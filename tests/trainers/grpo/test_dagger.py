@@ -46,9 +46,9 @@ def weights_of(playing: Playing) -> Weights:
     }
 
 
-def begun(folder: Path, chosen: ArmSettings) -> tuple[DaggerSteps, Playing]:
-    playing = untrained_policies(ARM, folder, chosen)
-    return DaggerSteps(chosen, 1, playing.policies, playing.prompter, playing.sampler), playing
+def begun(folder: Path, arms: ArmSettings) -> tuple[DaggerSteps, Playing]:
+    playing = untrained_policies(ARM, folder, arms)
+    return DaggerSteps(arms, 1, playing.policies, playing.prompter, playing.sampler), playing
 
 
 def prompts(answers: Sequence[tuple[Sequence[int], Sequence[int]]]) -> set[tuple[int, ...]]:
@@ -58,11 +58,11 @@ def prompts(answers: Sequence[tuple[Sequence[int], Sequence[int]]]) -> set[tuple
 def test_the_expert_acts_in_all_states_at_first_then_in_fewer_and_at_last_in_none(
     tmp_path: Path,
 ) -> None:
-    chosen = settings(episodes=16)
-    steps, playing = begun(tmp_path, chosen)
+    arms = settings(episodes=16)
+    steps, playing = begun(tmp_path, arms)
     of_expert: set[tuple[int, ...]] = set()
     firsts: set[tuple[int, ...]] = set()
-    for episode, answer in chosen.game.expert_tables(steps.puzzle_seed(2), 16):
+    for episode, answer in arms.game.expert_tables(steps.puzzle_seed(2), 16):
         firsts.add(tuple(playing.prompter.ids(episode.observe(episode.agent))))
         while not episode.done:
             of_expert.add(tuple(playing.prompter.ids(episode.observe(episode.agent))))
@@ -126,8 +126,8 @@ def test_left_out_words_are_missing_and_everything_else_stays(tmp_path: Path) ->
     texts, imitated, playing = batches_of_words(tmp_path, dropped=1.0, unchanged=0.0)
     decode = playing.prompter.loaded.codec.decode
     without_words = sorted(re.sub(r" [A-Za-z]+", "", text) for text in texts)
-    kept = sorted(re.sub(r" [A-Za-z]+", "", decode(prompt)) for prompt in imitated)
-    assert kept == without_words
+    remaining = sorted(re.sub(r" [A-Za-z]+", "", decode(prompt)) for prompt in imitated)
+    assert remaining == without_words
     assert sum(map(len, map(decode, imitated))) < sum(map(len, texts)) * 0.8
 
 
@@ -147,10 +147,10 @@ def test_a_small_network_learns_a_game_from_its_expert(tmp_path: Path) -> None:
         setting=PlanPathSetting(turns=4, calls=2, brief=True, listed=True, marks=True),
     )
     game = LearnedGame.of("plan_path").model_copy(update={"puzzle": puzzle})
-    chosen = settings(steps=25, episodes=32, batch=16, learning_rate=5e-3).model_copy(
+    arms = settings(steps=25, episodes=32, batch=16, learning_rate=5e-3).model_copy(
         update={"game": game, "held_out": 40, "looked_at": 40}
     )
-    result = train_arm(ARM, tmp_path, chosen, silent)
+    result = train_arm(ARM, tmp_path, arms, silent)
     assert result.steps == 25
     assert result.success > result.curve[0].success + 0.3
 

@@ -105,27 +105,22 @@ class DaggerSteps:
         rng, generator = random.Random(f"acts:{seed}"), torch.Generator().manual_seed(seed)
         playing = dict(enumerate(self._settings.game.expert_tables(seed, training.episodes)))
         for agent, at, prompts in turns(playing, self._prompter, lambda _: self._activate()):
-            known: list[tuple[int, list[int], str]] = []
+            states: list[tuple[int, list[int], str]] = []
             for index, prompt in zip(at, prompts, strict=True):
                 text = playing[index].answer()
                 if text is None:
                     del playing[index]
                 else:
-                    known.append((index, prompt, text))
-            answers += [(prompt, [*codec.encode(text), self._end]) for _, prompt, text in known]
-            acting = [text if rng.random() < expert_share else None for _, _, text in known]
-            own = self._complete(
-                [
-                    prompt
-                    for (_, prompt, _), text in zip(known, acting, strict=True)
-                    if text is None
-                ],
-                number,
-                generator,
-            )
-            for (index, _, _), text in zip(known, acting, strict=True):
+                    states.append((index, prompt, text))
+            answers += [(prompt, [*codec.encode(text), self._end]) for _, prompt, text in states]
+            by_expert = [rng.random() < expert_share for _ in states]
+            others = [
+                prompt for (_, prompt, _), acts in zip(states, by_expert, strict=True) if not acts
+            ]
+            team_texts = self._complete(others, number, generator)
+            for (index, _, text), acts in zip(states, by_expert, strict=True):
                 episode = playing[index].episode
-                episode.apply(agent, next(own) if text is None else text)
+                episode.apply(agent, text if acts else next(team_texts))
                 if episode.done:
                     solved += episode.verify().solved
                     del playing[index]

@@ -10,7 +10,7 @@ instead of weighing all of them: it shows which part of AT-GRPO's gain comes fro
 from learning from the worse candidates. The agent that plays alone never sees a proposal, so it has
 its own warm start, with the same number of answers.
 
-DAgger is no comparison but a bound: it starts from random weights and learns from a player that
+DAgger is not compared with the others: it starts from random weights and learns from a player that
 knows the solution, for as long as its own settings say. It shows what a network of this size can
 learn on a game, and runs only if it is named.
 """
