@@ -12,7 +12,7 @@ from loopline.agents.records import PolicyRef
 from loopline.trainers.core.network import load_base
 from loopline.trainers.grpo.arms.game import LearnedGame
 from loopline.trainers.grpo.arms.models import write_initial_model
-from loopline.trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
+from loopline.trainers.grpo.arms.training import Dagger, NetworkSize, Reinforced, Supervised
 from loopline.trainers.grpo.demo.settings import DemoSettings
 from loopline.trainers.grpo.sampling import Sampler
 from loopline.trainers.grpo.vectorized_rollout import Prompter, RolloutResult, Rules, roll_out
@@ -28,6 +28,7 @@ TINY = DemoSettings(
     network=NetworkSize(hidden=32, feed_forward=32, layers=1),
     supervised=Supervised(steps=3, batch=4, warmup=1),
     reinforced=Reinforced(steps=3, episodes=3, candidates=4, limit=5, minibatch=4),
+    dagger=Dagger(steps=3, episodes=3, batch=8),
     held_out=4,
     looks=1,
     looked_at=2,
