@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +227,13 @@ def test_a_changed_game_setting_applies_to_all_arms_and_appears_in_the_report(
 def test_impossible_options_are_refused(tmp_path: Path, changes: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         grid(tmp_path, **changes)
+
+
+def test_dagger_is_refused_for_a_game_whose_solutions_no_player_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = replace(LearnedGame.of("sudoku").lessons, expert=None)
+    monkeypatch.setattr(LearnedGame, "lessons", property(lambda game: without))
+    with pytest.raises(UsageError, match=r"--arms dagger: .* has no player that knows solutions"):
+        grid(tmp_path, arms="dagger")
+    assert grid(tmp_path, arms="warm-start").kinds == (WARM_START,)

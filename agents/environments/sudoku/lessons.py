@@ -19,12 +19,7 @@ from loopline.agents.environments.sudoku.generation import Difficulty, stream
 from loopline.agents.environments.sudoku.instance import SudokuInstance, SudokuSetting
 from loopline.agents.environments.sudoku.players import blanks, solves_by_search
 from loopline.agents.environments.sudoku.puzzle import Filling, open_episode
-from loopline.agents.environments.sudoku.rules import (
-    Write,
-    candidates,
-    conflicts,
-    write_digit,
-)
+from loopline.agents.environments.sudoku.rules import Write, candidates, conflicts, write_digit
 from loopline.agents.environments.sudoku.solver import Grid
 from loopline.agents.environments.sudoku.tools import format_writes
 from loopline.agents.environments.team_episode import AGENTS, PLAN, TOOL

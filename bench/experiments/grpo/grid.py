@@ -23,6 +23,7 @@ from loopline.trainers.grpo.arms.game import LearnedGame
 from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     CONTINUED,
+    DAGGER,
     EXPERT_ITERATION,
     KINDS,
     MAS_GRPO,
@@ -195,9 +196,12 @@ def grid_of(
         reinforced=training.reinforced,
         dagger=training.dagger,
     )
-    return GrpoGrid(
-        output, _apply_changes(settings, changes), _kinds(arms), jobs, _parse_trials(trials)
-    )
+    kinds = _kinds(arms)
+    if DAGGER in kinds and learned.lessons.expert is None:
+        raise UsageError(
+            f"--arms {slug(DAGGER)}: {game} has no player that knows solutions (Lessons.expert)"
+        )
+    return GrpoGrid(output, _apply_changes(settings, changes), kinds, jobs, _parse_trials(trials))
 
 
 def _apply_changes(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings:

@@ -48,7 +48,7 @@ def weights_of(playing: Playing) -> Weights:
 
 def begun(folder: Path, arms: ArmSettings) -> tuple[DaggerSteps, Playing]:
     playing = untrained_policies(ARM, folder, arms)
-    return DaggerSteps(arms, 1, playing.policies, playing.prompter, playing.sampler), playing
+    return DaggerSteps(arms, 1, playing), playing
 
 
 def prompts(answers: Sequence[tuple[Sequence[int], Sequence[int]]]) -> set[tuple[int, ...]]:
@@ -134,7 +134,7 @@ def test_left_out_words_are_missing_and_everything_else_stays(tmp_path: Path) ->
 def test_a_loss_that_is_not_finite_changes_no_weights(tmp_path: Path) -> None:
     steps, playing = begun(tmp_path, settings(learning_rate=1e30, warmup=0, batch=64))
     before = weights_of(playing)
-    with pytest.raises(NotFinite, match="step 1, batch 2"):
+    with pytest.raises(NotFinite, match="step 1, minibatch 2"):
         steps.step(0, 0.0)
     after = weights_of(playing)
     assert all(torch.equal(before[name], after[name]) for name in before)

@@ -217,9 +217,7 @@ class _ArmTraining:
                 settings, arm.what, arm.seed, playing.policies, playing.prompter, playing.sampler
             )
         if arm.what.way == "dagger":
-            return DaggerSteps(
-                settings, arm.seed, playing.policies, playing.prompter, playing.sampler
-            )
+            return DaggerSteps(settings, arm.seed, playing)
         # Later answers differ from those of the warm start.
         first = 0 if arm.begins is None else settings.supervised.steps
         return SupervisedSteps(

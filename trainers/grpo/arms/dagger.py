@@ -14,14 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
+from loopline.trainers.grpo.arms.models import Playing
 from loopline.trainers.grpo.arms.settings import ArmSettings
 from loopline.trainers.grpo.arms.steps import StepFacts
-from loopline.trainers.grpo.arms.supervised import Answer, imitate
-from loopline.trainers.grpo.learner import NotFinite
-from loopline.trainers.grpo.policies import Policies
-from loopline.trainers.grpo.sampling import Sampler
+from loopline.trainers.grpo.arms.supervised import Answer, imitate_all
 from loopline.trainers.grpo.settings import SHARED, Schedule
-from loopline.trainers.grpo.vectorized_rollout import TEMPERATURE, Prompter, turns
+from loopline.trainers.grpo.vectorized_rollout import TEMPERATURE, turns
 from loopline.workers.engines.text.chat_prompt import TextCodec
 
 if TYPE_CHECKING:
@@ -46,21 +44,14 @@ class DaggerSteps:
     """Steps that are determined only by the weights, the settings, the seed and the step's
     number."""
 
-    def __init__(
-        self,
-        settings: ArmSettings,
-        seed: int,
-        policies: Policies,
-        prompter: Prompter,
-        sampler: Sampler,
-    ) -> None:
+    def __init__(self, settings: ArmSettings, seed: int, playing: Playing) -> None:
         self._settings = settings
         self._seed = seed
-        self._policies = policies
-        self._prompter = prompter
-        self._sampler = sampler
-        self._end = min(prompter.loaded.end_ids)
-        self._letters = letters_of_words(settings.game.pieces, prompter.loaded.codec)
+        self._policies = playing.policies
+        self._prompter = playing.prompter
+        self._sampler = playing.sampler
+        self._end = min(playing.prompter.loaded.end_ids)
+        self._letters = letters_of_words(settings.game.pieces, playing.prompter.loaded.codec)
 
     def step(self, number: int, done: float) -> StepFacts:
         """The step after `number` others. Raises `NotFinite`, with the weights as they were."""
@@ -68,15 +59,8 @@ class DaggerSteps:
         lesson = self.play(number, done)
         schedule = Schedule(shape="linear", warmup=training.warmup)
         rate = training.learning_rate * schedule.factor(number + 1, training.steps)
-        before = self._policies.copied()
-        try:
-            updates = [
-                imitate(self._policies, batch, rate, f"step {number + 1}, batch {at}")
-                for at, batch in enumerate(self.batches(lesson.answers, number), 1)
-            ]
-        except NotFinite:
-            self._policies.restore(before)
-            raise
+        batches = self.batches(lesson.answers, number)
+        updates = imitate_all(self._policies, batches, rate, f"step {number + 1}")
         loss, share = fmean(update.loss for update in updates), lesson.solved / training.episodes
         return StepFacts(
             self._sampler.tokens - read + sum(update.tokens for update in updates),

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from loopline.trainers.grpo.arms.supervised import Answer, imitate
+from loopline.trainers.grpo.arms.supervised import Answer, imitate_all
 from loopline.trainers.grpo.groups import Group
-from loopline.trainers.grpo.learner import NotFinite
 from loopline.trainers.grpo.policies import Policies
 from loopline.trainers.grpo.stream import StepBatch
 
@@ -22,23 +21,12 @@ def imitate_best(
     Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is not
     finite.
     """
-    settings, before = policies.settings, policies.copied()
+    settings = policies.settings
     answers = [best_answer(group) for group in batch.groups]
     size = settings.minibatch or len(answers)
     parts = [answers[at : at + size] for at in range(0, len(answers), size)]
-    try:
-        imitations = [
-            imitate(
-                policies,
-                part,
-                rate * settings.learning_rate,
-                f"version {batch.version}, minibatch {number} of {len(parts)}",
-            )
-            for number, part in enumerate(parts, 1)
-        ]
-    except NotFinite:
-        policies.restore(before)
-        raise
+    learning_rate = rate * settings.learning_rate
+    imitations = imitate_all(policies, parts, learning_rate, f"version {batch.version}")
     return sum(imitation.tokens for imitation in imitations), {
         "loss": fmean(imitation.loss for imitation in imitations)
     }

@@ -110,6 +110,22 @@ def imitate(
     return SupervisedUpdate(loss_value, ids.numel())
 
 
+def imitate_all(
+    policies: Policies, batches: Sequence[Sequence[Answer]], rate: float, where: str
+) -> list[SupervisedUpdate]:
+    """An update for each batch: all of them, or none. Raises `NotFinite`, which names `where`, with
+    weights and moments as they were."""
+    before = policies.copied()
+    try:
+        return [
+            imitate(policies, batch, rate, f"{where}, minibatch {number} of {len(batches)}")
+            for number, batch in enumerate(batches, 1)
+        ]
+    except NotFinite:
+        policies.restore(before)
+        raise
+
+
 def _rows(answers: Sequence[Answer]) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids [rows, length], padded on the right, and a mask of the learned ones from the second id on
     [rows, length - 1]."""
