@@ -281,16 +281,18 @@ class Committer:
         lease: Lease,
         envelope: Envelope,
         commit: StepCommit,
+        now_ms: int,
         on_word: Callable[[str], None] | None = None,
     ) -> bool:
-        """Apply a commit; True if it succeeded but used up the run's budget. `on_word` is called
-        with the answer of `commit.lua` before anyone else learns of it.
+        """Apply a commit; True if it succeeded but used up the run's budget. `now_ms` becomes the
+        time of the run's end, if the commit ends it. `on_word` is called with the answer of
+        `commit.lua` before anyone else learns of it.
 
         Raises `LeaseLost`, or the `RunEnded` error that matches the run's outcome: nothing was
         changed, except that `RunEnded` settles the message. Raises `MessageTooLarge` or ValueError
         before anything is sent, and `Retry` for a step whose request another worker has.
         """
-        waiting = self._flatten(lease, envelope, commit)
+        waiting = self._flatten(lease, envelope, commit, now_ms)
         if self._sent_alone:
             await self._require_counted(envelope)
         waiting.on_word = on_word
@@ -303,7 +305,7 @@ class Committer:
             self._sender = asyncio.create_task(self._send(), name="committer")
         result = await waiting.done
         match result:
-            case "ok" | "already":
+            case "ok" | "already" | "later":
                 return False
             case "budget":
                 return True
@@ -320,7 +322,9 @@ class Committer:
             case _:
                 raise BusError(f"commit.lua answered {result!r}")
 
-    def _flatten(self, lease: Lease, envelope: Envelope, commit: StepCommit) -> _PendingCommit:
+    def _flatten(
+        self, lease: Lease, envelope: Envelope, commit: StepCommit, now_ms: int
+    ) -> _PendingCommit:
         shard, run_id = self._shard, envelope.run_id
         _check_numbers(commit)
         _check_texts(commit)
@@ -372,7 +376,7 @@ class Committer:
             answer = self._check_size("answer", commit.finish.answer.encode())
             # The text may quote something unchecked: a program's output, an exception's message.
             reason = commit.finish.reason.encode(errors="replace")
-            args += [commit.finish.outcome, answer, reason]
+            args += [commit.finish.outcome, answer, reason, now_ms]
         return _PendingCommit(keys, args, asyncio.get_running_loop().create_future())
 
     def _check_size(self, what: str, data: bytes) -> bytes:

@@ -79,20 +79,21 @@ class Delivery:
         """Commit the step: see `Committer.commit`."""
         await self.held()
         committer, local = self.bus.committer(self.shard), self.bus.local
-        ended = self._ended_state(commit)
+        now_ms = self.bus.clock.now_ms()
+        ended = self._ended_state(commit, now_ms)
         if ended is not None:
             local.tell_expected_end(ended)
 
         def on_word(word: str) -> None:
-            if word == "budget":
-                local.tell_end(self.envelope.run_id, None)
-            elif word in ("ok", "already") and commit.finish is not None:
-                local.tell_end(self.envelope.run_id, ended)
+            committed = word in ("ok", "already", "later")
+            if word == "budget" or (committed and commit.finish is not None):
+                # Only a commit that was applied as sent ended the run in this state.
+                local.tell_end(self.envelope.run_id, ended if word == "ok" else None)
 
         with _Settling(self):
-            return await committer.commit(self.lease, self.envelope, commit, on_word)
+            return await committer.commit(self.lease, self.envelope, commit, now_ms, on_word)
 
-    def _ended_state(self, commit: StepCommit) -> RunState | None:
+    def _ended_state(self, commit: StepCommit, now_ms: int) -> RunState | None:
         """The state of a one-step run, which this process knows completely, after the step is
         committed."""
         if self.state is None or commit.finish is None:
@@ -107,7 +108,7 @@ class Delivery:
             reason=commit.finish.reason,
             tokens=commit.tokens,
             micro_dollars=commit.micro_dollars,
-            ended=self.bus.clock.now(),
+            ended=now_ms / 1000,
             step_records=None if records is None else (*records, commit.record),
         )
 

@@ -15,12 +15,14 @@
 --       micro-dollars, number of published messages, their envelopes…, join to open ('' for none),
 --       [branches, continuation envelope], join to arrive at ('' for none), signal to wait for (''
 --       for none), [guard of what follows, longest wait in ms, note, its envelope in two parts],
---       outcome ('' if the run continues), [answer, reason]
+--       outcome ('' if the run continues), [answer, reason, time of the end by the caller's count
+--       in ms]
 -- Returns one word per commit: 'ok', 'already' (the same commit was applied before: a retry after a
 --       broken connection), 'lost' (another worker holds the lease: nothing changed), 'ended' (the
 --       run has ended: the message was only settled, or kept for a replay), 'duplicate' (the step
 --       is in the journal: the message was only settled), 'budget' (committed, and the run ended
---       because its budget is used up).
+--       because its budget is used up), 'later' (committed, and the run ended at another time than
+--       the caller's: an outage delayed the commit, or the caller's clock is wrong).
 -- Race closed: a worker that was paused past its lease wakes up and commits; a crash between
 -- journal, hand-off and acknowledgement; two branches that arrive at a join at the same time; a
 -- signal that comes at the same time as the wait for it.
@@ -65,11 +67,11 @@ for n = 1, tonumber(ARGV[1]) do
     ai = ai + 5
     ki = ki + 1
   end
-  local outcome, answer, reason = ARGV[ai], '', ''
+  local outcome, answer, reason, ended = ARGV[ai], '', '', nil
   ai = ai + 1
   if outcome ~= '' then
-    answer, reason = ARGV[ai], ARGV[ai + 1]
-    ai = ai + 2
+    answer, reason, ended = ARGV[ai], ARGV[ai + 1], tonumber(ARGV[ai + 2])
+    ai = ai + 3
   end
 
   local token = consumer .. '/' .. count .. '/' .. id
@@ -117,6 +119,11 @@ for n = 1, tonumber(ARGV[1]) do
       end
     end
     if outcome ~= '' then
+      if ended and not witnessed(now_ms(), ended) then
+        ended = nil
+        if results[n] == 'ok' then results[n] = 'later' end
+      end
+      opts.ended = ended
       end_run(k, run_id, outcome, answer, reason, opts)
     else
       local life

@@ -7,7 +7,8 @@
 -- include: turns.lua
 -- end_run(k, run_id, outcome, answer, reason, opts)
 --   k = {run=, journal=, log=, usage=, active=, trajectories=, history=, ledger=}: keys of one
---   shard. `opts.inbox`: the caller's own inbox; the caller notifies itself.
+--   shard. `opts.inbox`: the caller's own inbox; the caller notifies itself. `opts.ended`: the time
+--   of the end (ms) that the caller shows to its own clients; without it, the time is now.
 --   Marks the run ended, publishes its whole trajectory, notifies its client, and limits the life
 --   of everything that is left, including its requests. The caller has checked that the run is
 --   active. `k.steps`: its journal, if the caller has it.
@@ -18,18 +19,19 @@
 
 local function end_run(k, run_id, outcome, answer, reason, opts)
   local now = now_ms()
+  local ended = opts.ended or now
   local info = redis.call('HMGET', k.run, 'run', 'notify', 'generation', 'tenant', 'failure', 'announce',
     'paid', 'held:ms', 'deadline', 'left', 'idempotency')
   if outcome == 'deadline' and info[5] then reason = reason .. '; last error: ' .. info[5] end
   redis.call('HSET', k.run, 'state', 'ended', 'outcome', outcome, 'answer', answer,
-    'reason', reason, 'ended', now)
+    'reason', reason, 'ended', ended)
   redis.call('ZREM', k.active, run_id)
   settle_seconds(k.run, now, {unpack(info, 8, 10)})
   leave_turn(k.active, k.run, run_id, info[4])
   local steps = k.steps or redis.call('LRANGE', k.journal, 0, -1)
   redis.call('XADD', k.trajectories, '*', 'run_id', run_id, 'run', info[1] or '',
     'steps', '[' .. table.concat(steps, ',') .. ']', 'outcome', outcome, 'answer', answer,
-    'reason', reason, 'ended', now, 'generation', info[3] or '0')
+    'reason', reason, 'ended', ended, 'generation', info[3] or '0')
   renew(k.trajectories, STREAM_LIFE)
   redis.call('XADD', k.log, '*', 'type', 'ended', 'outcome', outcome, 'answer', answer,
     'reason', reason, 'generation', info[3] or '0')
