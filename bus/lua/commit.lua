@@ -119,10 +119,7 @@ for n = 1, tonumber(ARGV[1]) do
       end
     end
     if outcome ~= '' then
-      if ended and not witnessed(now_ms(), ended) then
-        ended = nil
-        if results[n] == 'ok' then results[n] = 'later' end
-      end
+      if ended and not witnessed(now_ms(), ended) then ended, results[n] = nil, 'later' end
       opts.ended = ended
       end_run(k, run_id, outcome, answer, reason, opts)
     else
