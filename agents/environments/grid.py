@@ -22,6 +22,11 @@ def cell_name(cell: Cell) -> str:
     return f"row {cell[0] + 1}, column {cell[1] + 1}"
 
 
+def short_name(cell: Cell) -> str:
+    """Return a cell as `row,column`; `1,1` is the top left."""
+    return f"{cell[0] + 1},{cell[1] + 1}"
+
+
 def manhattan(first: Cell, second: Cell) -> int:
     """Return the Manhattan distance |Δrow| + |Δcolumn|."""
     return abs(first[0] - second[0]) + abs(first[1] - second[1])

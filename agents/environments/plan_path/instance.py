@@ -33,12 +33,20 @@ class PlanPathSetting(Setting):
     listed: bool = False
     """Whether the cells next to the walker are described in words instead of a drawing, for models
     too small to count columns. Only the tool agent can look farther."""
+    walls: bool = False
+    """Whether the whole grid is given as a list of its walls instead of a drawing."""
     rules: Rules = "strict"
     """`strict`: an answer ends at its first illegal move, and an episode has a limited number of
     moves (`detour`). `paper`, as in PettingLLMs: illegal moves are skipped, and only turns and the
     answer's length limit the moves; four fixed answers then solve 70 % of 10 x 10 grids blindly."""
     detour: float = Field(default=2.0, ge=1, le=100)
     """Maximum moves of an episode under strict rules, as a multiple of the shortest path."""
+
+    @model_validator(mode="after")
+    def _check_one_view(self) -> Self:
+        if self.listed and self.walls:
+            raise ValueError("listed and walls are two ways to show a grid; set only one of them")
+        return self
 
 
 class PlanPathInstance(Record):

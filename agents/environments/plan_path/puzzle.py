@@ -16,7 +16,14 @@ from loopline.agents.environments.game import (
     progress_parts,
     weighted_parts,
 )
-from loopline.agents.environments.grid import STEPS, cell_name, describe_offset, manhattan, neighbor
+from loopline.agents.environments.grid import (
+    STEPS,
+    cell_name,
+    describe_offset,
+    manhattan,
+    neighbor,
+    short_name,
+)
 from loopline.agents.environments.marked_answers import MOVES, read_moves
 from loopline.agents.environments.plan_path.instance import (
     WALL,
@@ -120,17 +127,23 @@ class PlanPathPuzzle:
     def about(self) -> str:
         rows, columns = len(self.instance.grid), len(self.instance.grid[0])
         signs = "" if self.setting.listed else " # is blocked."
+        if self.setting.walls:
+            signs = " A cell is written row,column; 1,1 is the top left."
         strict = " An answer ends at its first move that is not possible."
         rules = "" if self.instance.most_moves is None else strict
         return f"Plan-Path, {rows} x {columns}. Walk from A to G.{signs}{rules}"
 
     def drawing(self, state: Walk) -> str:
         goal = self.instance.goal
-        lines = [
-            *([self._describe_neighbors(state)] if self.setting.listed else self._window(state)),
-            f"A: {cell_name(state.at)}. G: {cell_name(goal)}.",
-            f"G is {describe_offset(state.at, goal)}.",
-        ]
+        if self.setting.walls:
+            lines = [self._walls, f"A: {short_name(state.at)}. G: {short_name(goal)}."]
+        else:
+            lines = [
+                *([self._describe_neighbors(state)] if self.setting.listed
+                  else self._window(state)),
+                f"A: {cell_name(state.at)}. G: {cell_name(goal)}.",
+                f"G is {describe_offset(state.at, goal)}.",
+            ]  # fmt: skip
         if self.instance.most_moves is not None and not self.setting.brief:
             lines.append(f"Moves left: {self.instance.most_moves - state.moves}.")
         return "\n".join(lines)
@@ -177,6 +190,16 @@ class PlanPathPuzzle:
             )
             for r in rows
         ]
+
+    @cached_property
+    def _walls(self) -> str:
+        walls = [
+            short_name((r, c))
+            for r, row in enumerate(self.instance.grid)
+            for c, cell in enumerate(row)
+            if cell == WALL
+        ]
+        return f"Walls: {' '.join(walls) or 'none'}"
 
     def _describe_neighbors(self, state: Walk) -> str:
         """Describe the four cells next to the walker."""

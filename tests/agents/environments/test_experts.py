@@ -17,7 +17,8 @@ from loopline.agents.environments.sudoku.puzzle import Filling
 from loopline.agents.environments.team_episode import PLAN, TOOL, played_by
 from loopline.agents.environments.word_problem_team.puzzle import Working
 
-GAMES = ("plan_path", "sokoban", "sudoku", "word_problems")
+WHOLE_GRID = "loopline.agents.environments.plan_path.whole_grid:WHOLE_GRID"
+GAMES = ("plan_path", WHOLE_GRID, "sokoban", "sudoku", "word_problems")
 COUNT = 40
 
 
@@ -49,7 +50,13 @@ def test_an_expert_solves_every_puzzle(game: str) -> None:
 
 @pytest.mark.parametrize(
     ("game", "agent"),
-    [("sokoban", PLAN), ("sokoban", TOOL), ("sudoku", PLAN), ("word_problems", PLAN)],
+    [
+        (WHOLE_GRID, PLAN),
+        ("sokoban", PLAN),
+        ("sokoban", TOOL),
+        ("sudoku", PLAN),
+        ("word_problems", PLAN),
+    ],
 )
 def test_an_expert_solves_alone_what_its_turns_allow(game: str, agent: Agent) -> None:
     environment, lessons = learned(game)
