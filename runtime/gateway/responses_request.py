@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    Tag,
+    model_validator,
+)
 
 from loopline.agents.records import (
     MAX_TOOLS,
@@ -23,7 +31,7 @@ from loopline.runtime.gateway.chat_request import (
     described_schema,
 )
 from loopline.runtime.gateway.errors import field_error
-from loopline.runtime.gateway.wire_model import WireModel
+from loopline.runtime.gateway.wire_model import WireModel, type_tag
 
 Label = Annotated[str, Field(max_length=512)]
 Input = Annotated[str, Field(min_length=1)] | Annotated[list[Any], Field(min_length=1)]
@@ -51,6 +59,14 @@ class FunctionTool(WireModel):
 class FunctionChoice(WireModel):
     type: Literal["function"]
     name: str
+
+
+class AllowedToolsChoice(WireModel):
+    """Choice among some of the tools. Only these are offered to the model."""
+
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: list[FunctionChoice] = Field(min_length=1, max_length=MAX_TOOLS)
 
 
 class JsonSchemaOutput(WireModel):
@@ -85,7 +101,14 @@ class EventOptions(WireModel):
     include_obfuscation: bool | None = None
 
 
-Choice = Literal["auto", "none", "required"] | FunctionChoice
+Choice = (
+    Literal["auto", "none", "required"]
+    | Annotated[
+        Annotated[FunctionChoice, Tag("<function>")]
+        | Annotated[AllowedToolsChoice, Tag("<allowed_tools>")],
+        Discriminator(type_tag),
+    ]
+)
 
 
 class ResponseRecord(BaseModel):
@@ -166,13 +189,31 @@ class ResponseRequest(WireModel):
         names = [tool.name for tool in self.tools or ()]
         if len(set(names)) < len(names):
             raise field_error("tools", "two of them have one name")
-        if isinstance(self.tool_choice, FunctionChoice) and self.tool_choice.name not in names:
-            raise field_error("tool_choice", f"{self.tool_choice.name!r} is not one of the tools")
+        for name in self._chosen_names():
+            if name not in names:
+                raise field_error("tool_choice", f"{name!r} is not one of the tools")
         if self.tool_choice == "required" and not names:
             raise field_error("tool_choice", "'required' needs tools")
         if self.background and self.store is False:
             raise field_error("store", "a background response must be stored: set it to true")
         return self
+
+    def _chosen_names(self) -> tuple[str, ...]:
+        """Return the names of the tools in `tool_choice`."""
+        match self.tool_choice:
+            case FunctionChoice(name=name):
+                return (name,)
+            case AllowedToolsChoice(tools=tools):
+                return tuple(tool.name for tool in tools)
+            case _:
+                return ()
+
+    @property
+    def _offered_tools(self) -> tuple[ToolSpec, ...]:
+        tools = tuple(tool.spec for tool in self.tools or ())
+        if isinstance(self.tool_choice, AllowedToolsChoice):
+            return tuple(tool for tool in tools if tool.name in self._chosen_names())
+        return tools
 
     @property
     def format(self) -> TextFormat | JsonObjectFormat | JsonSchemaOutput:
@@ -186,7 +227,7 @@ class ResponseRequest(WireModel):
     def options(self) -> ChatOptions:
         """Options of the workflow `chat`."""
         return ChatOptions(
-            tools=tuple(tool.spec for tool in self.tools or ()),
+            tools=self._offered_tools,
             json_schema=self._schema(),
         )
 
@@ -243,7 +284,7 @@ class ResponseRequest(WireModel):
         match self.tool_choice:
             case FunctionChoice(name=name):
                 return ToolChoice(mode="required", name=name)
-            case "none" | "required" as mode:
+            case AllowedToolsChoice(mode=mode) | ("none" | "required" as mode):
                 return ToolChoice(mode=mode)
             case _:
                 return ToolChoice()

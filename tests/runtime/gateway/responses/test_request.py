@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from openai.types.responses import Response
 
-from loopline.agents.records import Message
+from loopline.agents.records import Message, ToolChoice
 from loopline.runtime.gateway.errors import ApiError, validated
 from loopline.runtime.gateway.responses_items import (
     check_calls,
@@ -33,6 +33,11 @@ def refusal(*items: Any) -> ApiError:
     with pytest.raises(ApiError) as caught:
         conversation(*items)
     return caught.value
+
+
+def allowed(*names: str, mode: str = "auto") -> dict[str, Any]:
+    tools = [{"type": "function", "name": name} for name in names]
+    return {"type": "allowed_tools", "mode": mode, "tools": tools}
 
 
 def parse_error(**body: Any) -> ApiError:
@@ -163,12 +168,29 @@ def test_an_invalid_item_is_refused_with_its_path(items: Any, param: str, messag
         ({"background": True, "store": False}, "store"),
         ({"tool_choice": {"type": "function", "name": "absent"}}, "tool_choice"),
         ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "web_search"}}, "tool_choice"),
+        ({"tools": [WEATHER], "tool_choice": allowed("get_weather", "absent")}, "tool_choice"),
+        ({"tools": [WEATHER], "tool_choice": allowed()}, "tool_choice.tools"),
         ({"tools": [WEATHER, WEATHER]}, "tools"),
     ],
 )
 def test_an_unsupported_or_invalid_field_is_refused_by_name(body: Any, param: str) -> None:
     error = parse_error(**body)
     assert (error.status, error.param) == (400, param)
+
+
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_only_the_allowed_tools_are_offered_to_the_model(mode: str) -> None:
+    choice = allowed("get_weather", mode=mode)
+    fields: dict[str, Any] = {"tools": [WEATHER, {**WEATHER, "name": "now"}], "tool_choice": choice}
+    body = {"model": "llm", "input": "Go.", **fields}
+    request = validated(ResponseRequest, body)
+    assert [tool.name for tool in request.options.tools] == ["get_weather"]
+    assert request.generation.tool_choice == ToolChoice.model_validate({"mode": mode})
+    view = view_of(**fields)
+    body = view.ended(trajectory_of(view, call("Hi")))
+    Response.model_validate(body, strict=False)
+    assert body["tool_choice"] == choice
 
 
 def test_a_response_repeats_the_fields_of_its_request() -> None:
