@@ -17,6 +17,11 @@ def neighbor(cell: Cell, move: str) -> Cell:
     return cell[0] + row, cell[1] + column
 
 
+def move_between(cell: Cell, next_to_it: Cell) -> str:
+    """Return the move from a cell to a cell next to it."""
+    return next(move for move in STEPS if neighbor(cell, move) == next_to_it)
+
+
 def cell_name(cell: Cell) -> str:
     """Return a cell in words; `row 1, column 1` is the top left."""
     return f"row {cell[0] + 1}, column {cell[1] + 1}"

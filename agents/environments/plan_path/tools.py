@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from loopline.agents.environments.grid import STEPS, Cell, cell_name, manhattan, neighbor
+from loopline.agents.environments.grid import (
+    STEPS,
+    Cell,
+    cell_name,
+    manhattan,
+    neighbor,
+    short_name,
+)
 from loopline.agents.environments.plan_path.instance import PlanPathInstance, is_free
 from loopline.agents.environments.plan_path.walk import Moves, Walk, refusal
 from loopline.agents.environments.tool_language import Answer, Argument, ToolFunction
@@ -81,4 +88,6 @@ def nearest_by_search(instance: PlanPathInstance, start: Cell, reach: int) -> tu
 
 
 def _place(instance: PlanPathInstance, cell: Cell) -> str:
-    return "the goal" if cell == instance.goal else cell_name(cell)
+    if cell == instance.goal:
+        return "the goal"
+    return short_name(cell) if instance.setting.walls else cell_name(cell)

@@ -14,15 +14,14 @@ from loopline.agents.environments.plan_path.generation import stream
 from loopline.agents.environments.plan_path.instance import (
     PlanPathInstance,
     PlanPathSetting,
-    is_free,
 )
 from loopline.agents.environments.plan_path.puzzle import open_episode
 from loopline.agents.environments.plan_path.whole_grid import (
     PIECES,
     WHOLE_GRID,
     expert_answer,
-    search_lines,
-    search_text,
+    path_through,
+    search_cells,
 )
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.environments.team_episode import PLAN, TOOL
@@ -63,48 +62,40 @@ def test_the_expert_s_text_is_a_search_from_the_goal_a_path_and_moves() -> None:
     episode.apply(PLAN, f"{MARK} [R, R, R]")
     assert expert_answer(instance, episode) == "\n".join(
         (
-            "0: 5,5",
-            "1: 4,5 5,4",
-            "2: 3,5 4,4 5,3",
-            "3: 2,5 3,4 4,3 5,2",
-            "4: 1,5 3,3 4,2 5,1",
-            "5: 1,4",
-            "Path: 1,4 1,5 2,5 3,5",
+            "Search: 5,5 4,5 3,5 2,5 1,5 1,4",
+            "Path: 1,4 1,5 2,5 3,5 4,5 5,5",
             "#### [step(R), step(D), step(D)]",
         )
     )
 
 
+def test_a_search_comes_back_from_a_dead_end_cell_by_cell() -> None:
+    grid = ("...#.", ".#...", ".####", ".....", ".....")
+    room = small().model_copy(update={"grid": grid, "start": (4, 4), "goal": (0, 2)})
+    cells = search_cells(room, room.start)
+    into = ["1,3", "2,3", "2,4", "2,5", "1,5"]
+    around = ["1,2", "1,1", "2,1", "3,1", "4,1", "4,2", "4,3", "4,4", "5,4", "5,5"]
+    assert [short_name(cell) for cell in cells] == [*into, *into[-2::-1], *around]
+    path = path_through(cells)
+    assert [short_name(cell) for cell in path] == [*around[::-1], "1,3"]
+
+
 @pytest.mark.parametrize("instance", grids(), ids=lambda instance: instance.id)
-def test_line_n_of_a_search_has_every_cell_that_is_n_moves_from_the_goal(
+def test_the_path_leads_through_searched_cells_and_never_passes_one_twice(
     instance: PlanPathInstance,
 ) -> None:
-    lines = search_lines(instance, instance.start)
-    assert lines[-1] == [instance.start]
-    assert len(lines) == instance.shortest + 1
-    for number, line in enumerate(lines[:-1]):
-        at_distance = {cell for cell, d in instance.distances.items() if d == number}
-        assert set(line) == at_distance
-        assert len(line) == len(at_distance)
-
-
-@pytest.mark.parametrize("instance", grids(), ids=lambda instance: instance.id)
-def test_the_path_follows_free_cells_and_comes_nearer_with_each(instance: PlanPathInstance) -> None:
-    names = {short_name(cell): cell for cell in instance.distances}
-    written = search_text(instance, instance.start).rpartition("Path: ")[2]
-    path = [names[name] for name in written.split(" ")]
-    assert path[0] == instance.start
-    assert len(path) == instance.setting.calls + 1
-    for cell, following in pairwise(path):
-        assert manhattan(cell, following) == 1
-        assert is_free(instance.grid, following)
-        assert instance.distances[following] == instance.distances[cell] - 1
+    cells = search_cells(instance, instance.start)
+    path = path_through(cells)
+    assert (path[0], path[-1]) == (instance.start, instance.goal)
+    assert set(path) <= set(cells) <= set(instance.distances)
+    assert len(set(path)) == len(path) >= instance.shortest + 1
+    assert all(manhattan(*pair) == 1 for pair in pairwise(path))
 
 
 def test_a_search_from_a_closed_room_is_refused() -> None:
     room = small().model_copy(update={"grid": (".#...", "##...", ".....", ".....", ".....")})
     with pytest.raises(ValueError, match="no path"):
-        search_lines(room, (0, 0))
+        search_cells(room, (0, 0))
 
 
 def test_the_plan_agent_carries_out_a_proposal_and_searches_without_it() -> None:
@@ -116,8 +107,8 @@ def test_the_plan_agent_carries_out_a_proposal_and_searches_without_it() -> None
     alone.apply(TOOL, "no calls")
     text = expert_answer(instance, alone)
     assert text is not None
-    assert text.startswith("0: 5,5\n")
-    assert text.endswith(f"\n{MARK} [D, D, D, D]")
+    assert text.startswith("Search: 5,5 ")
+    assert text.endswith(f"\n{MARK} [D, D, R, R, R, D, R, D]")
 
 
 def test_the_expert_sees_no_way_when_the_moves_left_are_too_few() -> None:
@@ -127,7 +118,7 @@ def test_the_expert_sees_no_way_when_the_moves_left_are_too_few() -> None:
     assert expert_answer(instance, episode) is None
 
 
-def test_the_expert_s_texts_fit_into_the_limit_of_an_answer() -> None:
+def test_the_expert_solves_nearly_every_puzzle_with_texts_within_the_limit() -> None:
     game = LearnedGame.of("loopline.agents.environments.plan_path.whole_grid:WHOLE_GRID")
     pieces = sorted(PIECES, key=len, reverse=True)
 
@@ -138,9 +129,12 @@ def test_the_expert_s_texts_fit_into_the_limit_of_an_answer() -> None:
             count += 1
         return count
 
+    solved = 0
     for table in game.expert_tables(1, COUNT):
-        while not table.episode.done:
-            text = table.answer()
-            assert text is not None
+        episode = table.episode
+        while not episode.done and (text := table.answer()) is not None:
             assert tokens(text) < game.training.reinforced.limit
-            table.episode.apply(table.episode.agent, text)
+            episode.apply(episode.agent, text)
+        solved += episode.verify().solved
+    # Once in a few hundred grids the depth-first search's way is too long.
+    assert solved >= COUNT - 1
