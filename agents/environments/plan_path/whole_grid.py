@@ -117,7 +117,7 @@ WHOLE_GRID = replace(
         training={
             "network": {"layers": 4, "context": 512},
             "reinforced": {"limit": 192},
-            "dagger": {"steps": 1000, "batch": 24, "warmup": 10},
+            "dagger": {"steps": 500, "episodes": 128, "batch": 24, "warmup": 10},
         },
     ),
 )
