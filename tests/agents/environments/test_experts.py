@@ -18,8 +18,7 @@ from loopline.agents.environments.team_episode import PLAN, TOOL, played_by
 from loopline.agents.environments.word_problem_team.puzzle import Working
 
 WHOLE_GRID = "loopline.agents.environments.plan_path.whole_grid:WHOLE_GRID"
-STORY_KINDS = "loopline.agents.environments.word_problem_team.story_kinds:STORY_KINDS"
-GAMES = ("plan_path", WHOLE_GRID, "sokoban", "sudoku", "word_problems", STORY_KINDS)
+GAMES = ("plan_path", WHOLE_GRID, "sokoban", "sudoku", "word_problems")
 COUNT = 40
 
 
@@ -57,7 +56,6 @@ def test_an_expert_solves_every_puzzle(game: str) -> None:
         ("sokoban", TOOL),
         ("sudoku", PLAN),
         ("word_problems", PLAN),
-        (STORY_KINDS, PLAN),
     ],
 )
 def test_an_expert_solves_alone_what_its_turns_allow(game: str, agent: Agent) -> None:
@@ -104,28 +102,6 @@ def test_a_word_problem_expert_keeps_no_calculation_outside_the_solution() -> No
     episode = cast("Working", environment.open(instance))
     episode.apply(TOOL, "#### [add(n1, n1)]")
     assert answer(lessons, instance, episode) == "#### [skip()]"
-
-
-def test_an_analysis_stands_before_the_answer_of_each_agent() -> None:
-    environment, lessons = learned(STORY_KINDS)
-    plain = learned("word_problems")[1]
-    for instance in environment.puzzles(Split.TRAIN, 7, COUNT, lessons.puzzle):
-        kinds = " ".join(wording.partition("/")[0] for wording in instance.wordings)
-        episode = environment.open(instance)
-        while not episode.done:
-            text = answer(lessons, instance, episode)
-            assert text is not None
-            assert text == f"{kinds}\n{answer(plain, instance, episode)}"
-            episode.apply(episode.agent, text)
-
-
-def test_each_kind_of_an_analysis_is_one_piece() -> None:
-    environment, lessons = learned(STORY_KINDS)
-    for instance in environment.puzzles(Split.TEST, 8, COUNT, lessons.puzzle):
-        text = answer(lessons, instance, environment.open(instance))
-        assert text is not None
-        first, *others = text.partition("\n")[0].split(" ")
-        assert {first, *(f" {kind}" for kind in others)} <= set(lessons.pieces)
 
 
 def test_a_sokoban_expert_does_not_carry_out_a_push_in_the_wrong_direction() -> None:
