@@ -45,6 +45,12 @@ def test_the_setting_can_list_the_walls_of_the_whole_grid() -> None:
     assert drawing[:3] == ["Walls: 2,2 2,3 2,4", "A: 1,2. G: 5,5.", "Moves left: 15."]
 
 
+def test_the_calls_name_cells_as_the_list_of_walls_does() -> None:
+    episode = PLAN_PATH.open(small(walls=True))
+    episode.apply(TOOL, f"{MARK} [step(D), step(R)]")
+    assert "\nstep(D): 2,1\nstep(R): wall\n" in episode.observe(PLAN)
+
+
 def test_a_grid_without_walls_lists_none() -> None:
     instance = small(walls=True, brief=True).model_copy(update={"grid": (".....",) * 5})
     assert PLAN_PATH.open(instance).observe(TOOL).startswith("Walls: none\nA: 1,1. G: 5,5.\n")
