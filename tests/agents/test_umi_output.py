@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from loopline.agents.records import JsonObject, ToolSpec
@@ -21,6 +21,7 @@ from loopline.agents.roles.umi.output import (
     read_answer,
     read_plan,
 )
+from loopline.agents.thinking import split_thoughts
 
 decisions: st.SearchStrategy[Next] = st.sampled_from(["call", "conclude", "give_up"])
 names = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
@@ -135,7 +136,9 @@ def test_an_answer_is_the_text_without_its_tags() -> None:
 
 @given(st.text(alphabet=st.characters(exclude_characters=":<"), max_size=80), decisions)
 def test_a_written_plan_reads_back(rationale: str, following: Next) -> None:
-    read = read_plan(format_plan(rationale, following))
+    text = format_plan(rationale, following)
+    assume(not split_thoughts(text).spans)  # What is within a thought is not read.
+    read = read_plan(text)
     assert isinstance(read, PlannerTurn)
     assert read.next == following
     assert read.rationale == rationale.strip().rstrip("*_`").rstrip()
@@ -144,6 +147,7 @@ def test_a_written_plan_reads_back(rationale: str, following: Next) -> None:
 @given(names, arguments, st.booleans())
 def test_a_written_call_reads_back(name: str, given_arguments: JsonObject, as_json: bool) -> None:
     text = format_call(name, given_arguments, as_json=as_json)
+    assume(not split_thoughts(text).spans)
     assert read_action(text) == Action(name, given_arguments)
 
 
