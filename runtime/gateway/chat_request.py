@@ -286,13 +286,7 @@ class ChatRequest(WireModel):
     def _check_references(self) -> Self:
         check_tool_messages(self.messages)
         names = [tool.function.name for tool in self.tools or ()]
-        if len(set(names)) < len(names):
-            raise field_error("tools", "two of them have one name")
-        for name in self._chosen_names():
-            if name not in names:
-                raise field_error("tool_choice", f"{name!r} is not one of the tools")
-        if self.tool_choice == "required" and not names:
-            raise field_error("tool_choice", "'required' needs tools")
+        check_tool_names(names, self._chosen_names(), must_call=self.tool_choice == "required")
         if self.top_logprobs and not self.logprobs:
             raise field_error("top_logprobs", "it needs 'logprobs'")
         return self
@@ -369,6 +363,18 @@ class ChatRequest(WireModel):
                 return described_schema(schema if schema is not None else {}, text)
             case _:
                 return None
+
+
+def check_tool_names(names: Sequence[str], choice: Sequence[str], *, must_call: bool) -> None:
+    """Raises `PydanticCustomError` for two tools with one name, for a choice of an unknown tool,
+    and for a required call without tools."""
+    if len(set(names)) < len(names):
+        raise field_error("tools", "two of them have one name")
+    for name in choice:
+        if name not in names:
+            raise field_error("tool_choice", f"{name!r} is not one of the tools")
+    if must_call and not names:
+        raise field_error("tool_choice", "'required' needs tools")
 
 
 def described_schema(schema: JsonObject, description: str | None) -> JsonObject:

@@ -28,6 +28,7 @@ from loopline.agents.roles.chat import ChatOptions
 from loopline.runtime.gateway.chat_request import (
     JsonObjectFormat,
     TextFormat,
+    check_tool_names,
     described_schema,
 )
 from loopline.runtime.gateway.errors import field_error
@@ -187,13 +188,7 @@ class ResponseRequest(WireModel):
     @model_validator(mode="after")
     def _check_references(self) -> Self:
         names = [tool.name for tool in self.tools or ()]
-        if len(set(names)) < len(names):
-            raise field_error("tools", "two of them have one name")
-        for name in self._chosen_names():
-            if name not in names:
-                raise field_error("tool_choice", f"{name!r} is not one of the tools")
-        if self.tool_choice == "required" and not names:
-            raise field_error("tool_choice", "'required' needs tools")
+        check_tool_names(names, self._chosen_names(), must_call=self.tool_choice == "required")
         if self.background and self.store is False:
             raise field_error("store", "a background response must be stored: set it to true")
         return self

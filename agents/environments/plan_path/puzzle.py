@@ -138,12 +138,10 @@ class PlanPathPuzzle:
         if self.setting.walls:
             lines = [self._walls, f"A: {short_name(state.at)}. G: {short_name(goal)}."]
         else:
-            lines = [
-                *([self._describe_neighbors(state)] if self.setting.listed
-                  else self._window(state)),
-                f"A: {cell_name(state.at)}. G: {cell_name(goal)}.",
-                f"G is {describe_offset(state.at, goal)}.",
-            ]  # fmt: skip
+            words = self.setting.listed
+            lines = [self._describe_neighbors(state)] if words else self._window(state)
+            lines.append(f"A: {cell_name(state.at)}. G: {cell_name(goal)}.")
+            lines.append(f"G is {describe_offset(state.at, goal)}.")
         if self.instance.most_moves is not None and not self.setting.brief:
             lines.append(f"Moves left: {self.instance.most_moves - state.moves}.")
         return "\n".join(lines)

@@ -65,7 +65,8 @@ def search_cells(instance: PlanPathInstance, start: Cell) -> list[Cell]:
 
 def path_through(cells: Sequence[Cell]) -> list[Cell]:
     """Return the path from the last of the searched cells to the first, always to the neighbour
-    that was searched first. It is at most as long as the search's own way."""
+    that was searched first. A neighbour that was searched before a cell is one of its ancestors in
+    the search, so the path is at most as long as the search's own way."""
     order = {cell: at for at, cell in reversed(list(enumerate(cells)))}
     path = [cells[-1]]
     while path[-1] != cells[0]:
