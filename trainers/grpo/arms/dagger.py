@@ -60,7 +60,9 @@ class DaggerSteps:
         schedule = Schedule(shape="linear", warmup=training.warmup)
         rate = training.learning_rate * schedule.factor(number + 1, training.steps)
         batches = self.batches(lesson.answers, number)
-        updates = imitate_all(self._policies, batches, rate, f"step {number + 1}")
+        updates = imitate_all(
+            self._policies, batches, rate, f"step {number + 1}", training.prompt_loss_weight
+        )
         loss, share = fmean(update.loss for update in updates), lesson.solved / training.episodes
         return StepFacts(
             self._sampler.tokens - read + sum(update.tokens for update in updates),

@@ -31,7 +31,7 @@ class SupervisedUpdate(NamedTuple):
     """Result of an update."""
 
     loss: float
-    """Loss before the update, in nats."""
+    """Loss of the answers' tokens before the update, in nats."""
     tokens: int
     """Tokens through the model, padding included."""
 
@@ -84,41 +84,61 @@ class SupervisedSteps:
 
 
 def imitate(
-    policies: Policies, answers: Sequence[Answer], rate: float, where: str
+    policies: Policies,
+    answers: Sequence[Answer],
+    rate: float,
+    where: str,
+    prompt_loss_weight: float = 0.0,
 ) -> SupervisedUpdate:
     """One update of the policy that both agents share, at this learning rate, by the mean
-    cross-entropy of the answers' tokens. Raises `NotFinite`, which names `where`, before a loss or
-    a gradient that is not finite could change weights."""
+    cross-entropy of the answers' tokens, plus `prompt_loss_weight` times that of the prompts'
+    tokens. Raises `NotFinite`, which names `where`, before a loss or a gradient that is not finite
+    could change weights."""
     import torch
     from torch.nn import functional
 
     network, optimizer = policies.network, policies.activate(SHARED)
     for group in optimizer.param_groups:
         group["lr"] = rate
-    ids, learned = _rows(answers)
-    targets = ids[:, 1:][learned]
-    loss = functional.cross_entropy(network.learned_logits(ids, learned), targets)
+    ids, in_answer, in_prompt = _rows(answers)
+    learned = in_answer | in_prompt if prompt_loss_weight else in_answer
+    logits, targets = network.learned_logits(ids, learned), ids[:, 1:][learned]
+    answered = in_answer[learned]
+    loss = functional.cross_entropy(logits[answered], targets[answered])
+    total = loss
+    if prompt_loss_weight:
+        prompt_loss = functional.cross_entropy(logits[~answered], targets[~answered])
+        total = loss + prompt_loss_weight * prompt_loss
     optimizer.zero_grad()
-    loss.backward()
+    total.backward()
     parameters = [parameter for _, parameter in network.trained()]
     norm = torch.nn.utils.clip_grad_norm_(parameters, policies.settings.clip)
-    loss_value = float(loss.detach())
-    for what, value in (("loss", loss_value), ("gradient", float(norm))):
+    for what, value in (("loss", float(total.detach())), ("gradient", float(norm))):
         if not math.isfinite(value):
             raise NotFinite(f"the {what} is {value} at {where}, at a learning rate of {rate:.1e}")
     optimizer.step()
-    return SupervisedUpdate(loss_value, ids.numel())
+    return SupervisedUpdate(float(loss.detach()), ids.numel())
 
 
 def imitate_all(
-    policies: Policies, batches: Sequence[Sequence[Answer]], rate: float, where: str
+    policies: Policies,
+    batches: Sequence[Sequence[Answer]],
+    rate: float,
+    where: str,
+    prompt_loss_weight: float = 0.0,
 ) -> list[SupervisedUpdate]:
     """An update for each batch: all of them, or none. Raises `NotFinite`, which names `where`, with
     weights and moments as they were."""
     before = policies.copied()
     try:
         return [
-            imitate(policies, batch, rate, f"{where}, minibatch {number} of {len(batches)}")
+            imitate(
+                policies,
+                batch,
+                rate,
+                f"{where}, minibatch {number} of {len(batches)}",
+                prompt_loss_weight,
+            )
             for number, batch in enumerate(batches, 1)
         ]
     except NotFinite:
@@ -126,15 +146,17 @@ def imitate_all(
         raise
 
 
-def _rows(answers: Sequence[Answer]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids [rows, length], padded on the right, and a mask of the learned ones from the second id on
-    [rows, length - 1]."""
+def _rows(answers: Sequence[Answer]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Ids [rows, length], padded on the right, and two masks [rows, length - 1] of the ids from the
+    second one on: those of answers, and those of prompts."""
     import torch
 
     length = max(len(prompt) + len(answer) for prompt, answer in answers)
     ids = torch.zeros(len(answers), length, dtype=torch.long)
-    learned = torch.zeros(len(answers), length, dtype=torch.bool)
+    in_answer = torch.zeros(len(answers), length, dtype=torch.bool)
+    in_prompt = torch.zeros(len(answers), length, dtype=torch.bool)
     for row, (prompt, answer) in enumerate(answers):
         ids[row, : len(prompt) + len(answer)] = torch.tensor([*prompt, *answer])
-        learned[row, len(prompt) : len(prompt) + len(answer)] = True
-    return ids, learned[:, 1:]
+        in_prompt[row, : len(prompt)] = True
+        in_answer[row, len(prompt) : len(prompt) + len(answer)] = True
+    return ids, in_answer[:, 1:], in_prompt[:, 1:]

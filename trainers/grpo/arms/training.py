@@ -105,6 +105,9 @@ class Dagger(BaseModel):
     arXiv:1901.11196)."""
     unchanged: float = Field(default=0.3, ge=0, le=1)
     """Share of the imitated prompts in which no word is spelled or left out."""
+    prompt_loss_weight: float = Field(default=0.0, ge=0)
+    """Weight of the prompts' tokens in the loss, relative to the answers' (Huerta-Enochian and Ko
+    2024, arXiv:2401.13586). To predict a text, a model must learn which words are used alike."""
 
 
 class Training(BaseModel):
