@@ -103,11 +103,11 @@ def imitate(
     ids, in_answer, in_prompt = _rows(answers)
     learned = in_answer | in_prompt if prompt_loss_weight else in_answer
     logits, targets = network.learned_logits(ids, learned), ids[:, 1:][learned]
-    answered = in_answer[learned]
-    loss = functional.cross_entropy(logits[answered], targets[answered])
+    of_answer = in_answer[learned]
+    loss = functional.cross_entropy(logits[of_answer], targets[of_answer])
     total = loss
     if prompt_loss_weight:
-        prompt_loss = functional.cross_entropy(logits[~answered], targets[~answered])
+        prompt_loss = functional.cross_entropy(logits[~of_answer], targets[~of_answer])
         total = loss + prompt_loss_weight * prompt_loss
     optimizer.zero_grad()
     total.backward()
