@@ -227,7 +227,10 @@ LESSONS = Lessons[Difficulty, WordProblemInstance, Working, WeakTeam](
             "steps": 240, "episodes": 64, "limit": 12, "minibatch": 64, "entropy": 0.02,
             "scheme": "progress",
         },
-        "dagger": {"steps": 400, "spelled": 0.3, "dropped": 0.1},
+        "dagger": {
+            "steps": 400, "learning_rate": 2e-3, "spelled": 0.3, "dropped": 0.1,
+            "prompt_loss_weight": 0.2,
+        },
     },
     players={
         "oracle": lambda instance, number, team: is_right(instance, instance.answer),
