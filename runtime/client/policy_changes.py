@@ -12,7 +12,8 @@ import typer
 
 from loopline.bus import Bus, Policy, WorkerPresence, live_workers, policies, pool_of
 from loopline.bus.canaries import Canary
-from loopline.bus.policy_log import LogEntry
+from loopline.bus.policies import load_policy
+from loopline.bus.policy_log import LogEntry, read_log
 from loopline.runtime.client.deployment import find
 from loopline.runtime.errors import EXIT_FAILED, InputError
 from loopline.runtime.on_bus import query_bus
@@ -31,6 +32,9 @@ class PolicyChange:
     time."""
     refusals: tuple[str, ...]
     """Reports of the workers that can't load the version."""
+    replaced: LogEntry | None = None
+    """The newest change of the policy, if another version or canary took this one's place before
+    every worker had acted on it: by hand, or because a recorder rolled a canary back."""
 
     @property
     def path(self) -> str | None:
@@ -42,8 +46,8 @@ async def change(
     bus: Bus, name: str, to: Callable[[Policy], Policy], wait: float, *, by: str = ""
 ) -> PolicyChange:
     """Replace a policy with `to(policy)`, and wait at most `wait` seconds until every worker that
-    serves its pool has acted on the change. `by`: see `policies.change`. Raises `PolicyError` and
-    what `to` raises.
+    serves its pool has acted on the change, or somebody has replaced it. `by`: see
+    `policies.change`. Raises `PolicyError` and what `to` raises.
     """
     policy = await policies.change(bus, name, to, by=by)
     states: dict[str, str] = {}
@@ -62,21 +66,35 @@ async def change(
                 if state["refused"] == policy.current or state.get("canary_refused"):
                     refusals[worker.name] = states[worker.name]
         done = bool(serving) and all(worker.name in states for worker in serving)
-        if done or asyncio.get_running_loop().time() > end:
+        # A recorder rolls a refused canary back at once. The worker's refusal, which is gone then,
+        # may never be read here.
+        replaced = None if done else await _replacement(bus, policy)
+        if done or replaced or asyncio.get_running_loop().time() > end:
             waiting = {worker.name: "not yet" for worker in serving if worker.name not in states}
-            return PolicyChange(policy, states | waiting, tuple(refusals.values()))
+            return PolicyChange(policy, states | waiting, tuple(refusals.values()), replaced)
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _replacement(bus: Bus, policy: Policy) -> LogEntry | None:
+    """The newest change of a policy that now answers with another version or canary."""
+    latest = await load_policy(bus, policy.name)
+    if latest is None or _versions_in_use(latest) == _versions_in_use(policy):
+        return None
+    entries = await read_log(bus, policy.name)
+    return next((entry for entry in entries if entry.action not in ("add", "forget")), None)
+
+
+def _versions_in_use(policy: Policy) -> tuple[object, ...]:
+    """The version in use, the canary, and the times that they were published and started."""
+    canary = policy.canary
+    trial = (None, None) if canary is None else (canary.version, canary.since)
+    return policy.current, policy.published_at(policy.current), *trial
 
 
 def _has_acted(state: Mapping[str, object], policy: Policy) -> bool:
     """Whether a worker has reported on the version in use and on the one on trial."""
-    in_use = (policy.current, policy.published_at(policy.current))
-    canary = policy.canary
-    trial = (None, None) if canary is None else (canary.version, canary.since)
-    return (state["seen"], state["seen_published"]) == in_use and (
-        state.get("canary"),
-        state.get("canary_since"),
-    ) == trial
+    keys = ("seen", "seen_published", "canary", "canary_since")
+    return tuple(state.get(key) for key in keys) == _versions_in_use(policy)
 
 
 def describe_state(state: Mapping[str, object]) -> str:
@@ -140,7 +158,7 @@ def change_and_report(
     new state.
 
     Raises `InputError` for a pool that does not exist, and `typer.Exit` with code 1 if a worker
-    refused the new state.
+    refused the new state, or somebody replaced it before every worker had acted on it.
     """
     pools = find(redis_url=redis_url).settings.models
     if pool_of(name) not in pools:
@@ -155,6 +173,9 @@ def change_and_report(
         typer.echo(f"  {worker}: {words}")
     if not changed.states:
         typer.echo(f"  no worker serves the pool {policy.pool} now; one that starts will")
-    if changed.refusals:
+    if changed.replaced is not None:
+        _, _, what, by, why = describe_entry(changed.replaced)
+        typer.echo(f"  replaced: {what}, by {by}" + (f": {why}" if why else ""))
+    if changed.refusals or changed.replaced is not None:
         raise typer.Exit(EXIT_FAILED)
     return policy
