@@ -36,9 +36,8 @@ def published_results(game: str) -> str:
         for model, shares in lessons.published.items()
     ]
     return (
-        f"Published ({SOURCE}), in percent of {game.replace('_', '-')} puzzles solved: "
-        f"{'; '.join(parts)}. Language models, other puzzles and budgets: context, not a "
-        "comparison."
+        f"Published ({SOURCE}), in percent of puzzles solved: {'; '.join(parts)}. Language models, "
+        "other puzzles and budgets: context, not a comparison."
     )
 
 
