@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import resource
-import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +30,7 @@ from loopline.workers.recorder import (
     trajectory_row,
     usage_row,
 )
+from loopline.workers.store.files import FileName
 from tests.agents.test_pair import TO_THE_GOAL, ManyHost, a_task, pair_run
 from tests.bus.serving import until
 
@@ -154,18 +154,25 @@ async def test_entries_of_a_moved_file_are_written_again(tmp_path: Path) -> None
     assert written(tmp_path) == ["1", "2"]
 
 
-async def test_the_file_names_of_a_large_store_are_read_only_once(tmp_path: Path) -> None:
-    """The batch is newer than all of them: none of the 4,000 names is read again."""
+async def test_the_file_names_of_a_store_are_parsed_only_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large store has thousands of files, and every batch lists them."""
+    names: list[str] = []
+    parse = FileName.parse
+
+    def counted(name: str) -> FileName | None:
+        names.append(name)
+        return parse(name)
+
+    monkeypatch.setattr(FileName, "parse", counted)
     recorder = table(tmp_path)
-    for number in range(4_000):
+    for number in range(20):
         (tmp_path / "usage" / f"000-{number}-0-{number}-0-1.parquet").touch()
-    await recorder.write([entry(30_000)])
-    began = time.process_time()
-    await recorder.write([entry(30_001)])
-    later = time.process_time() - began
-    began = time.process_time()
-    await table(tmp_path).write([entry(30_002)])
-    assert later < (time.process_time() - began) / 2
+    for place in (30_000, 30_001, 30_002):
+        await recorder.write([entry(place)])
+    present = {path.name for path in (tmp_path / "usage").iterdir()}
+    assert sorted(names) == sorted(name for name in present if "-30002-" not in name)
 
 
 async def test_entries_between_those_of_another_file_are_written(tmp_path: Path) -> None:
