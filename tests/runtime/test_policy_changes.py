@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
 import pytest
 
@@ -39,11 +38,11 @@ async def replaced_while_waiting(bus: Bus) -> PolicyChange:
     waiting = asyncio.create_task(
         change(bus, NAME, lambda policy: policy.with_canary(CANARY), LONG)
     )
-    policy = await state_in_service(bus)
+    canary = (await state_in_service(bus)).canary
     await policies.change(
         bus,
         NAME,
-        partial(Policy.without_canary, canary=policy.canary),
+        lambda policy: policy.without_canary(canary),
         by="recorder-1",
         evidence={"reason": "a worker refuses it: gpu-1: no weights"},
     )
