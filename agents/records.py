@@ -14,7 +14,7 @@ that use them for scoring read them, and no observation shows them.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -126,6 +126,12 @@ class ToolSpec(StoredRecord):
     endpoint. Models on this machine do it as their pool's `constrain_tools` says."""
 
 
+Effort = Annotated[str, Field(pattern=r"^[a-z]{1,16}$")]
+"""How much a model thinks, in its endpoint's words, such as `none`, `low` or `high`."""
+ANY_JSON_OBJECT: JsonObject = {"type": "object"}
+"""Schema of any JSON object: what APIs call JSON mode."""
+
+
 class SamplingParams(StoredRecord):
     """How to sample. The default is greedy with full support."""
 
@@ -139,6 +145,8 @@ class SamplingParams(StoredRecord):
     n: int = Field(default=1, ge=1, le=64)
     frequency_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
     presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
+    reasoning_effort: Effort | None = Field(default=None, exclude_if=lambda value: value is None)
+    """None: the model's default."""
 
     @property
     def penalizes(self) -> bool:
@@ -166,6 +174,7 @@ class GenerationOptions(StoredRecord):
     n: int = Field(default=1, ge=1, le=64)
     frequency_penalty: float | None = Field(default=None, ge=-2.0, le=2.0)
     presence_penalty: float | None = Field(default=None, ge=-2.0, le=2.0)
+    reasoning_effort: Effort | None = None
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
     token_texts: bool = False

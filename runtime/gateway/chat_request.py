@@ -18,8 +18,10 @@ from pydantic import (
 
 from loopline.agents.message_parts import ContentPart
 from loopline.agents.records import (
+    ANY_JSON_OBJECT,
     MAX_TOOLS,
     NOTHING_CHOSEN,
+    Effort,
     GenerationOptions,
     JsonObject,
     Message,
@@ -28,6 +30,7 @@ from loopline.agents.records import (
     ToolSpec,
 )
 from loopline.agents.roles.chat import NO_OPTIONS, ChatOptions
+from loopline.agents.template_options import TemplateOptions
 from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.runtime.gateway.content_parts import ImageDetail, image_part, user_message
 from loopline.runtime.gateway.errors import field_error, invalid
@@ -235,7 +238,7 @@ _CHOICES = frozenset(
     {
         "tool_choice", "parallel_tool_calls", "logprobs", "top_logprobs", "n", "seed", "stop",
         "max_tokens", "max_completion_tokens", "temperature", "top_p", "frequency_penalty",
-        "presence_penalty",
+        "presence_penalty", "reasoning_effort", "chat_template_kwargs",
     }
 )  # fmt: skip
 """Fields that become generation options."""
@@ -264,6 +267,9 @@ class ChatRequest(WireModel):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    reasoning_effort: Effort | None = None
+    chat_template_kwargs: TemplateOptions | None = None
+    """Switches of the model's chat template, as in vLLM, SGLang and llama-server."""
     return_token_ids: bool | None = None
     """Whether to return the token ids of prompt and output for training, as in vLLM."""
     metadata: dict[str, str] | None = Field(default=None, max_length=16)
@@ -279,7 +285,6 @@ class ChatRequest(WireModel):
     # OpenAI's defaults, which clients send; any other value is refused.
     logit_bias: Annotated[dict[str, float], Field(max_length=0)] | None = None
     modalities: Annotated[list[Literal["text"]], Field(max_length=1)] | None = None
-    reasoning_effort: None = None
     verbosity: Literal["medium"] | None = None
 
     @model_validator(mode="after")
@@ -350,6 +355,8 @@ class ChatRequest(WireModel):
             n=self.n or 1,
             frequency_penalty=self.frequency_penalty,
             presence_penalty=self.presence_penalty,
+            reasoning_effort=self.reasoning_effort,
+            template_options=self.chat_template_kwargs or {},
             tool_choice=_tool_choice(self.tool_choice),
             parallel_tool_calls=self.parallel_tool_calls is not False,
             token_texts=bool(self.logprobs),
@@ -358,7 +365,7 @@ class ChatRequest(WireModel):
     def _schema(self) -> JsonObject | None:
         match self.response_format:
             case JsonObjectFormat():
-                return {"type": "object"}
+                return ANY_JSON_OBJECT
             case SchemaFormat(json_schema=JsonSchemaFormat(schema_=schema, description=text)):
                 return described_schema(schema if schema is not None else {}, text)
             case _:

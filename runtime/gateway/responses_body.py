@@ -81,7 +81,7 @@ class ResponseView:
             "previous_response_id": record.previous_response_id,
             "prompt_cache_key": record.prompt_cache_key,
             "prompt_cache_retention": record.prompt_cache_retention,
-            "reasoning": {"effort": None, "summary": record.summary},
+            "reasoning": {"effort": record.effort, "summary": record.summary},
             "safety_identifier": record.safety_identifier,
             "service_tier": "default",
             "store": record.store,

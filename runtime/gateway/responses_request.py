@@ -18,7 +18,9 @@ from pydantic import (
 )
 
 from loopline.agents.records import (
+    ANY_JSON_OBJECT,
     MAX_TOOLS,
+    Effort,
     GenerationOptions,
     JsonObject,
     ToolChoice,
@@ -90,10 +92,9 @@ class TextConfig(WireModel):
 
 
 class ReasoningConfig(WireModel):
-    """Options for thoughts. Thoughts are returned whole, never summarised, and the model decides on
-    their length."""
+    """Options for thoughts. Thoughts are returned whole, never summarised."""
 
-    effort: None = None
+    effort: Effort | None = None
     summary: Literal["auto"] | None = None
     generate_summary: Literal["auto"] | None = None
 
@@ -132,6 +133,7 @@ class ResponseRecord(BaseModel):
     top_p: float | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
+    effort: str | None = None
     summary: str | None = None
     user: str | None = None
     safety_identifier: str | None = None
@@ -235,6 +237,7 @@ class ResponseRequest(WireModel):
             max_tokens=self.max_output_tokens,
             frequency_penalty=self.frequency_penalty,
             presence_penalty=self.presence_penalty,
+            reasoning_effort=self.reasoning and self.reasoning.effort,
             tool_choice=self._tool_choice(),
             parallel_tool_calls=self.parallel_tool_calls is not False,
             token_texts=self.logprobs,
@@ -259,6 +262,7 @@ class ResponseRequest(WireModel):
             top_p=self.top_p,
             frequency_penalty=self.frequency_penalty,
             presence_penalty=self.presence_penalty,
+            effort=self.reasoning and self.reasoning.effort,
             summary=self.reasoning and (self.reasoning.summary or self.reasoning.generate_summary),
             user=self.user,
             safety_identifier=self.safety_identifier,
@@ -269,7 +273,7 @@ class ResponseRequest(WireModel):
     def _schema(self) -> JsonObject | None:
         match self.format:
             case JsonObjectFormat():
-                return {"type": "object"}
+                return ANY_JSON_OBJECT
             case JsonSchemaOutput(schema_=schema, description=text):
                 return described_schema(schema, text)
             case _:

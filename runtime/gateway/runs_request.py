@@ -12,6 +12,7 @@ from loopline.agents.records import (
     MAX_TOOLS,
     Budget,
     Call,
+    Effort,
     GenerationOptions,
     JsonObject,
     Message,
@@ -65,6 +66,8 @@ class RunGeneration(_Body):
     """Maximum tokens per completion of an agent whose text may be the answer."""
     stop: list[StopText] | None = Field(default=None, max_length=16)
     """Texts before which the answer stops, for the same agents."""
+    reasoning_effort: Effort | None = None
+    """How much the same agents think, in the endpoint's words, such as `low`."""
 
     @property
     def options(self) -> GenerationOptions:

@@ -19,7 +19,6 @@ from loopline.runtime.errors import EXIT_CONFIG, ConfigError, UserError
 from loopline.runtime.observe.logging import configure
 from loopline.runtime.supervise.worker_environment import gateway_pools, worker_environment
 from loopline.runtime.supervise.worker_name import worker_name
-from loopline.workers.engines.settings import provider_of
 from loopline.workers.process_lifetime import PARENT_VARIABLE, watch_parent
 from loopline.workers.self_limits import become_undumpable
 from loopline.workers.settings import (
@@ -30,6 +29,7 @@ from loopline.workers.settings import (
     ToolWorkerSettings,
     WorkerSettings,
 )
+from loopline.workers.tracing.providers import provider_of
 
 if TYPE_CHECKING:
     from loopline.bus import Agreement

@@ -10,6 +10,7 @@ from typing import Literal, Protocol, runtime_checkable
 from pydantic import Field
 
 from loopline.agents.records import (
+    ANY_JSON_OBJECT,
     FinishReason,
     JsonObject,
     Message,
@@ -41,6 +42,7 @@ class Capabilities:
     top_logprobs: bool
     """Can report the most likely tokens at each position."""
     json_schema: bool
+    """Can hold an answer to a JSON schema."""
     seeds: bool
     """The same seed, prompt and weights produce the same tokens."""
     score: bool
@@ -49,6 +51,10 @@ class Capabilities:
     """Can resume from `resume_ids`: a stream that another worker started has no gap and no
     repeat."""
     max_context: int | None
+    json_mode: bool = False
+    """Can hold an answer to any JSON object, even without `json_schema`."""
+    reasoning_effort: bool = False
+    """Passes on how much the model shall think."""
     template_options: bool = False
     """Accepts chat template switches per request."""
     announces_calls: bool = False
@@ -343,7 +349,10 @@ def refuse_unsupported(request: GenerateRequest, capabilities: Capabilities, eng
             "serves no adapters",
             kind="unknown_adapter",
         )
-    if request.json_schema is not None and not capabilities.json_schema:
+    formats = capabilities.json_schema or (
+        capabilities.json_mode and request.json_schema == ANY_JSON_OBJECT
+    )
+    if request.json_schema is not None and not formats:
         raise EngineError(
             f"request {request.id} has a JSON schema, which the {engine} engine cannot enforce; "
             "leave the schema out or use a pool that can",
@@ -361,6 +370,13 @@ def refuse_unsupported(request: GenerateRequest, capabilities: Capabilities, eng
             f"request {request.id} has frequency_penalty = {sampling.frequency_penalty:g} and "
             f"presence_penalty = {sampling.presence_penalty:g}, which the {engine} engine does not "
             "support; leave them at 0 or use a pool that does",
+            kind="bad_request",
+        )
+    if sampling.reasoning_effort is not None and not capabilities.reasoning_effort:
+        raise EngineError(
+            f"request {request.id} has reasoning_effort = {sampling.reasoning_effort!r}, which the "
+            f"{engine} engine does not support; leave it out, or set the switches of the model's "
+            "chat template (template_options)",
             kind="bad_request",
         )
     if request.top_logprobs and not capabilities.top_logprobs:

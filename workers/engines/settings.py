@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, model_validator
 
-from loopline.agents.records import SamplingParams, Usage
+from loopline.agents.records import Effort, SamplingParams, Usage
 from loopline.agents.template_options import TemplateOptions
 from loopline.workers.engines.faults import FaultPlan
 from loopline.workers.engines.server_settings import (
@@ -211,13 +211,17 @@ class ModelSettings(SettingsModel):
     leave_out: tuple[LeftOut, ...] = ()
     """Fields of the request that an endpoint refuses: it then uses its own defaults. A field that
     it refuses at run time is also left out after the first refusal."""
+    reasoning_effort: Effort | None = None
+    """openai: how much the endpoint's model thinks, in the endpoint's words, such as `none`, `low`
+    or `high`, unless a request sets it. None: the model's default."""
     logprobs: Literal["none", "raw", "processed"] = "none"
     """Meaning of the endpoint's logprobs: `raw` (softmax of the unscaled logits) or `processed`
     (after temperature and filters). `raw` values are kept only where both mean the same."""
     token_ids: bool = False
     """The endpoint returns token ids when asked with `return_token_ids` (vLLM)."""
     json_schema: bool = True
-    """The endpoint understands `response_format` of type `json_schema`."""
+    """The endpoint understands `response_format` of type `json_schema`. A request for just any JSON
+    object has the type `json_object`."""
     top_k: bool = False
     """The endpoint understands `top_k` (vLLM, llama-server); OpenAI does not."""
     images: bool = False
@@ -353,6 +357,11 @@ class ModelSettings(SettingsModel):
                 f"hedge_after is for engine = 'openai', not {self.engine!r}: an engine on "
                 "this machine is not faster when it is asked twice"
             )
+        if self.reasoning_effort is not None and self.engine != "openai":
+            raise ValueError(
+                f"reasoning_effort is for engine = 'openai', not {self.engine!r}: set the switches "
+                "of the model's chat template (template_options)"
+            )
         if self.coalesce != "off" and self.engine != "openai":
             raise ValueError(f"coalesce is for engine = 'openai', not {self.engine!r}")
         if self.coalesce_tenants and self.coalesce == "off":
@@ -433,7 +442,10 @@ class ModelSettings(SettingsModel):
     def sampling(self) -> SamplingParams:
         """The pool's default sampling, for requests without their own."""
         return SamplingParams(
-            temperature=self.temperature, top_p=self.top_p, max_tokens=self.max_tokens
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_tokens,
+            reasoning_effort=self.reasoning_effort,
         )
 
 
@@ -463,31 +475,6 @@ def max_micro_dollars(prompt: int, completion: int, price: Price) -> int:
     dearest = max(price.prompt or Decimal(0), price.cached or Decimal(0))
     exact = prompt * dearest + completion * (price.completion or Decimal(0))
     return int(exact.to_integral_value(ROUND_CEILING))
-
-
-_PROVIDERS = {
-    "anthropic.com": "anthropic",
-    "azure.com": "azure.ai.openai",
-    "cohere.com": "cohere",
-    "deepseek.com": "deepseek",
-    "googleapis.com": "gcp.gemini",
-    "groq.com": "groq",
-    "mistral.ai": "mistral_ai",
-    "moonshot.ai": "moonshot_ai",
-    "perplexity.ai": "perplexity",
-    "x.ai": "x_ai",
-}
-"""OpenTelemetry's provider names, by the domain of their endpoints."""
-
-
-def provider_of(settings: ModelSettings) -> str:
-    """Name of the provider that serves a pool, in OpenTelemetry's terms: a known provider, `openai`
-    for an unknown endpoint with its API, otherwise the engine."""
-    if settings.engine != "openai" or settings.base_url is None:
-        return settings.engine
-    host = urlsplit(settings.base_url.strip()).hostname or ""
-    domain = ".".join(host.split(".")[-2:])
-    return _PROVIDERS.get(domain, "openai")
 
 
 def _is_address(url: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from loopline.agents.records import (
+    ANY_JSON_OBJECT,
     JsonObject,
     Message,
     SamplingParams,
@@ -172,6 +173,8 @@ class ChatRequest(_Wire):
 
     def json_schema(self) -> JsonObject | None:
         wanted = self.response_format
+        if wanted is not None and wanted.type == "json_object":
+            return ANY_JSON_OBJECT
         return wanted.json_schema.schema_ if wanted and wanted.json_schema else None
 
 

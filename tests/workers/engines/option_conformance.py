@@ -134,6 +134,15 @@ class OptionConformance:
                 assert error.kind == "bad_request"
                 assert f"{penalty} = 1.5" in str(error)
 
+    async def test_how_much_to_think_is_passed_on_or_refused(self, engine: Engine) -> None:
+        generate_request = request(sampling={"reasoning_effort": "low", "max_tokens": 20})
+        if engine.capabilities.reasoning_effort:
+            assert await completions(engine, generate_request)
+        else:
+            error = await failure(engine, generate_request)
+            assert error.kind == "bad_request"
+            assert "reasoning_effort = 'low'" in str(error)
+
     async def test_penalties_of_zero_change_nothing(self, engine: Engine) -> None:
         for sampling in ({}, {"temperature": 1.0, "seed": 3}):
             zero = {**sampling, "frequency_penalty": 0.0, "presence_penalty": 0.0}

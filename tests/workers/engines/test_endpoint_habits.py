@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from loopline.agents.records import ANY_JSON_OBJECT
 from loopline.workers.engines.openai.engine import OpenAIEngine
 from loopline.workers.engines.settings import ModelSettings, Price
 from tests.workers.engines.asking import ask, completions, failure, request
@@ -206,6 +207,40 @@ async def test_a_value_out_of_range_is_an_error_and_does_not_drop_the_field() ->
     refusal = {"error": {"message": "temperature must be at most 2", "param": "temperature"}}
     async with asking({"status": 400, "body": refusal}) as (engine, server):
         assert (await failure(engine, request(sampling={"temperature": 3}))).kind == "bad_request"
+    assert len(server.arrived) == 1
+
+
+LM_STUDIO = {"error": "'response_format.type' must be 'json_schema' or 'text'"}
+OPENAI_S_DEMAND = {
+    "error": {
+        "message": "'messages' must contain the word 'json' in some form, to use"
+        " 'response_format' of type 'json_object'.",
+        "type": "invalid_request_error",
+        "param": "messages",
+    }
+}
+
+
+async def test_a_json_object_is_requested_by_a_schema_where_json_mode_is_refused() -> None:
+    case = {"answers": [{"status": 400, "body": LM_STUDIO}, {"body": GOOD}, {"body": GOOD}]}
+    async with asking(case) as (engine, server):
+        for _ in range(2):
+            await ask(engine, json_schema=ANY_JSON_OBJECT)
+    kinds = [sent.body["response_format"]["type"] for sent in server.arrived]
+    assert kinds == ["json_object", "json_schema", "json_schema"]
+
+
+async def test_an_endpoint_without_schemas_still_answers_with_json_objects() -> None:
+    async with asking({"body": GOOD}, json_schema=False) as (engine, server):
+        await ask(engine, json_schema=ANY_JSON_OBJECT)
+        error = await failure(engine, request(json_schema={"type": "array"}))
+    assert (error.kind, len(server.arrived)) == ("bad_request", 1)
+
+
+async def test_openai_s_demand_for_the_word_json_reaches_the_caller() -> None:
+    async with asking({"status": 400, "body": OPENAI_S_DEMAND}) as (engine, server):
+        error = await failure(engine, request(json_schema=ANY_JSON_OBJECT))
+    assert "must contain the word 'json'" in str(error)
     assert len(server.arrived) == 1
 
 

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from loopline.agents.records import Message, SamplingParams, ToolChoice
+from loopline.agents.records import (
+    ANY_JSON_OBJECT,
+    GenerationOptions,
+    Message,
+    SamplingParams,
+    ToolChoice,
+)
 from loopline.workers.engines.openai.address import Address
 from loopline.workers.engines.openai.complaints import complaint_of
 from loopline.workers.engines.openai.errors import refusal_of
@@ -78,6 +84,24 @@ def test_a_single_call_is_requested_only_with_tools() -> None:
     assert "parallel_tool_calls" not in request_body(request(parallel_tool_calls=False), OPENAI)
 
 
+def test_how_much_to_think_is_sent_only_if_it_is_set() -> None:
+    assert "reasoning_effort" not in request_body(request(), OPENAI)
+    body = request_body(request(sampling={"reasoning_effort": "low"}), OPENAI)
+    assert body["reasoning_effort"] == "low"
+
+
+def test_the_pool_s_effort_applies_unless_the_caller_sets_another() -> None:
+    pool = ModelSettings(engine="openai", model="m", reasoning_effort="high")
+    assert pool.sampling().reasoning_effort == "high"
+    options = GenerationOptions(reasoning_effort="none")
+    assert options.sampling(pool.sampling()).reasoning_effort == "none"
+
+
+def test_any_json_object_is_requested_in_json_mode() -> None:
+    body = request_body(request(json_schema=ANY_JSON_OBJECT), OPENAI)
+    assert body["response_format"] == {"type": "json_object"}
+
+
 class Closed(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -109,7 +133,7 @@ class HasClosed(Closed):
         (HasOptional.model_json_schema(), False),
         (HasOpen.model_json_schema(), False),
         (TypeAdapter(Closed | int).json_schema(), False),
-        ({"type": "object"}, False),
+        ({"type": "object", "properties": {}}, False),
         ({"type": "object", "additionalProperties": False, "properties": 5}, False),
         ({}, False),
     ],

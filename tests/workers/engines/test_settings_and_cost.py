@@ -147,3 +147,8 @@ def test_a_zero_price_is_known_and_a_missing_one_is_not() -> None:
     assert not Price().is_known
     assert cost_micro_dollars(usage(100, 0, 50), Price()) == 0
     assert Price.model_validate_json(Price().model_dump_json()) == Price()
+
+
+def test_how_much_to_think_is_a_setting_of_endpoints() -> None:
+    with pytest.raises(ValidationError, match="reasoning_effort is for engine = 'openai'"):
+        ModelSettings(engine="torch", model="m", reasoning_effort="low")

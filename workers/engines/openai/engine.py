@@ -100,6 +100,8 @@ class OpenAIEngine:
             template_options=self._settings.base_url is not None,
             top_logprobs=True,
             json_schema=self._settings.json_schema,
+            json_mode=True,
+            reasoning_effort=True,
             seeds=False,
             score=False,
             adapters=False,

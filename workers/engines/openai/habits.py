@@ -45,6 +45,8 @@ _THOUGHTS = re.compile(
     r"\breasoning[_ ]content\b.{0,60}\b(missing|required|passed back)\b"
     r"|\bmissing\b.{0,20}\breasoning[_ ]content\b"
 )
+_NO_JSON_MODE = re.compile(r"^(?!.*\bmust contain\b).*(response_format|json_object)", re.DOTALL)
+"""OpenAI demands the word JSON in a message: that refusal is meant for the caller."""
 _SETTINGS = {
     "response_format": "json_schema = false",
     "top_k": "top_k = false",
@@ -74,6 +76,9 @@ class Habits:
         self.sends_thoughts = False
         """Whether each turn of an assistant has thoughts, at least a blank: Kimi, DeepSeek 4 and
         MiMo refuse turns without them while they think."""
+        self.json_mode = True
+        """Whether any JSON object is requested by the type `json_object`, which DeepSeek only
+        accepts; LM Studio accepts only `json_schema`."""
         self.answers_n = True
         """Whether the endpoint returns more than one completion per request when asked."""
         self.counts_streams = False
@@ -82,6 +87,7 @@ class Habits:
         if settings.logprobs == "none":
             # They are requested only for their token texts, and an answer is complete without them.
             self._can_leave_out += ("logprobs",)
+        self._by_schema = settings.json_schema
         self._other_limit_tried = settings.max_tokens_field != "auto"
 
     def learn(self, refusal: Refused, body: Mapping[str, object]) -> str | None:
@@ -90,7 +96,11 @@ class Habits:
         if refusal.kind not in ("bad_request", "unavailable") or refusal.status not in _STATUSES:
             return None
         complaint, words = refusal.complaint, _words(refusal.complaint)
-        form = self._learn_form(words) or self._learn_thoughts(words, complaint)
+        form = (
+            self._learn_form(words)
+            or self._learn_thoughts(words, complaint)
+            or self._learn_json_mode(words, body)
+        )
         if form is not None:
             return form
         if "n" in body and _ONE_ANSWER.search(words):
@@ -131,6 +141,13 @@ class Habits:
             return None
         self.sends_thoughts = True
         return "an assistant's turns have reasoning_content from now on"
+
+    def _learn_json_mode(self, words: str, body: Mapping[str, object]) -> str | None:
+        sent = body.get("response_format") == {"type": "json_object"}
+        if not (sent and self.json_mode and self._by_schema and _NO_JSON_MODE.search(words)):
+            return None
+        self.json_mode = False
+        return "JSON objects are requested by a schema from now on"
 
     def learn_missing_usage(self) -> str | None:
         """After a complete stream without usage (llama-cpp-python's server sends such streams),

@@ -10,7 +10,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from loopline.agents.embedding import EmbeddingInput
-from loopline.agents.records import JsonObject, Message, SamplingParams, ToolCall, ToolSpec
+from loopline.agents.records import (
+    ANY_JSON_OBJECT,
+    JsonObject,
+    Message,
+    SamplingParams,
+    ToolCall,
+    ToolSpec,
+)
 from loopline.agents.thinking import split_thoughts, text_without_thoughts
 from loopline.workers.engines.openai.habits import Habits
 from loopline.workers.engines.openai.strict_schemas import is_strict
@@ -63,6 +70,8 @@ def request_body(
         body["frequency_penalty"] = sampling.frequency_penalty
     if sampling.presence_penalty:
         body["presence_penalty"] = sampling.presence_penalty
+    if sampling.reasoning_effort is not None:
+        body["reasoning_effort"] = sampling.reasoning_effort
     if sampling.stop:
         body["stop"] = list(sampling.stop)
     if sampling.seed is not None:
@@ -78,14 +87,7 @@ def request_body(
     if settings.token_ids:
         body["return_token_ids"] = True
     if request.json_schema is not None:
-        body["response_format"] = {
-            "type": "json_schema",
-            "json_schema": {
-                "name": "answer",
-                "schema": request.json_schema,
-                "strict": is_strict(request.json_schema),
-            },
-        }
+        body["response_format"] = _response_format(request.json_schema, habits)
     if request.stream and "stream" not in habits.left_out:
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
@@ -95,6 +97,15 @@ def request_body(
     for name in left_out:
         body.pop(habits.limit_field if name == "max_tokens" else name, None)
     return body
+
+
+def _response_format(schema: JsonObject, habits: Habits) -> JsonObject:
+    if schema == ANY_JSON_OBJECT and habits.json_mode:
+        return {"type": "json_object"}
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": schema, "strict": is_strict(schema)},
+    }
 
 
 def embeddings_body(request: GenerateRequest, settings: ModelSettings) -> dict[str, Any]:

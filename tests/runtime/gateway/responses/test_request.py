@@ -155,7 +155,7 @@ def test_an_invalid_item_is_refused_with_its_path(items: Any, param: str, messag
     [
         ({"conversation": "conv_1"}, "conversation"),
         ({"truncation": "auto"}, "truncation"),
-        ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
+        ({"reasoning": {"effort": 5}}, "reasoning.effort"),
         ({"top_logprobs": 3}, "top_logprobs"),
         ({"max_tool_calls": 3}, "max_tool_calls"),
         ({"prompt": {"id": "p"}}, "prompt"),
@@ -177,6 +177,15 @@ def test_an_invalid_item_is_refused_with_its_path(items: Any, param: str, messag
 def test_an_unsupported_or_invalid_field_is_refused_by_name(body: Any, param: str) -> None:
     error = parse_error(**body)
     assert (error.status, error.param) == (400, param)
+
+
+def test_how_much_to_think_reaches_the_model_and_is_repeated() -> None:
+    fields: dict[str, Any] = {"reasoning": {"effort": "high"}}
+    request = validated(ResponseRequest, {"model": "llm", "input": "Go.", **fields})
+    assert request.generation.reasoning_effort == "high"
+    view = view_of(**fields)
+    body = view.ended(trajectory_of(view, call("Hi")))
+    assert body["reasoning"] == {"effort": "high", "summary": None}
 
 
 @pytest.mark.parametrize("mode", ["auto", "required"])
