@@ -238,7 +238,7 @@ class ResponsesApi:
         _, view = await self._stored(request)
         # `include` names parts of items that are always included.
         check_query(request, "limit", "order", "after", "include", "include[]")
-        items = input_items(view.run.id, _without_instructions(view))
+        items = _input_of(view)
         query = request.query_params
         order = query.get("order", "desc")
         if order not in ("asc", "desc"):
@@ -347,7 +347,7 @@ class ResponsesApi:
         output: list[dict[str, Any]] = []
         if state.state == "ended":
             output = view.ended(trajectory_of(state))["output"]
-        return [*input_items(run_id, _without_instructions(view)), *output]
+        return [*_input_of(view), *output]
 
     async def _stored(self, request: Request) -> tuple[Admitted, ResponseView]:
         caller = await self._http.caller(request)
@@ -455,6 +455,10 @@ def _check(params: ResponseRequest) -> None:
 
 def _json(record: ResponseRecord) -> str:
     return record.model_dump_json(by_alias=True, exclude_defaults=True)
+
+
+def _input_of(view: ResponseView) -> list[dict[str, Any]]:
+    return input_items(view.run.id, _without_instructions(view), view.record.tool_forms)
 
 
 def _without_instructions(view: ResponseView) -> tuple[Message, ...]:

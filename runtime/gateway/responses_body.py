@@ -13,6 +13,7 @@ from loopline.runtime.gateway.chat_response import Answer, answer_of, usage_of
 from loopline.runtime.gateway.errors import ApiError
 from loopline.runtime.gateway.responses_items import ItemKind, output_items, text_order
 from loopline.runtime.gateway.responses_request import JsonSchemaOutput, ResponseRecord
+from loopline.runtime.gateway.responses_tools import tool_bodies
 from loopline.runtime.gateway.service import RESERVED_TAGS, RESPONSE_TAG
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
@@ -92,7 +93,7 @@ class ResponseView:
                 if isinstance(record.tool_choice, str)
                 else record.tool_choice.model_dump()
             ),
-            "tools": self._tools(),
+            "tools": tool_bodies(self.options.tools, record.tool_forms, record.namespaces),
             "top_logprobs": 0,
             "top_p": self.top_p if top_p is None else top_p,
             "presence_penalty": record.presence_penalty or 0.0,
@@ -129,7 +130,13 @@ class ResponseView:
         if choice.call is not None:
             sampling = choice.call.sampling
             fields |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
-        fields["output"] = output_items(self.run.id, choice, order, logprobs=self.record.logprobs)
+        fields["output"] = output_items(
+            self.run.id,
+            choice,
+            order,
+            logprobs=self.record.logprobs,
+            forms=self.record.tool_forms,
+        )
         reason = _INCOMPLETE.get(choice.finish_reason)
         if reason is None:
             return self.body("completed", **fields)
@@ -143,12 +150,6 @@ class ResponseView:
         if isinstance(output, JsonSchemaOutput):
             body["schema"] = self.options.json_schema or {}
         return body
-
-    def _tools(self) -> list[dict[str, Any]]:
-        return [
-            {"type": "function", **tool.model_dump(mode="json"), "strict": tool.strict}
-            for tool in self.options.tools
-        ]
 
 
 def response_usage(trajectory: Trajectory) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ calls. In a conversation they are one message of the assistant.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -16,7 +16,7 @@ from loopline.agents.records import Call, Message, ToolCall
 from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.agents.visible_text import VisibleText
 from loopline.runtime.gateway.chat_request import MAX_MESSAGES
-from loopline.runtime.gateway.chat_response import Choice, content_of, logprobs_of, tool_call_body
+from loopline.runtime.gateway.chat_response import Choice, content_of, logprobs_of
 from loopline.runtime.gateway.compaction import summary_text
 from loopline.runtime.gateway.content_parts import (
     ImageDetail,
@@ -25,6 +25,12 @@ from loopline.runtime.gateway.content_parts import (
     user_message,
 )
 from loopline.runtime.gateway.errors import ApiError, invalid, validated
+from loopline.runtime.gateway.responses_tools import (
+    ToolForm,
+    call_fields,
+    call_of_text,
+    function_name,
+)
 from loopline.runtime.gateway.wire_model import WireModel
 
 ItemKind = Literal["reasoning", "content"]
@@ -54,11 +60,20 @@ class FunctionCallItem(_Item):
     type: Literal["function_call"]
     call_id: str = Field(min_length=1, max_length=256)
     name: str = Field(max_length=256)
+    namespace: str | None = Field(default=None, max_length=256)
     arguments: str
 
 
-class FunctionCallOutputItem(_Item):
-    type: Literal["function_call_output"]
+class CustomCallItem(_Item):
+    type: Literal["custom_tool_call"]
+    call_id: str = Field(min_length=1, max_length=256)
+    name: str = Field(max_length=256)
+    namespace: str | None = Field(default=None, max_length=256)
+    input: str
+
+
+class CallOutputItem(_Item):
+    type: Literal["function_call_output", "custom_tool_call_output"]
     call_id: str = Field(min_length=1, max_length=256)
     output: str | list[Any]
 
@@ -112,7 +127,8 @@ class _RefusalPart(BaseModel):
 Item = (
     MessageItem
     | FunctionCallItem
-    | FunctionCallOutputItem
+    | CustomCallItem
+    | CallOutputItem
     | ReasoningItem
     | CompactionItem
     | ItemReference
@@ -121,7 +137,9 @@ Item = (
 _ITEMS: dict[str, type[Item]] = {
     "message": MessageItem,
     "function_call": FunctionCallItem,
-    "function_call_output": FunctionCallOutputItem,
+    "function_call_output": CallOutputItem,
+    "custom_tool_call": CustomCallItem,
+    "custom_tool_call_output": CallOutputItem,
     "reasoning": ReasoningItem,
     "compaction": CompactionItem,
     "item_reference": ItemReference,
@@ -172,13 +190,13 @@ def messages_of(items: Sequence[Item]) -> tuple[Message, ...]:
                 role = "user" if item.role == "user" else "system"
                 parts = _parts(item.content, f"{where}.content")
                 messages.append(user_message(parts, f"{where}.content", role=role))
-            case FunctionCallItem():
+            case FunctionCallItem() | CustomCallItem():
                 calls = (*(last.tool_calls if last else ()), _tool_call(item))
                 if last is not None:
                     messages[-1] = last.model_copy(update={"tool_calls": calls})
                 else:
                     messages.append(Message(role="assistant", tool_calls=calls))
-            case FunctionCallOutputItem():
+            case CallOutputItem():
                 text = _text(item.output, f"{where}.output", "tool")
                 messages.append(Message(role="tool", content=text, tool_call_id=item.call_id))
             case ReasoningItem():
@@ -227,11 +245,14 @@ def check_calls(messages: Sequence[Message]) -> None:
         raise invalid(f"No tool output found for function call {next(iter(waiting))}.", "input")
 
 
-def _tool_call(item: FunctionCallItem) -> ToolCall:
+def _tool_call(item: FunctionCallItem | CustomCallItem) -> ToolCall:
+    name = function_name(item.name, item.namespace)
+    if isinstance(item, CustomCallItem):
+        return call_of_text(item.call_id, name, item.input)
     arguments, error = parse_arguments(item.arguments or "{}")
     return ToolCall(
         id=item.call_id,
-        name=item.name,
+        name=name,
         arguments=arguments,
         raw_arguments=item.arguments,
         error=error,
@@ -320,14 +341,10 @@ def reasoning_item(run_id: str, text: str) -> dict[str, Any]:
     }
 
 
-def call_item(run_id: str, position: int, call: ToolCall) -> dict[str, Any]:
-    return {
-        "id": call_id(run_id, position),
-        "type": "function_call",
-        "call_id": call.id,
-        **tool_call_body(call)["function"],
-        "status": "completed",
-    }
+def call_item(
+    run_id: str, position: int, call: ToolCall, forms: Mapping[str, ToolForm]
+) -> dict[str, Any]:
+    return {"id": call_id(run_id, position), **call_fields(call, forms), "status": "completed"}
 
 
 def text_order(choice: Choice, *, streamed: bool) -> list[ItemKind]:
@@ -352,9 +369,14 @@ def _first_kinds(call: Call) -> list[ItemKind]:
 
 
 def output_items(
-    run_id: str, choice: Choice, order: Sequence[ItemKind], *, logprobs: bool
+    run_id: str,
+    choice: Choice,
+    order: Sequence[ItemKind],
+    *,
+    logprobs: bool,
+    forms: Mapping[str, ToolForm],
 ) -> list[dict[str, Any]]:
-    """Return the items of an answer."""
+    """Return the items of an answer. `forms`: see `DeclaredTools`."""
     status = "incomplete" if choice.finish_reason in ("length", "content_filter") else "completed"
     token_logprobs = logprobs_of(choice.call) if logprobs else None
     items = {
@@ -366,13 +388,18 @@ def output_items(
             logprobs=token_logprobs["content"] if token_logprobs else None,
         ),
     }
-    calls = [call_item(run_id, i, call) for i, call in enumerate(choice.message.tool_calls)]
+    tool_calls = enumerate(choice.message.tool_calls)
+    calls = [call_item(run_id, position, call, forms) for position, call in tool_calls]
     return [*(items[kind] for kind in order), *calls]
 
 
-def input_items(run_id: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return a conversation as items, each with an id for use in an `item_reference`."""
+def input_items(
+    run_id: str, messages: Sequence[Message], forms: Mapping[str, ToolForm]
+) -> list[dict[str, Any]]:
+    """Return a conversation as items, each with an id for use in an `item_reference`. `forms`: see
+    `DeclaredTools`."""
     items: list[dict[str, Any]] = []
+    kinds: dict[str | None, str] = {}
 
     def add(item: dict[str, Any]) -> None:
         items.append({"id": f"in_{run_id}_{len(items)}", **item, "status": "completed"})
@@ -381,7 +408,7 @@ def input_items(run_id: str, messages: Sequence[Message]) -> list[dict[str, Any]
         if message.role == "tool":
             add(
                 {
-                    "type": "function_call_output",
+                    "type": f"{kinds.get(message.tool_call_id, 'function_call')}_output",
                     "call_id": message.tool_call_id,
                     "output": message.content,
                 }
@@ -392,7 +419,9 @@ def input_items(run_id: str, messages: Sequence[Message]) -> list[dict[str, Any]
             content = [text_part(message.content)] if is_answer else input_parts(message)
             add({"type": "message", "role": message.role, "content": content})
         for call in message.tool_calls:
-            add({"type": "function_call", "call_id": call.id, **tool_call_body(call)["function"]})
+            fields = call_fields(call, forms)
+            kinds[call.id] = fields["type"]
+            add(fields)
     return items
 
 

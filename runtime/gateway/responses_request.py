@@ -5,15 +5,14 @@ Its items are in `responses_items`.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
     ConfigDict,
-    Discriminator,
     Field,
     JsonValue,
-    Tag,
     model_validator,
 )
 
@@ -34,47 +33,26 @@ from loopline.runtime.gateway.chat_request import (
     described_schema,
 )
 from loopline.runtime.gateway.errors import field_error
-from loopline.runtime.gateway.wire_model import WireModel, type_tag
+from loopline.runtime.gateway.responses_tools import (
+    AllowedToolsChoice,
+    Choice,
+    DeclaredTools,
+    Name,
+    Tool,
+    ToolForm,
+    ToolName,
+    declared,
+)
+from loopline.runtime.gateway.wire_model import WireModel
 
 Label = Annotated[str, Field(max_length=512)]
 Input = Annotated[str, Field(min_length=1)] | Annotated[list[Any], Field(min_length=1)]
 """Input of a request: a text or items."""
-_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-
-
-class FunctionTool(WireModel):
-    type: Literal["function"]
-    name: _Name
-    description: str | None = None
-    parameters: JsonObject | None = None
-    strict: bool | None = None
-
-    @property
-    def spec(self) -> ToolSpec:
-        return ToolSpec(
-            name=self.name,
-            description=self.description or "",
-            parameters=self.parameters or {"type": "object", "properties": {}},
-            strict=self.strict,
-        )
-
-
-class FunctionChoice(WireModel):
-    type: Literal["function"]
-    name: str
-
-
-class AllowedToolsChoice(WireModel):
-    """Choice among some of the tools. Only these are offered to the model."""
-
-    type: Literal["allowed_tools"]
-    mode: Literal["auto", "required"]
-    tools: list[FunctionChoice] = Field(min_length=1, max_length=MAX_TOOLS)
 
 
 class JsonSchemaOutput(WireModel):
     type: Literal["json_schema"]
-    name: _Name
+    name: Name
     description: str | None = None
     schema_: JsonObject = Field(alias="schema")
     strict: bool | None = None
@@ -103,16 +81,6 @@ class EventOptions(WireModel):
     include_obfuscation: bool | None = None
 
 
-Choice = (
-    Literal["auto", "none", "required"]
-    | Annotated[
-        Annotated[FunctionChoice, Tag("<function>")]
-        | Annotated[AllowedToolsChoice, Tag("<allowed_tools>")],
-        Discriminator(type_tag),
-    ]
-)
-
-
 class ResponseRecord(BaseModel):
     """Record of a request that the run keeps as a JSON tag, in addition to the run's own fields."""
 
@@ -124,6 +92,9 @@ class ResponseRecord(BaseModel):
     store: bool = True
     background: bool = False
     tool_choice: Choice = "auto"
+    tool_forms: dict[str, ToolForm] = Field(default_factory=dict)
+    """Forms of tools that are not just functions: see `DeclaredTools`."""
+    namespaces: dict[str, str] = Field(default_factory=dict)
     parallel_tool_calls: bool = True
     format: TextOutput = TextFormat(type="text")
     """Format of the text, without its schema, which the run contains."""
@@ -149,7 +120,7 @@ class ResponseRequest(WireModel):
     input: Input
     instructions: str | None = None
     previous_response_id: Annotated[str, Field(max_length=256)] | None = None
-    tools: list[FunctionTool] | None = Field(default=None, max_length=MAX_TOOLS)
+    tools: list[Tool] | None = Field(default=None, max_length=MAX_TOOLS)
     tool_choice: Choice | None = None
     parallel_tool_calls: bool | None = None
     text: TextConfig | None = None
@@ -189,7 +160,11 @@ class ResponseRequest(WireModel):
 
     @model_validator(mode="after")
     def _check_references(self) -> Self:
-        names = [tool.name for tool in self.tools or ()]
+        names = [tool.name for tool in self._declared_tools.specs]
+        if len(names) > MAX_TOOLS:
+            raise field_error(
+                "tools", f"{len(names)} with those of namespaces; at most {MAX_TOOLS}"
+            )
         check_tool_names(names, self._chosen_names(), must_call=self.tool_choice == "required")
         if self.background and self.store is False:
             raise field_error("store", "a background response must be stored: set it to true")
@@ -198,16 +173,20 @@ class ResponseRequest(WireModel):
     def _chosen_names(self) -> tuple[str, ...]:
         """Return the names of the tools in `tool_choice`."""
         match self.tool_choice:
-            case FunctionChoice(name=name):
+            case ToolName(name=name):
                 return (name,)
             case AllowedToolsChoice(tools=tools):
                 return tuple(tool.name for tool in tools)
             case _:
                 return ()
 
+    @cached_property
+    def _declared_tools(self) -> DeclaredTools:
+        return declared(self.tools or ())
+
     @property
     def _offered_tools(self) -> tuple[ToolSpec, ...]:
-        tools = tuple(tool.spec for tool in self.tools or ())
+        tools = self._declared_tools.specs
         if isinstance(self.tool_choice, AllowedToolsChoice):
             return tuple(tool for tool in tools if tool.name in self._chosen_names())
         return tools
@@ -254,6 +233,8 @@ class ResponseRequest(WireModel):
             store=self.store is not False,
             background=bool(self.background),
             tool_choice=self.tool_choice or "auto",
+            tool_forms=self._declared_tools.forms,
+            namespaces=self._declared_tools.namespaces,
             parallel_tool_calls=self.parallel_tool_calls is not False,
             format=output,
             logprobs=self.logprobs,
@@ -281,7 +262,7 @@ class ResponseRequest(WireModel):
 
     def _tool_choice(self) -> ToolChoice:
         match self.tool_choice:
-            case FunctionChoice(name=name):
+            case ToolName(name=name):
                 return ToolChoice(mode="required", name=name)
             case AllowedToolsChoice(mode=mode) | ("none" | "required" as mode):
                 return ToolChoice(mode=mode)

@@ -31,6 +31,11 @@ Event = dict[str, Any]
 
 _ENDS = {"completed": "response.completed", "incomplete": "response.incomplete"}
 """Last event by status; a response that failed or was cancelled ends with `response.failed`."""
+_CALLS = {
+    "function_call": ("arguments", "response.function_call_arguments"),
+    "custom_tool_call": ("input", "response.custom_tool_call_input"),
+}
+"""The field with a call's text and the name of that text's events, by the type of the item."""
 _NAMES: dict[ItemKind, str] = {
     "reasoning": "response.reasoning_text",
     "content": "response.output_text",
@@ -93,7 +98,7 @@ class ResponseStream:
             events += self._rest(answer.choices[0])
             response = self.view.ended(trajectory, self._order)
             for index, item in enumerate(response["output"]):
-                events += self._call(index, item) if item["type"] == "function_call" else ()
+                events += self._call(index, item) if item["type"] in _CALLS else ()
                 events += self._end(index, item)
         events.append(
             self._event(_ENDS.get(response["status"], "response.failed"), response=response)
@@ -149,7 +154,7 @@ class ResponseStream:
             )
 
     def _end(self, index: int, item: dict[str, Any]) -> Iterator[Event]:
-        if item["type"] != "function_call":
+        if item["type"] not in _CALLS:
             kind = self._order[index]
             part = item["content"][0]
             extra = {"logprobs": part["logprobs"]} if kind == "content" else {}
@@ -159,12 +164,13 @@ class ResponseStream:
         yield self._event("response.output_item.done", output_index=index, item=item)
 
     def _call(self, index: int, item: dict[str, Any]) -> Iterator[Event]:
-        begun = {**item, "arguments": "", "status": "in_progress"}
+        part, name = _CALLS[item["type"]]
+        begun = {**item, part: "", "status": "in_progress"}
         yield self._event("response.output_item.added", output_index=index, item=begun)
-        name = "response.function_call_arguments"
-        place, arguments = {"item_id": item["id"], "output_index": index}, item["arguments"]
-        yield self._event(f"{name}.delta", **place, delta=arguments)
-        yield self._event(f"{name}.done", **place, name=item["name"], arguments=arguments)
+        place, text = {"item_id": item["id"], "output_index": index}, item[part]
+        extra = {"name": item["name"]} if part == "arguments" else {}
+        yield self._event(f"{name}.delta", **place, delta=text)
+        yield self._event(f"{name}.done", **place, **extra, **{part: text})
 
     def _place(self, kind: ItemKind) -> dict[str, Any]:
         run_id = self.view.run.id

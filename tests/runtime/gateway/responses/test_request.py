@@ -160,7 +160,7 @@ def test_an_invalid_item_is_refused_with_its_path(items: Any, param: str, messag
         ({"max_tool_calls": 3}, "max_tool_calls"),
         ({"prompt": {"id": "p"}}, "prompt"),
         ({"nonsense": 1}, "nonsense"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
         ({"include": ["file_search_call.results"]}, "include[0]"),
         ({"text": {"format": {"type": "json_schema", "name": "a"}}}, "text.format.schema"),
         ({"input": []}, "input"),
