@@ -86,7 +86,7 @@ def invalid(message: str, param: str | None = None, code: str | None = None) -> 
     return ApiError(400, message, param=param, code=code)
 
 
-_PARAMETERS = {"token_texts": "logprobs"}
+_PARAMETERS = {"token_texts": "logprobs", "template_options": "chat_template_kwargs"}
 """Names of `GenerationOptions` fields in OpenAI's API, if they differ."""
 
 

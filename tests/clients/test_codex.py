@@ -54,7 +54,12 @@ async def test_codex_runs_a_model_s_command_and_shows_its_answer(tmp_path: Path)
                 str(environment.folder / "node_modules" / ".bin" / "codex"),
                 "exec", "--skip-git-repo-check", "What is two plus three?",
                 cwd=tmp_path,
-                env={**os.environ, "HOME": str(tmp_path), "CODEX_HOME": str(tmp_path), "OPENAI_API_KEY": gateway.key},
+                env={
+                    **os.environ,
+                    "HOME": str(tmp_path),
+                    "CODEX_HOME": str(tmp_path),
+                    "OPENAI_API_KEY": gateway.key,
+                },
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Tools that a client declares as strict are strict for the endpoint, too."""
+"""The parts of a client's request that reach an endpoint unchanged."""
 
 from __future__ import annotations
 
@@ -56,3 +56,35 @@ async def test_a_response_s_tool_reaches_the_endpoint_as_declared_and_is_repeate
     assert answer.status_code == 200, answer.text
     assert endpoint.bodies[-1]["tools"] == [{"type": "function", "function": declared(strict)}]
     assert answer.json()["tools"] == [{"type": "function", **NAMED, "strict": strict}]
+
+
+async def test_the_effort_the_template_s_switches_and_json_mode_reach_the_endpoint(
+    recording: tuple[ScriptedGateway, Endpoint],
+) -> None:
+    gateway, endpoint = recording
+    fields: dict[str, Any] = {
+        "reasoning_effort": "low",
+        "chat_template_kwargs": {"enable_thinking": False},
+        "response_format": {"type": "json_object"},
+    }
+    async with gateway.http() as http:
+        body = {"model": "big", "messages": [{"role": "user", "content": "JSON?"}], **fields}
+        answer = await http.post("chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    sent = endpoint.bodies[-1]
+    assert {name: sent[name] for name in fields} == fields
+    run = answer.headers["x-request-id"]
+    async with gateway.http() as http:
+        (step,) = (await http.get(f"runs/{run}")).json()["steps"]
+    assert step["candidates"][0]["calls"][0]["sampling"]["reasoning_effort"] == "low"
+
+
+async def test_a_response_s_effort_reaches_the_endpoint(
+    recording: tuple[ScriptedGateway, Endpoint],
+) -> None:
+    gateway, endpoint = recording
+    async with gateway.http() as http:
+        body = {"model": "big", "input": "Why?", "reasoning": {"effort": "high"}}
+        answer = await http.post("responses", json=body)
+    assert answer.json()["reasoning"]["effort"] == "high"
+    assert endpoint.bodies[-1]["reasoning_effort"] == "high"
