@@ -6,11 +6,11 @@ hosts call it for every completion.
 
 * Sampling options (`temperature`, `top_p`, the penalties) and the inputs of the chat template
   (`template_options`) apply to every completion of every agent.
-* The length of the answer and its stop texts (`max_tokens`, `stop`), how much to think about it
-  (`reasoning_effort`), and the literal `seed`, apply to the completions of agents whose text may be
-  the answer: a plan, or a task that is handed over, must not be truncated where the caller's answer
-  would be, and a small model that helps often can't think. The other agents' seeds come from
-  `Run.seed`, which is set to the caller's seed.
+* The length of the answer and its stop texts (`max_tokens`, `stop`, `verbosity`), how much to think
+  about it (`reasoning_effort`), and the literal `seed`, apply to the completions of agents whose
+  text may be the answer: a plan, or a task that is handed over, must not be truncated where the
+  caller's answer would be, and a small model that helps often can't think. The other agents' seeds
+  come from `Run.seed`, which is set to the caller's seed.
 * The options under `agents` (the same ones, and the length and stop texts of completions) apply
   only to the named agent's completions, and override all others.
 * Options for a single completion of a chat API (`n`, the choice of tools, the texts of tokens)
@@ -32,8 +32,9 @@ from loopline.agents.workflows import Answering, Honouring, Workflow, capability
 
 _SAMPLING = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty"})
 EVERY_AGENT = _SAMPLING | {"agents", "template_options"}
-ANSWERING_AGENTS = frozenset({"max_tokens", "stop", "seed", "reasoning_effort"})
-OF_ONE_AGENT = _SAMPLING | {"max_tokens", "stop", "reasoning_effort", "template_options"}
+_ANSWER = frozenset({"max_tokens", "stop", "reasoning_effort", "verbosity"})
+ANSWERING_AGENTS = _ANSWER | {"seed"}
+OF_ONE_AGENT = _SAMPLING | _ANSWER | {"template_options"}
 
 
 def require_honoured(workflow: str, options: JsonObject, generation: GenerationOptions) -> None:

@@ -128,6 +128,8 @@ class ToolSpec(StoredRecord):
 
 Effort = Annotated[str, Field(pattern=r"^[a-z]{1,16}$")]
 """How much a model thinks, in its endpoint's words, such as `none`, `low` or `high`."""
+Verbosity = Literal["low", "medium", "high"]
+"""How long a model's answers are, in OpenAI's words."""
 ANY_JSON_OBJECT: JsonObject = {"type": "object"}
 """Schema of any JSON object: what APIs call JSON mode."""
 
@@ -146,6 +148,8 @@ class SamplingParams(StoredRecord):
     frequency_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
     presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
     reasoning_effort: Effort | None = Field(default=None, exclude_if=lambda value: value is None)
+    """None: the model's default."""
+    verbosity: Verbosity | None = Field(default=None, exclude_if=lambda value: value is None)
     """None: the model's default."""
 
     @property
@@ -175,6 +179,7 @@ class GenerationOptions(StoredRecord):
     frequency_penalty: float | None = Field(default=None, ge=-2.0, le=2.0)
     presence_penalty: float | None = Field(default=None, ge=-2.0, le=2.0)
     reasoning_effort: Effort | None = None
+    verbosity: Verbosity | None = None
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
     token_texts: bool = False
@@ -316,6 +321,9 @@ class Call(StoredRecord):
     tokens: tuple[str, ...] = ()
     """Text of each output token, if the caller requested it. Bytes that are not valid UTF-8 on
     their own are U+FFFD."""
+    reported_logprobs: tuple[float, ...] = ()
+    """Natural log-probability of each of `tokens` as an endpoint reported it, if nothing states
+    under which distribution: for the caller to read, not to train on."""
     top_logprobs: tuple[tuple[tuple[str, float], ...], ...] = ()
     """Most likely tokens at the position of each output token, if the caller requested them: text
     and natural log-probability, most likely first."""

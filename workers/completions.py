@@ -69,6 +69,7 @@ def call_of(
         reasoning=completion.reasoning,
         begins_in_thought=completion.begins_in_thought,
         tokens=completion.tokens,
+        reported_logprobs=completion.reported_logprobs,
         top_logprobs=completion.top_logprobs,
         prompt_ids=completion.prompt_ids,
         output_ids=completion.output_ids,

@@ -28,6 +28,7 @@ from loopline.agents.records import (
     ToolCall,
     ToolChoice,
     ToolSpec,
+    Verbosity,
 )
 from loopline.agents.roles.chat import NO_OPTIONS, ChatOptions
 from loopline.agents.template_options import TemplateOptions
@@ -238,7 +239,7 @@ _CHOICES = frozenset(
     {
         "tool_choice", "parallel_tool_calls", "logprobs", "top_logprobs", "n", "seed", "stop",
         "max_tokens", "max_completion_tokens", "temperature", "top_p", "frequency_penalty",
-        "presence_penalty", "reasoning_effort", "chat_template_kwargs",
+        "presence_penalty", "reasoning_effort", "verbosity", "chat_template_kwargs",
     }
 )  # fmt: skip
 """Fields that become generation options."""
@@ -268,6 +269,7 @@ class ChatRequest(WireModel):
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     reasoning_effort: Effort | None = None
+    verbosity: Verbosity | None = None
     chat_template_kwargs: TemplateOptions | None = None
     """Switches of the model's chat template, as in vLLM, SGLang and llama-server."""
     return_token_ids: bool | None = None
@@ -285,7 +287,6 @@ class ChatRequest(WireModel):
     # OpenAI's defaults, which clients send; any other value is refused.
     logit_bias: Annotated[dict[str, float], Field(max_length=0)] | None = None
     modalities: Annotated[list[Literal["text"]], Field(max_length=1)] | None = None
-    verbosity: Literal["medium"] | None = None
 
     @model_validator(mode="after")
     def _check_references(self) -> Self:
@@ -334,18 +335,11 @@ class ChatRequest(WireModel):
 
     @property
     def generation(self) -> GenerationOptions:
-        """Return the sampling options for a model or a team. Raises `ApiError` for options that
-        neither supports."""
+        """Return the sampling options for a model or a team."""
         if self.model_fields_set.isdisjoint(_CHOICES):
             return NOTHING_CHOSEN
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         limits = [limit for limit in (self.max_completion_tokens, self.max_tokens) if limit]
-        if self.top_logprobs:
-            raise invalid(
-                "top_logprobs: the other candidates of a token are not kept; ask for logprobs",
-                "top_logprobs",
-                "unsupported_value",
-            )
         return GenerationOptions(
             temperature=self.temperature,
             top_p=self.top_p,
@@ -356,10 +350,12 @@ class ChatRequest(WireModel):
             frequency_penalty=self.frequency_penalty,
             presence_penalty=self.presence_penalty,
             reasoning_effort=self.reasoning_effort,
+            verbosity=self.verbosity,
             template_options=self.chat_template_kwargs or {},
             tool_choice=_tool_choice(self.tool_choice),
             parallel_tool_calls=self.parallel_tool_calls is not False,
             token_texts=bool(self.logprobs),
+            top_logprobs=self.top_logprobs or 0,
         )
 
     def _schema(self) -> JsonObject | None:

@@ -160,20 +160,23 @@ def tool_call_body(call: ToolCall) -> dict[str, Any]:
 
 def logprobs_of(call: Call | None) -> dict[str, Any] | None:
     """Return the log-probabilities; None if the engine returned none, or no text per token."""
-    if call is None or not call.logprobs or len(call.tokens) != len(call.logprobs):
+    logprobs = () if call is None else call.logprobs or call.reported_logprobs
+    if call is None or not logprobs or len(call.tokens) != len(logprobs):
         return None
+    tops = call.top_logprobs
+    if len(tops) != len(call.tokens):  # not requested, or not returned for each token
+        tops = ((),) * len(call.tokens)
     return {
         "content": [
-            {
-                "token": token,
-                "logprob": logprob,
-                "bytes": list(token.encode()),
-                "top_logprobs": [],
-            }
-            for token, logprob in zip(call.tokens, call.logprobs, strict=True)
+            {**_scored(token, logprob), "top_logprobs": [_scored(*candidate) for candidate in top]}
+            for token, logprob, top in zip(call.tokens, logprobs, tops, strict=True)
         ],
         "refusal": None,
     }
+
+
+def _scored(token: str, logprob: float) -> dict[str, Any]:
+    return {"token": token, "logprob": logprob, "bytes": list(token.encode())}
 
 
 def _error_of(trajectory: Trajectory) -> ApiError:

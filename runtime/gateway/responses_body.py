@@ -87,14 +87,14 @@ class ResponseView:
             "service_tier": "default",
             "store": record.store,
             "temperature": self.temperature if temperature is None else temperature,
-            "text": {"format": self._format(), "verbosity": "medium"},
+            "text": {"format": self._format(), "verbosity": record.verbosity or "medium"},
             "tool_choice": (
                 record.tool_choice
                 if isinstance(record.tool_choice, str)
                 else record.tool_choice.model_dump()
             ),
             "tools": tool_bodies(self.options.tools, record.tool_forms, record.namespaces),
-            "top_logprobs": 0,
+            "top_logprobs": record.top_logprobs,
             "top_p": self.top_p if top_p is None else top_p,
             "presence_penalty": record.presence_penalty or 0.0,
             "frequency_penalty": record.frequency_penalty or 0.0,

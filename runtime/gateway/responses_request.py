@@ -24,6 +24,7 @@ from loopline.agents.records import (
     JsonObject,
     ToolChoice,
     ToolSpec,
+    Verbosity,
 )
 from loopline.agents.roles.chat import ChatOptions
 from loopline.runtime.gateway.chat_request import (
@@ -66,15 +67,15 @@ TextOutput = Annotated[
 
 class TextConfig(WireModel):
     format: TextOutput | None = None
-    verbosity: Literal["medium"] | None = None
+    verbosity: Verbosity | None = None
 
 
 class ReasoningConfig(WireModel):
     """Options for thoughts. Thoughts are returned whole, never summarised."""
 
     effort: Effort | None = None
-    summary: Literal["auto"] | None = None
-    generate_summary: Literal["auto"] | None = None
+    summary: Literal["auto", "detailed"] | None = None
+    generate_summary: Literal["auto", "detailed"] | None = None
 
 
 class EventOptions(WireModel):
@@ -99,6 +100,8 @@ class ResponseRecord(BaseModel):
     format: TextOutput = TextFormat(type="text")
     """Format of the text, without its schema, which the run contains."""
     logprobs: bool = False
+    top_logprobs: int = 0
+    verbosity: Verbosity | None = None
     max_output_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -133,6 +136,7 @@ class ResponseRequest(WireModel):
     )
     """Parts to include. Thoughts are returned unencrypted, so there is no encrypted part to
     include."""
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     max_output_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -151,7 +155,6 @@ class ResponseRequest(WireModel):
     # OpenAI's defaults, which clients send; any other value is refused.
     reasoning: ReasoningConfig | None = None
     truncation: Literal["disabled"] | None = None
-    top_logprobs: Literal[0] | None = None
     max_tool_calls: None = None
     conversation: None = None
     prompt: None = None
@@ -166,6 +169,8 @@ class ResponseRequest(WireModel):
                 "tools", f"{len(names)} with those of namespaces; at most {MAX_TOOLS}"
             )
         check_tool_names(names, self._chosen_names(), must_call=self.tool_choice == "required")
+        if self.top_logprobs and not self.logprobs:
+            raise field_error("top_logprobs", "include 'message.output_text.logprobs', too")
         if self.background and self.store is False:
             raise field_error("store", "a background response must be stored: set it to true")
         return self
@@ -219,7 +224,9 @@ class ResponseRequest(WireModel):
             reasoning_effort=self.reasoning and self.reasoning.effort,
             tool_choice=self._tool_choice(),
             parallel_tool_calls=self.parallel_tool_calls is not False,
+            verbosity=self.text and self.text.verbosity,
             token_texts=self.logprobs,
+            top_logprobs=self.top_logprobs or 0,
         )
 
     @property
@@ -238,6 +245,8 @@ class ResponseRequest(WireModel):
             parallel_tool_calls=self.parallel_tool_calls is not False,
             format=output,
             logprobs=self.logprobs,
+            top_logprobs=self.top_logprobs or 0,
+            verbosity=self.text and self.text.verbosity,
             max_output_tokens=self.max_output_tokens,
             temperature=self.temperature,
             top_p=self.top_p,

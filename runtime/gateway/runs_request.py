@@ -19,6 +19,7 @@ from loopline.agents.records import (
     Run,
     Step,
     Trajectory,
+    Verbosity,
 )
 from loopline.bus import RunState
 from loopline.bus.keys import MAX_WAIT_SECONDS
@@ -68,6 +69,8 @@ class RunGeneration(_Body):
     """Texts before which the answer stops, for the same agents."""
     reasoning_effort: Effort | None = None
     """How much the same agents think, in the endpoint's words, such as `low`."""
+    verbosity: Verbosity | None = None
+    """How long the same agents' texts are."""
 
     @property
     def options(self) -> GenerationOptions:

@@ -133,9 +133,8 @@ class SessionMemory:
 
 def ids_of(call: Call) -> Call:
     """Return the part of the earlier call that the engine needs to continue."""
-    return call.model_copy(
-        update={"text": "", "reasoning": "", "logprobs": (), "raw_logprobs": (), "tokens": ()}
-    )
+    unneeded = ("logprobs", "raw_logprobs", "tokens", "reported_logprobs", "top_logprobs")
+    return call.model_copy(update={"text": "", "reasoning": "", **dict.fromkeys(unneeded, ())})
 
 
 def _prefix_digests(messages: Sequence[Message]) -> list[str]:

@@ -54,7 +54,7 @@ class Capabilities:
     json_mode: bool = False
     """Can hold an answer to any JSON object, even without `json_schema`."""
     reasoning_effort: bool = False
-    """Passes on how much the model shall think."""
+    """Passes on how much the model shall think, and how long its answers shall be (`verbosity`)."""
     template_options: bool = False
     """Accepts chat template switches per request."""
     announces_calls: bool = False
@@ -149,6 +149,8 @@ class Completion(Record):
     """Text of each output token, if requested. Joined, these are the text, up to the token in which
     a stop string ended it. A token whose bytes are not complete characters is U+FFFD; a token that
     ends the turn adds no text. Empty if an endpoint returns none."""
+    reported_logprobs: tuple[float, ...] = ()
+    """Log-probability of each of `tokens` under an unknown distribution: see `Call`."""
     top_logprobs: tuple[tuple[tuple[str, float], ...], ...] = ()
     """Most likely tokens at the position of each output token, if requested, most likely first:
     text (as in `tokens`) and log-probability under the distribution that `logprobs` refer to. Fewer
@@ -372,13 +374,8 @@ def refuse_unsupported(request: GenerateRequest, capabilities: Capabilities, eng
             "support; leave them at 0 or use a pool that does",
             kind="bad_request",
         )
-    if sampling.reasoning_effort is not None and not capabilities.reasoning_effort:
-        raise EngineError(
-            f"request {request.id} has reasoning_effort = {sampling.reasoning_effort!r}, which the "
-            f"{engine} engine does not support; leave it out, or set the switches of the model's "
-            "chat template (template_options)",
-            kind="bad_request",
-        )
+    if not capabilities.reasoning_effort:
+        _refuse_effort(request, engine)
     if request.top_logprobs and not capabilities.top_logprobs:
         raise EngineError(
             f"request {request.id} has top_logprobs = {request.top_logprobs}, but the {engine} "
@@ -402,6 +399,23 @@ def refuse_unsupported(request: GenerateRequest, capabilities: Capabilities, eng
         raise CannotContinue(
             f"request {request.id}: only a single completion can be continued, not "
             f"n = {request.sampling.n}; ask again from the start"
+        )
+
+
+def _refuse_effort(request: GenerateRequest, engine: str) -> None:
+    sampling = request.sampling
+    if sampling.reasoning_effort is not None:
+        raise EngineError(
+            f"request {request.id} has reasoning_effort = {sampling.reasoning_effort!r}, which the "
+            f"{engine} engine does not support; leave it out, or set the switches of the model's "
+            "chat template (template_options)",
+            kind="bad_request",
+        )
+    if sampling.verbosity not in (None, "medium"):  # OpenAI's default, which some clients send
+        raise EngineError(
+            f"request {request.id} has verbosity = {sampling.verbosity!r}, which the {engine} "
+            "engine does not support; leave it out",
+            kind="bad_request",
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,14 +42,14 @@ class Endpoint:
 
 
 @contextmanager
-def listening() -> Generator[Endpoint]:
+def listening(answer: Mapping[str, Any] = ANSWER) -> Generator[Endpoint]:
     endpoint = Endpoint()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             length = int(self.headers["Content-Length"])
             endpoint.bodies.append(json.loads(self.rfile.read(length)))
-            body = json.dumps(ANSWER).encode()
+            body = json.dumps(answer).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))

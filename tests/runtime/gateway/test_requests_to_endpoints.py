@@ -16,11 +16,24 @@ SCHEMA: dict[str, Any] = {
 }  # fmt: skip
 NAMED: dict[str, Any] = {"name": "weather", "description": "Weather.", "parameters": SCHEMA}
 VALUES = (True, False, None)
+TOP = [
+    {"token": "Hi", "logprob": -0.25, "bytes": [72, 105]},
+    {"token": "Yo", "logprob": -1.5, "bytes": [89, 111]},
+]
+LOGPROBS = [{**TOP[0], "top_logprobs": TOP}]
+ANSWER: dict[str, Any] = {
+    "id": "c", "object": "chat.completion", "created": 1, "model": "big",
+    "choices": [{
+        "index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hi"},
+        "logprobs": {"content": LOGPROBS},
+    }],
+    "usage": {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def recording() -> Iterator[tuple[ScriptedGateway, Endpoint]]:
-    with listening() as endpoint:
+    with listening(ANSWER) as endpoint:
         settings = ("engine=openai", "model=big", f"base_url={endpoint.url}")
         with serving(*(f"models.big.{setting}" for setting in settings)) as gateway:
             yield gateway, endpoint
@@ -58,13 +71,14 @@ async def test_a_response_s_tool_reaches_the_endpoint_as_declared_and_is_repeate
     assert answer.json()["tools"] == [{"type": "function", **NAMED, "strict": strict}]
 
 
-async def test_the_effort_the_template_s_switches_and_json_mode_reach_the_endpoint(
+async def test_effort_verbosity_switches_and_json_mode_reach_the_endpoint(
     recording: tuple[ScriptedGateway, Endpoint],
 ) -> None:
     gateway, endpoint = recording
     fields: dict[str, Any] = {
         "reasoning_effort": "low",
         "chat_template_kwargs": {"enable_thinking": False},
+        "verbosity": "low",
         "response_format": {"type": "json_object"},
     }
     async with gateway.http() as http:
@@ -79,12 +93,30 @@ async def test_the_effort_the_template_s_switches_and_json_mode_reach_the_endpoi
     assert step["candidates"][0]["calls"][0]["sampling"]["reasoning_effort"] == "low"
 
 
-async def test_a_response_s_effort_reaches_the_endpoint(
+async def test_a_response_s_effort_and_verbosity_reach_the_endpoint(
     recording: tuple[ScriptedGateway, Endpoint],
 ) -> None:
     gateway, endpoint = recording
     async with gateway.http() as http:
-        body = {"model": "big", "input": "Why?", "reasoning": {"effort": "high"}}
-        answer = await http.post("responses", json=body)
-    assert answer.json()["reasoning"]["effort"] == "high"
-    assert endpoint.bodies[-1]["reasoning_effort"] == "high"
+        options = {"reasoning": {"effort": "high"}, "text": {"verbosity": "high"}}
+        answer = await http.post("responses", json={"model": "big", "input": "Why?", **options})
+    response, sent = answer.json(), endpoint.bodies[-1]
+    assert (response["reasoning"]["effort"], response["text"]["verbosity"]) == ("high", "high")
+    assert (sent["reasoning_effort"], sent["verbosity"]) == ("high", "high")
+
+
+async def test_a_client_gets_the_endpoint_s_logprobs_and_most_likely_tokens(
+    recording: tuple[ScriptedGateway, Endpoint],
+) -> None:
+    gateway, endpoint = recording
+    async with gateway.http() as http:
+        chat = {"model": "big", "messages": [{"role": "user", "content": "Hi"}]}
+        body = {**chat, "logprobs": True, "top_logprobs": 2}
+        answer = await http.post("chat/completions", json=body)
+        include = ["message.output_text.logprobs"]
+        body = {"model": "big", "input": "Hi", "include": include, "top_logprobs": 2}
+        response = (await http.post("responses", json=body)).json()
+    assert [sent["top_logprobs"] for sent in endpoint.bodies[-2:]] == [2, 2]
+    assert answer.json()["choices"][0]["logprobs"]["content"] == LOGPROBS
+    assert response["output"][0]["content"][0]["logprobs"] == LOGPROBS
+    assert response["top_logprobs"] == 2

@@ -153,6 +153,18 @@ async def test_top_logprobs_are_requested_and_used_as_the_endpoint_returns_them(
     assert completion.tokens == completion.logprobs == ()
 
 
+@pytest.mark.parametrize(("logprob", "reported"), [(-0.5, (-0.5,)), (None, ()), ("x", ())])
+async def test_logprobs_of_an_unknown_distribution_are_only_reported(
+    logprob: object, reported: tuple[float, ...]
+) -> None:
+    content = [{"token": "Six", "logprob": logprob}]
+    choice = {**GOOD["choices"][0], "logprobs": {"content": content}}
+    async with asking({"body": {**GOOD, "choices": [choice]}}) as (engine, _):
+        completion = await ask(engine, token_texts=True)
+    assert (completion.tokens, completion.reported_logprobs) == (("Six",), reported)
+    assert completion.logprobs == completion.raw_logprobs == ()
+
+
 async def test_token_texts_are_empty_when_an_endpoint_returns_no_logprobs() -> None:
     async with asking({"body": GOOD}) as (engine, server):
         completion = await ask(engine, token_texts=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -85,6 +86,10 @@ def read_choices(
         part = _choice(body, position, streamed=streamed)
         if logprobs:
             part.logprobs = _logprobs(body.get("logprobs"), f"choices.{position}.logprobs")
+        elif tokens:
+            # An answer is complete without them: the caller only reads them.
+            with suppress(Unreadable):
+                part.logprobs = _logprobs(body.get("logprobs"), f"choices.{position}.logprobs")
         if tokens:
             part.tokens = _tokens(body.get("logprobs"), f"choices.{position}.logprobs")
         if top_logprobs:

@@ -202,6 +202,7 @@ class Assembly:
                 unknown=self._unknown_finish,
             )
             self._check_extras(index, choice)
+            logprobs = tuple(choice.logprobs)
             result.append(
                 Completion(
                     index=index,
@@ -210,9 +211,10 @@ class Assembly:
                     reasoning=reasoning,
                     prompt_ids=tuple(self._prompt_ids),
                     output_ids=tuple(choice.token_ids),
-                    logprobs=tuple(choice.logprobs),
-                    raw_logprobs=tuple(choice.logprobs) if raw else (),
+                    logprobs=logprobs if self._wants_logprobs else (),
+                    raw_logprobs=logprobs if self._wants_logprobs and raw else (),
                     tokens=tuple(choice.tokens),
+                    reported_logprobs=() if self._wants_logprobs else logprobs,
                     top_logprobs=tuple(choice.top_logprobs) if any(choice.top_logprobs) else (),
                     finish_reason=finish,
                     usage=share,
@@ -329,7 +331,7 @@ class Assembly:
                 kind="garbage",
             )
         lengths = len(choice.token_ids), len(choice.logprobs)
-        if all(lengths) and lengths[0] != lengths[1]:
+        if self._wants_logprobs and all(lengths) and lengths[0] != lengths[1]:
             raise EngineError(
                 f"{self._endpoint} returned {lengths[0]} token ids but {lengths[1]} logprobs for "
                 f"completion {index}",

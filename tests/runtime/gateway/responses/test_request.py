@@ -157,6 +157,7 @@ def test_an_invalid_item_is_refused_with_its_path(items: Any, param: str, messag
         ({"truncation": "auto"}, "truncation"),
         ({"reasoning": {"effort": 5}}, "reasoning.effort"),
         ({"top_logprobs": 3}, "top_logprobs"),
+        ({"text": {"verbosity": "brief"}}, "text.verbosity"),
         ({"max_tool_calls": 3}, "max_tool_calls"),
         ({"prompt": {"id": "p"}}, "prompt"),
         ({"nonsense": 1}, "nonsense"),
