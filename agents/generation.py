@@ -4,8 +4,8 @@ team.
 `Run.generation` is the only place for them in all workflows, and only `generation_of` applies them:
 hosts call it for every completion.
 
-* Sampling options (`temperature`, `top_p`, the penalties) and the inputs of the chat template
-  (`template_options`) apply to every completion of every agent.
+* Sampling options (`temperature`, `top_p`, `top_k`, the penalties) and the inputs of the chat
+  template (`template_options`) apply to every completion of every agent.
 * The length of the answer and its stop texts (`max_tokens`, `stop`, `verbosity`), how much to think
   about it (`reasoning_effort`), and the literal `seed`, apply to the completions of agents whose
   text may be the answer: a plan, or a task that is handed over, must not be truncated where the
@@ -30,7 +30,7 @@ from loopline.agents.payloads import ACTING_ROLES
 from loopline.agents.records import GenerationOptions, JsonObject, Run
 from loopline.agents.workflows import Answering, Honouring, Workflow, capability, workflows
 
-_SAMPLING = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty"})
+_SAMPLING = frozenset({"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty"})
 EVERY_AGENT = _SAMPLING | {"agents", "template_options"}
 _ANSWER = frozenset({"max_tokens", "stop", "reasoning_effort", "verbosity"})
 ANSWERING_AGENTS = _ANSWER | {"seed"}

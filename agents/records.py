@@ -172,6 +172,7 @@ class GenerationOptions(StoredRecord):
 
     temperature: float | None = Field(default=None, ge=0.0, le=5.0)
     top_p: float | None = Field(default=None, gt=0.0, le=1.0)
+    top_k: int | None = Field(default=None, ge=0)
     max_tokens: int | None = Field(default=None, ge=1, le=131_072)
     stop: tuple[str, ...] | None = None
     seed: int | None = None

@@ -238,7 +238,7 @@ class StreamOptions(WireModel):
 _CHOICES = frozenset(
     {
         "tool_choice", "parallel_tool_calls", "logprobs", "top_logprobs", "n", "seed", "stop",
-        "max_tokens", "max_completion_tokens", "temperature", "top_p", "frequency_penalty",
+        "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "frequency_penalty",
         "presence_penalty", "reasoning_effort", "verbosity", "chat_template_kwargs",
     }
 )  # fmt: skip
@@ -266,6 +266,9 @@ class ChatRequest(WireModel):
     max_completion_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1)] | None = None
+    """Number of most likely tokens to sample from, as in vLLM, SGLang and llama-server; 0 and -1
+    turn this off."""
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     reasoning_effort: Effort | None = None
@@ -343,6 +346,7 @@ class ChatRequest(WireModel):
         return GenerationOptions(
             temperature=self.temperature,
             top_p=self.top_p,
+            top_k=None if self.top_k is None else max(self.top_k, 0),
             max_tokens=min(limits) if limits else None,
             stop=tuple(stop) if stop is not None else None,
             seed=self.seed,

@@ -59,8 +59,9 @@ class RunGeneration(_Body):
     the workflow can't apply is refused by name."""
 
     temperature: float | None = Field(default=None, ge=0, le=5)
-    """Temperature of every agent; `top_p` and the penalties apply to every agent too."""
+    """Temperature of every agent; `top_p`, `top_k` and the penalties apply to every agent too."""
     top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = Field(default=None, ge=0)
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     max_tokens: int | None = Field(default=None, ge=1, le=131_072)

@@ -17,13 +17,14 @@ from tests.agents.conversations import a_run
 EVERYTHING = GenerationOptions(
     temperature=0.5,
     top_p=0.9,
+    top_k=20,
     frequency_penalty=0.1,
     max_tokens=9,
     stop=("\n",),
     seed=3,
     reasoning_effort="low",
 )
-SAMPLING = GenerationOptions(temperature=0.5, top_p=0.9, frequency_penalty=0.1)
+SAMPLING = GenerationOptions(temperature=0.5, top_p=0.9, top_k=20, frequency_penalty=0.1)
 ROW: JsonObject = {
     "team": {
         "kind": "sequence",

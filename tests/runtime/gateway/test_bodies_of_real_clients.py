@@ -73,6 +73,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
         "prompt_cache_options": {"mode": "explicit"},
         **of_user({"type": "text", "text": "x", **BREAKPOINT}),
     },
+    "vLLM's way to sample from all tokens": {"top_k": -1},
     "how much to think": {"reasoning_effort": "xhigh"},
     "vLLM's switches of the chat template": {"chat_template_kwargs": {"enable_thinking": False}},
     "an image in its own size": of_user(image("https://there.is/one.png", detail="original")),
