@@ -354,7 +354,7 @@ class ChatRequest(WireModel):
             frequency_penalty=self.frequency_penalty,
             presence_penalty=self.presence_penalty,
             reasoning_effort=self.reasoning_effort,
-            verbosity=self.verbosity,
+            verbosity=chosen_verbosity(self.verbosity),
             template_options=self.chat_template_kwargs or {},
             tool_choice=_tool_choice(self.tool_choice),
             parallel_tool_calls=self.parallel_tool_calls is not False,
@@ -388,6 +388,11 @@ def described_schema(schema: JsonObject, description: str | None) -> JsonObject:
     """Return the schema with the format's description, by which a model knows what the format is
     for. The schema's own description has precedence."""
     return {"description": description, **schema} if description else schema
+
+
+def chosen_verbosity(verbosity: Verbosity | None) -> Verbosity | None:
+    """Return the verbosity unless it is OpenAI's default, which clients send to any model."""
+    return None if verbosity == "medium" else verbosity
 
 
 def _tool_choice(choice: str | NamedTool | AllowedToolsChoice | None) -> ToolChoice:

@@ -31,6 +31,7 @@ from loopline.runtime.gateway.chat_request import (
     JsonObjectFormat,
     TextFormat,
     check_tool_names,
+    chosen_verbosity,
     described_schema,
 )
 from loopline.runtime.gateway.errors import field_error
@@ -224,7 +225,7 @@ class ResponseRequest(WireModel):
             reasoning_effort=self.reasoning and self.reasoning.effort,
             tool_choice=self._tool_choice(),
             parallel_tool_calls=self.parallel_tool_calls is not False,
-            verbosity=self.text and self.text.verbosity,
+            verbosity=self.text and chosen_verbosity(self.text.verbosity),
             token_texts=self.logprobs,
             top_logprobs=self.top_logprobs or 0,
         )

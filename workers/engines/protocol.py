@@ -411,7 +411,7 @@ def _refuse_effort(request: GenerateRequest, engine: str) -> None:
             "chat template (template_options)",
             kind="bad_request",
         )
-    if sampling.verbosity not in (None, "medium"):  # OpenAI's default, which some clients send
+    if sampling.verbosity is not None:
         raise EngineError(
             f"request {request.id} has verbosity = {sampling.verbosity!r}, which the {engine} "
             "engine does not support; leave it out",

@@ -80,6 +80,11 @@ ACCEPTED: dict[str, dict[str, Any]] = {
 }
 
 
+def test_the_usual_verbosity_requests_nothing() -> None:
+    usual = {**asked("Say hi"), "verbosity": "medium"}
+    assert validated(ChatRequest, usual, strict=True).generation.chosen == {}
+
+
 @pytest.mark.parametrize("fields", ACCEPTED.values(), ids=ACCEPTED)
 def test_fields_that_do_not_change_the_answer_are_accepted(fields: dict[str, Any]) -> None:
     validated(ChatRequest, {**asked("Say hi"), **fields}, strict=True)

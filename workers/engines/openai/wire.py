@@ -72,7 +72,7 @@ def request_body(
         body["presence_penalty"] = sampling.presence_penalty
     if sampling.reasoning_effort is not None:
         body["reasoning_effort"] = sampling.reasoning_effort
-    if sampling.verbosity not in (None, "medium"):  # every model's default; many servers refuse it
+    if sampling.verbosity is not None:
         body["verbosity"] = sampling.verbosity
     if sampling.stop:
         body["stop"] = list(sampling.stop)
