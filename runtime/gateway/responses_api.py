@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from starlette.requests import HTTPConnection, Request
@@ -54,6 +54,7 @@ from loopline.runtime.gateway.responses_items import (
     Item,
     ItemReference,
     check_calls,
+    forms_of,
     input_items,
     items_of,
     messages_of,
@@ -63,6 +64,7 @@ from loopline.runtime.gateway.responses_items import (
 )
 from loopline.runtime.gateway.responses_request import ResponseRecord, ResponseRequest
 from loopline.runtime.gateway.responses_stream import Event, ResponseStream, error_event
+from loopline.runtime.gateway.responses_tools import ToolForm
 from loopline.runtime.gateway.service import (
     RESERVED_TAGS,
     RESPONSE_TAG,
@@ -84,6 +86,14 @@ class Asked:
     admitted: Admitted
     view: ResponseView
     params: ResponseRequest
+
+
+class _Conversation(NamedTuple):
+    messages: tuple[Message, ...]
+    previous: Call | None
+    """Call whose token ids the messages continue."""
+    tool_forms: dict[str, ToolForm]
+    """Forms of the tools that were called."""
 
 
 class ResponsesApi:
@@ -143,16 +153,19 @@ class ResponsesApi:
         are not stored. Raises `ApiError`."""
         params = validated(ResponseRequest, body, strict=True)
         _check(params)
-        messages, previous = await self._conversation(params, caller, unstored)
-        options = params.options.model_copy(update={"previous": previous})
+        conversation = await self._conversation(params, caller, unstored)
+        options = params.options.model_copy(update={"previous": conversation.previous})
+        record = params.record
+        forms = {**conversation.tool_forms, **record.tool_forms}
+        record = record.model_copy(update={"tool_forms": forms})
         admitted = await self._service.admit(
             Question(
                 caller=caller,
                 model=params.model,
-                messages=messages,
+                messages=conversation.messages,
                 options=options,
                 generation=params.generation,
-                tags={**(params.metadata or {}), RESPONSE_TAG: _json(params.record)},
+                tags={**(params.metadata or {}), RESPONSE_TAG: _json(record)},
                 stream=bool(params.stream),
                 session=self._session(request, caller),
                 idempotency_key=key,
@@ -161,7 +174,7 @@ class ResponsesApi:
             )
         )
         note_joined(request, admitted.run.id)
-        return Asked(admitted, self._view(admitted, params.record), params)
+        return Asked(admitted, self._view(admitted, record), params)
 
     def events(self, admitted: Admitted, view: ResponseView) -> AsyncGenerator[Event]:
         """Yield the events of a response from its start. Raises `ApiError`."""
@@ -175,7 +188,7 @@ class ResponsesApi:
         params = validated(CompactRequest, body, strict=True)
         if params.model.startswith(WORKFLOW):
             raise invalid("a conversation is compacted by a model, not by a team", "model")
-        messages, _ = await self._conversation(params, caller)
+        messages = (await self._conversation(params, caller)).messages
         admitted = await self._service.admit(
             Question(
                 caller=caller,
@@ -272,23 +285,24 @@ class ResponsesApi:
         params: ResponseRequest | CompactRequest,
         caller: ApiKey,
         unstored: frozenset[str] = frozenset(),
-    ) -> tuple[tuple[Message, ...], Call | None]:
-        """Return the messages, and the previous call whose token ids they continue."""
+    ) -> _Conversation:
         items = await self._with_references(items_of(params.input or []), caller)
         instructions = (
             (Message(role="system", content=params.instructions),) if params.instructions else ()
         )
         earlier: tuple[Message, ...] = ()
         call: Call | None = None
+        forms = forms_of(items)
         if params.previous_response_id is not None:
             view, answer, call = await self._earlier(params.previous_response_id, caller, unstored)
             earlier = (*_without_instructions(view), answer)
+            forms = {**view.record.tool_forms, **forms}
             begins_alike = (*instructions, *earlier) == (*view.run.task.messages, answer)
             if not begins_alike or view.model != params.model.partition("@")[0]:
                 call = None
         messages = outputs_after_calls((*instructions, *earlier, *messages_of(items)))
         check_calls(messages)
-        return messages, call and sessions.ids_of(call)
+        return _Conversation(messages, call and sessions.ids_of(call), forms)
 
     async def _earlier(
         self, earlier_id: str, caller: ApiKey, unstored: frozenset[str]

@@ -15,7 +15,7 @@ from loopline.agents.message_parts import ContentPart
 from loopline.agents.records import Call, Message, ToolCall
 from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.agents.visible_text import VisibleText
-from loopline.runtime.gateway.chat_request import MAX_MESSAGES
+from loopline.runtime.gateway.chat_request import MAX_MESSAGES, TextFormat
 from loopline.runtime.gateway.chat_response import Choice, content_of, logprobs_of
 from loopline.runtime.gateway.compaction import summary_text
 from loopline.runtime.gateway.content_parts import (
@@ -207,6 +207,19 @@ def messages_of(items: Sequence[Item]) -> tuple[Message, ...]:
             case ItemReference():
                 raise invalid(f"Item '{item.id}' not found.", f"{where}.id", "item_not_found")
     return tuple(messages)
+
+
+def forms_of(items: Sequence[Item]) -> dict[str, ToolForm]:
+    """Return the forms of the called tools that are not just functions."""
+    forms: dict[str, ToolForm] = {}
+    for item in items:
+        if not isinstance(item, FunctionCallItem | CustomCallItem):
+            continue
+        text = TextFormat(type="text") if isinstance(item, CustomCallItem) else None
+        if item.namespace is not None or text is not None:
+            form = ToolForm(name=item.name, namespace=item.namespace, input=text)
+            forms[function_name(item.name, item.namespace)] = form
+    return forms
 
 
 def outputs_after_calls(messages: Sequence[Message]) -> tuple[Message, ...]:

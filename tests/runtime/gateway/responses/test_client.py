@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 from openai import AsyncOpenAI
-from openai.types.responses import ResponseFunctionToolCall
+from openai.types.responses import ResponseCustomToolCall, ResponseFunctionToolCall
 from pydantic import BaseModel
 
 from loopline.runtime.client.client import Client
@@ -89,6 +89,28 @@ async def test_the_model_calls_a_tool_and_answers_with_its_output(client: AsyncO
         model="llm", input=[output], previous_response_id=first.id, tools=tools
     )
     assert by_items.output_text == by_id.output_text == "It has 18 °C there."
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+async def test_a_custom_tool_s_call_keeps_its_form_in_the_conversation(
+    client: AsyncOpenAI, *, by_id: bool
+) -> None:
+    edit: Any = {"type": "custom", "name": "edit"}
+    question: Any = {"role": "user", "content": "Edit it."}
+    first: Any = await client.responses.create(
+        model="llm", input=[question], tools=[edit], tool_choice=edit
+    )
+    (call,) = [item for item in first.output if isinstance(item, ResponseCustomToolCall)]
+    output: Any = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "Done."}
+    before: list[Any] = [] if by_id else [question, call]
+    second = await client.responses.create(
+        model="llm",
+        input=[*before, output],
+        previous_response_id=first.id if by_id else openai.omit,
+    )
+    items = (await client.responses.input_items.list(second.id, order="asc")).data
+    kinds = [item.type for item in items]
+    assert kinds[-2:] == ["custom_tool_call", "custom_tool_call_output"]
 
 
 async def test_a_chain_of_responses_is_one_conversation_tokenized_once(
