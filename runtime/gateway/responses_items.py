@@ -56,19 +56,19 @@ class MessageItem(_Item):
     content: str | list[Any]
 
 
-class FunctionCallItem(_Item):
-    type: Literal["function_call"]
+class _CallItem(_Item):
     call_id: str = Field(min_length=1, max_length=256)
     name: str = Field(max_length=256)
     namespace: str | None = Field(default=None, max_length=256)
+
+
+class FunctionCallItem(_CallItem):
+    type: Literal["function_call"]
     arguments: str
 
 
-class CustomCallItem(_Item):
+class CustomCallItem(_CallItem):
     type: Literal["custom_tool_call"]
-    call_id: str = Field(min_length=1, max_length=256)
-    name: str = Field(max_length=256)
-    namespace: str | None = Field(default=None, max_length=256)
     input: str
 
 
