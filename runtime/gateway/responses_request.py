@@ -43,7 +43,7 @@ from loopline.runtime.gateway.responses_tools import (
     Tool,
     ToolForm,
     ToolName,
-    declared,
+    as_functions,
 )
 from loopline.runtime.gateway.wire_model import WireModel
 
@@ -188,7 +188,7 @@ class ResponseRequest(WireModel):
 
     @cached_property
     def _declared_tools(self) -> DeclaredTools:
-        return declared(self.tools or ())
+        return as_functions(self.tools or ())
 
     @property
     def _offered_tools(self) -> tuple[ToolSpec, ...]:

@@ -149,7 +149,7 @@ class DeclaredTools(NamedTuple):
     """Descriptions of the namespaces."""
 
 
-def declared(tools: Iterable[FunctionTool | CustomTool | NamespaceTool]) -> DeclaredTools:
+def as_functions(tools: Iterable[FunctionTool | CustomTool | NamespaceTool]) -> DeclaredTools:
     specs: list[ToolSpec] = []
     forms: dict[str, ToolForm] = {}
     namespaces: dict[str, str] = {}
