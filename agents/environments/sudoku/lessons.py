@@ -162,7 +162,7 @@ LESSONS = Lessons[Difficulty, SudokuInstance, Filling, WeakTeam](
             "steps": 160, "episodes": 48, "limit": 40, "minibatch": 16, "entropy": 0.05,
             "scheme": "progress",
         },
-        "dagger": {"steps": 700},
+        "dagger": {"steps": 1050},
     },
     players={
         "oracle": lambda instance, number, team: solves_by_search(instance),
