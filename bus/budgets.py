@@ -77,14 +77,16 @@ class Scope:
 class Reservation:
     """The maximum cost of one call."""
 
-    tokens: int = 0
+    tokens: int | None = 0
+    """None: the call has no limit, so no budget of tokens allows it."""
     micro_dollars: int | None = 0
     """Price of the call. None: the price is unknown, so no monetary budget allows the call."""
 
     @property
     def script_values(self) -> tuple[int, int]:
+        tokens = -1 if self.tokens is None else self.tokens
         micro = -1 if self.micro_dollars is None else self.micro_dollars
-        return (min(self.tokens, LARGEST), min(micro, LARGEST))
+        return (min(tokens, LARGEST), min(micro, LARGEST))
 
 
 NOTHING = Reservation()

@@ -15,6 +15,7 @@ from loopline.agents.records import (
     Run,
     SamplingParams,
 )
+from loopline.agents.token_limits import NO_LIMIT
 from loopline.agents.usage import UsageEntry
 from loopline.bus import step_name
 from loopline.bus.policies import split_pin
@@ -34,7 +35,12 @@ def sampling_of(
     """Sampling parameters: the run caller's values take precedence over the role's, and those over
     the pool's defaults. If none of them has a seed, the agent's seed is used."""
     resolved = options.sampling(sampling or settings.sampling())
-    return resolved if resolved.seed is not None else resolved.model_copy(update={"seed": seed})
+    changes: dict[str, int] = {}
+    if resolved.seed is None:
+        changes["seed"] = seed
+    if resolved.max_tokens == NO_LIMIT and settings.max_tokens is not None:
+        changes["max_tokens"] = settings.max_tokens
+    return resolved.model_copy(update=changes) if changes else resolved
 
 
 def request_key(run: Run, turn: int, branch: int, count: int) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import structlog
 
 from loopline.agents.records import NOTHING_CHOSEN, Call, PolicyRef
+from loopline.agents.token_limits import IN_BUDGETS, NO_LIMIT
 from loopline.bus import BudgetExceeded, Bus, Delivery, LeaseLost, Retry, RunEnded, error_reply
 from loopline.bus.policies import PolicyError, load_policy, pool_of, split_pin
 from loopline.workers import hedging
@@ -303,8 +304,27 @@ class Pool:
 
     async def _lead(self, query: _Query, lane: Lane, race: Race, number: int) -> _Draft:
         """Draft an answer by this pool's engine, as the race's entrant of that number."""
+        limits = iter(IN_BUDGETS if self._has_no_limit(query.payload) else ())
+        limit = NO_LIMIT
+        while True:
+            try:
+                return await self._lead_within(limit, query, lane, race, number)
+            except BudgetExceeded:
+                lower = next(limits, None)
+                if lower is None:
+                    raise
+                limit = lower
+
+    def _has_no_limit(self, payload: CompletionPayload) -> bool:
+        limit = None if payload.options is None else payload.options.max_tokens
+        return limit == NO_LIMIT and self.settings.max_tokens is None
+
+    async def _lead_within(
+        self, limit: int, query: _Query, lane: Lane, race: Race, number: int
+    ) -> _Draft:
+        """Draft an answer, of at most `limit` tokens if the request itself has no limit."""
         delivery, payload = query.delivery, query.payload
-        request = await self._request(delivery, payload, query.deadline)
+        request = await self._request(delivery, payload, query.deadline, limit)
         if not self.engine.capabilities.announces_calls:
             await lane.hold(request)
         claim = partial(race.claim, number)
@@ -314,7 +334,7 @@ class Pool:
         except EngineError as error:
             if error.kind != "unknown_adapter":
                 raise
-            again = await self._request(delivery, payload, query.deadline)
+            again = await self._request(delivery, payload, query.deadline, limit)
             if again.adapter == request.adapter:
                 raise
             # The version's trial ended before the engine got the request: nothing was sampled.
@@ -335,7 +355,7 @@ class Pool:
         return await self._generate(request, None, lane, claim)
 
     async def _request(
-        self, delivery: Delivery, payload: CompletionPayload, deadline: float
+        self, delivery: Delivery, payload: CompletionPayload, deadline: float, limit: int
     ) -> GenerateRequest:
         if not self.settings.images and any(message.parts for message in payload.messages):
             raise EngineError(f"the pool {self.name!r} accepts only text", kind="bad_request")
@@ -346,6 +366,8 @@ class Pool:
             raise await self._judge_lag(delivery.bus, error) from error
         options = payload.options or NOTHING_CHOSEN
         sampling = sampling_of(self.settings, payload.sampling, options, payload.seed)
+        if sampling.max_tokens == NO_LIMIT != limit:
+            sampling = sampling.model_copy(update={"max_tokens": limit})
         return GenerateRequest(
             id=delivery.envelope.reply_key,
             messages=payload.messages,

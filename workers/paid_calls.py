@@ -17,6 +17,7 @@ from typing import Literal
 import orjson
 
 from loopline.agents.records import Call, Latency, PolicyRef, Usage
+from loopline.agents.token_limits import NO_LIMIT
 from loopline.agents.usage import UnknownUsage, UsageEntry
 from loopline.bus import Delivery, Reservation
 from loopline.workers.completions import usage_entry
@@ -27,6 +28,7 @@ TEMPLATE_TOKENS = 512
 """Allowance for a chat template's own text about tools."""
 DIED = "sent; its worker ended, or lost the request, before it could enter an answer"
 NOT_TOLD = "sent; what became of it was not told"
+_UNLIMITED = Reservation(tokens=None, micro_dollars=None)
 BEATEN = "sent, and cancelled in favour of the other one of two requests"
 
 
@@ -93,7 +95,9 @@ class Lane:
         prompt = template + sum(len(text.model_dump_json().encode()) for text in texts)
         completion = sampling.n * sampling.max_tokens
         await self._paid.hold(
-            Reservation(
+            _UNLIMITED
+            if sampling.max_tokens == NO_LIMIT
+            else Reservation(
                 tokens=prompt + completion,
                 micro_dollars=max_micro_dollars(prompt, completion, self.terms.settings.price),
             )
@@ -126,6 +130,8 @@ class Lane:
         return self._calls.get(number)
 
     def _most(self, event: Sending) -> Reservation:
+        if not event.has_limit:
+            return _UNLIMITED
         price = self.terms.settings.price
         dollars = max_micro_dollars(event.prompt, event.completion, price)
         return Reservation(

@@ -44,6 +44,7 @@ from loopline.agents.team_parts import (
     team_of,
     visible_parts,
 )
+from loopline.agents.token_limits import whole
 from loopline.agents.tools.offered import EveryTool, Functions, offered_tools, specs_of
 
 
@@ -92,7 +93,7 @@ class Agent:
             OfferedHost(drafting, offered),
             messages,
             tools=offered.tools,
-            options=behaviour.generation,
+            options=whole(behaviour.generation),
             max_completions=behaviour.max_completions,
             answer=AnswerSchema(behaviour.answer) if behaviour.answer is not None else None,
             escalation=_escalation(behaviour, run, acting, speaking),

@@ -23,6 +23,7 @@ from loopline.agents.records import (
 )
 from loopline.agents.roles.conversation import RequestFailure
 from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.token_limits import WHOLE
 
 
 class ChatOptions(Record):
@@ -64,6 +65,7 @@ class Chat:
                 tools=options.tools,
                 json_schema=options.json_schema,
                 previous=options.previous,
+                options=WHOLE,
             )
         except RequestFailed as error:
             if error.retryable:

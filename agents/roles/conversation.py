@@ -51,6 +51,7 @@ from loopline.agents.records import (
 )
 from loopline.agents.roles.escalation import Escalation
 from loopline.agents.roles.protocol import StepResult
+from loopline.agents.token_limits import NO_LIMIT
 from loopline.agents.tools.declaration import InvalidArguments
 from loopline.agents.tools.handover import HandOverTool
 
@@ -417,7 +418,9 @@ def truncation_reason(call: Call) -> str | None:
     """Why a text is incomplete, if it is."""
     match call.finish_reason:
         case "length":
-            return f"the text was cut off at {call.sampling.max_tokens} tokens"
+            limit = call.sampling.max_tokens
+            where = "the model's own limit" if limit == NO_LIMIT else f"{limit} tokens"
+            return f"the text was cut off at {where}"
         case "content_filter":
             return "the endpoint's content filter stopped the text"
         case "cancelled":

@@ -7,8 +7,8 @@
 -- maximum cost in every budget of its run. The call is sent only after this.
 -- KEYS: work stream, request, run, usage, ledger
 -- ARGV: group, entry id, consumer, delivery count, guard of the step that asked ("turn.branch"),
---       number of the call within this delivery, its maximum tokens and micro-dollars (negative:
---       its price is unknown), its ledger line if its outcome stays unknown ('' for an unbilled
+--       number of the call within this delivery, its maximum tokens (negative: it has no limit)
+--       and micro-dollars (negative: its price is unknown), its ledger line if its outcome stays unknown ('' for an unbilled
 --       call), then per earlier call of this delivery that is accounted for: its number, its ledger
 --       line ('' if nothing was paid)
 -- Returns 'ok'; or 'lost' (another worker has the request), or 'over' (its step is committed or its

@@ -180,6 +180,8 @@ class Sending(Record):
     """Upper bound of the prompt tokens."""
     completion: int
     """Upper bound of the generated tokens, over all candidates."""
+    has_limit: bool = True
+    """False if the caller wants no limit: then a budget must not allow the call."""
 
 
 class Discarded(Record):

@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from loopline.agents.records import Effort, SamplingParams, Usage
 from loopline.agents.template_options import TemplateOptions
+from loopline.agents.token_limits import DEFAULT, NO_LIMIT
 from loopline.workers.engines.faults import FaultPlan
 from loopline.workers.engines.server_settings import (
     ServingSettings,
@@ -127,8 +128,9 @@ class ModelSettings(SettingsModel):
     """Default sampling temperature; 0 is greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Default nucleus (top-p); 1 turns it off."""
-    max_tokens: int = Field(default=512, ge=1, le=131_072)
-    """Default limit of generated tokens per completion."""
+    max_tokens: int | None = Field(default=None, ge=1, le=NO_LIMIT)
+    """Default limit of generated tokens per completion. None: 512, but no limit for the answers of
+    chat requests and of agents."""
 
     max_concurrency: int = Field(default=64, ge=1, le=4096)
     """Concurrent requests; more wait in the engine. For a model in this process: rows decoded
@@ -139,7 +141,7 @@ class ModelSettings(SettingsModel):
     is 16 contexts. torch: rows times the longest possible row (prompt and max_tokens), plus the
     cache of finished requests (at most a quarter). A single request always runs. None: only
     max_concurrency limits it."""
-    timeout_seconds: float = Field(default=120.0, gt=0)
+    timeout_seconds: float = Field(default=600.0, gt=0)
     """Longest time for one attempt at an endpoint, from sending to the last byte."""
     connect_timeout_seconds: float = Field(default=10.0, gt=0)
     """Longest time to open a connection to an endpoint."""
@@ -444,7 +446,7 @@ class ModelSettings(SettingsModel):
         return SamplingParams(
             temperature=self.temperature,
             top_p=self.top_p,
-            max_tokens=self.max_tokens,
+            max_tokens=DEFAULT if self.max_tokens is None else self.max_tokens,
             reasoning_effort=self.reasoning_effort,
         )
 

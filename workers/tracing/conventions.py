@@ -16,6 +16,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from loopline.agents.records import Call, JsonObject, Message, Run, Step
+from loopline.agents.token_limits import NO_LIMIT
 from loopline.workers.json_bytes import json_bytes
 
 Semconv = Literal["0.1", "1.41", "1.36"]
@@ -165,8 +166,9 @@ class Conventions:
         parameters: dict[str, Value] = {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "max_tokens": sampling.max_tokens,
         }
+        if sampling.max_tokens != NO_LIMIT:
+            parameters["max_tokens"] = sampling.max_tokens
         if sampling.top_k:
             top_k = sampling.top_k
             parameters["top_k"] = top_k if self.semconv == "0.1" else float(top_k)

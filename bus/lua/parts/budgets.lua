@@ -70,8 +70,8 @@ local function refusal(budget, n, spent, held, need)
   return {'budget', budget[1], KINDS[n], whole(budget[4][n]), whole(spent), whole(held), whole(need)}
 end
 
--- Hold the maximum cost of a call in every budget of its run, or in none. `micro` is negative if
--- the price is unknown. Returns nothing, or a refusal: a final one if there is one, else one that
+-- Hold the maximum cost of a call in every budget of its run, or in none. `tokens` is negative if
+-- the call has no limit, `micro` if that or the price is unknown. Returns nothing, or a refusal: a final one if there is one, else one that
 -- is due to other calls in progress, and the key of the counts that they are in.
 local function reserve(run, request, call, tokens, micro)
   local day = today()
@@ -94,13 +94,13 @@ local function reserve(run, request, call, tokens, micro)
   if waits then return waits, waits_for end
   local keys = {}
   for i, budget in ipairs(budgets) do
-    redis.call('HINCRBY', budget[2], 'held:tokens', tokens)
+    redis.call('HINCRBY', budget[2], 'held:tokens', math.max(0, tokens))
     redis.call('HINCRBY', budget[2], 'held:micro', math.max(0, micro))
     if budget[3] == '' then redis.call('PEXPIRE', budget[2], counts_life(budget[2])) end
     keys[i] = budget[2]
   end
   redis.call('HSET', request, 'hold:' .. call,
-    tokens .. ' ' .. math.max(0, micro) .. ' ' .. day .. '\n' .. table.concat(keys, '\n'))
+    math.max(0, tokens) .. ' ' .. math.max(0, micro) .. ' ' .. day .. '\n' .. table.concat(keys, '\n'))
   return nil
 end
 

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from loopline.agents.records import Usage
+from loopline.agents.token_limits import DEFAULT, NO_LIMIT
 from loopline.workers.engines.in_flight import InFlight, Ticket
 from loopline.workers.engines.openai.address import Address, require_key
 from loopline.workers.engines.openai.answer import Unreadable, decode, is_chunk
@@ -55,9 +56,6 @@ from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.json_bytes import json_bytes
 
 _log = logging.getLogger(__name__)
-
-MOST_TOKENS = 131_072
-"""Tokens that the ledger assumes for a completion without a limit when its cost is unknown."""
 
 
 class OpenAIEngine:
@@ -236,7 +234,12 @@ class OpenAIEngine:
             number = next(numbers)
             content = json_bytes(body)
             sending, completions = self._sending(number, request, body, content), list[Completion]()
-            reserved = await self.turns.wait(sending.prompt, sending.completion, ticket)
+            # Without a limit, the usual one is assumed until the answer tells the right number.
+            has_limit = self._habits.limit_field in body
+            likely = sending.completion if has_limit else request.sampling.n * DEFAULT
+            reserved = await self.turns.wait(
+                sending.prompt, min(likely, sending.completion), ticket
+            )
             useless = self._useless.unreadable(ticket.request_id)
             key = partial(idempotency_key, request, body, useless)
             with self._open_connection.preparing(
@@ -292,10 +295,14 @@ class OpenAIEngine:
     ) -> Sending:
         sampling = request.sampling
         limit = sampling.max_tokens
-        if self._habits.limit_field not in body:  # the endpoint refuses a token limit
-            limit = 0 if self._settings.embeddings else self._settings.max_context or MOST_TOKENS
-        prompt = most_prompt_tokens(request, content, self._settings.image_tokens)
-        return Sending(number=number, prompt=prompt, completion=sampling.n * limit)
+        if self._habits.limit_field not in body:  # no limit, or the endpoint refuses one
+            limit = 0 if self._settings.embeddings else self._settings.max_context or NO_LIMIT
+        return Sending(
+            number=number,
+            prompt=most_prompt_tokens(request, content, self._settings.image_tokens),
+            completion=sampling.n * limit,
+            has_limit=sampling.max_tokens != NO_LIMIT,
+        )
 
     async def _wait(self, failures: int, failure: EngineError, ticket: Ticket) -> None:
         """Wait for the next attempt. Raises EngineError if there is none."""

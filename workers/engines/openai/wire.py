@@ -19,6 +19,7 @@ from loopline.agents.records import (
     ToolSpec,
 )
 from loopline.agents.thinking import split_thoughts, text_without_thoughts
+from loopline.agents.token_limits import NO_LIMIT
 from loopline.workers.engines.openai.habits import Habits
 from loopline.workers.engines.openai.strict_schemas import is_strict
 from loopline.workers.engines.protocol import EngineError, GenerateRequest
@@ -50,8 +51,9 @@ def request_body(
         "model": settings.model,
         "messages": _messages(request.messages, habits),
         "temperature": sampling.temperature,
-        habits.limit_field: sampling.max_tokens,
     }
+    if sampling.max_tokens != NO_LIMIT:
+        body[habits.limit_field] = sampling.max_tokens
     if request.tools:
         body["tools"] = _offered(request.tools)
         body.update(_choice(request))
