@@ -27,7 +27,7 @@ from collections.abc import Collection
 from loopline.agents.errors import UnsupportedGeneration
 from loopline.agents.escalation_options import agent_of
 from loopline.agents.payloads import ACTING_ROLES
-from loopline.agents.records import GenerationOptions, JsonObject, Run
+from loopline.agents.records import GenerationOptions, JsonObject, Run, is_nothing
 from loopline.agents.workflows import Answering, Honouring, Workflow, capability, workflows
 
 _SAMPLING = frozenset({"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty"})
@@ -64,7 +64,7 @@ def generation_of(
 ) -> GenerationOptions | None:
     """Generation options of an agent's completion: the run caller's options override the agent's
     own."""
-    if run.generation is None:
+    if run.generation is None or is_nothing(run.generation):
         return of_agent
     definition = workflows.get(run.workflow)
     # An agent's options also apply to the model that takes its doubtful steps.

@@ -138,6 +138,8 @@ class SamplingParams(StoredRecord):
     """How to sample. The default is greedy with full support."""
 
     temperature: float = Field(default=0.0, ge=0.0, le=5.0)
+    endpoint_temperature: bool = Field(default=False, exclude_if=lambda value: not value)
+    """Whether `temperature` is only a guess, as the endpoint applied its own, unknown one."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     top_k: int = Field(default=0, ge=0)
     """Number of most likely tokens to sample from; 0 turns this off."""
@@ -147,10 +149,9 @@ class SamplingParams(StoredRecord):
     n: int = Field(default=1, ge=1, le=64)
     frequency_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
     presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
+    # None: the model's default.
     reasoning_effort: Effort | None = Field(default=None, exclude_if=lambda value: value is None)
-    """None: the model's default."""
     verbosity: Verbosity | None = Field(default=None, exclude_if=lambda value: value is None)
-    """None: the model's default."""
 
     @property
     def penalizes(self) -> bool:
@@ -192,6 +193,8 @@ class GenerationOptions(StoredRecord):
     pool's."""
     agents: dict[str, GenerationOptions] = Field(default_factory=dict)
     """Options for individual agents' completions, which override the other options."""
+    endpoint_defaults: bool = False
+    """Leave the temperature and the length to the endpoint unless somebody has chosen them."""
 
     @property
     def chosen(self) -> JsonObject:
@@ -204,8 +207,10 @@ class GenerationOptions(StoredRecord):
             return defaults
         set_here = ((name, getattr(self, name, None)) for name in SamplingParams.model_fields)
         values = {name: value for name, value in set_here if value is not None}
-        n = max(self.n, defaults.n)
-        return defaults.model_copy(update={**values, "n": n})
+        values["n"] = max(self.n, defaults.n)
+        if self.temperature is not None:
+            values["endpoint_temperature"] = False
+        return defaults.model_copy(update=values)
 
 
 NOTHING_CHOSEN = GenerationOptions()
@@ -213,8 +218,7 @@ NOTHING_CHOSEN = GenerationOptions()
 
 
 def is_nothing(options: GenerationOptions | None) -> bool:
-    """Whether all options are left to the pool. Most requests have this very object, and comparing
-    two records field by field costs more than creating one."""
+    """Whether all options are left to the pool. Most requests have this very object."""
     return options is NOTHING_CHOSEN or options == NOTHING_CHOSEN
 
 

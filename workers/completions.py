@@ -15,7 +15,6 @@ from loopline.agents.records import (
     Run,
     SamplingParams,
 )
-from loopline.agents.token_limits import NO_LIMIT
 from loopline.agents.usage import UsageEntry
 from loopline.bus import step_name
 from loopline.bus.policies import split_pin
@@ -34,13 +33,9 @@ def sampling_of(
 ) -> SamplingParams:
     """Sampling parameters: the run caller's values take precedence over the role's, and those over
     the pool's defaults. If none of them has a seed, the agent's seed is used."""
-    resolved = options.sampling(sampling or settings.sampling())
-    changes: dict[str, int] = {}
-    if resolved.seed is None:
-        changes["seed"] = seed
-    if resolved.max_tokens == NO_LIMIT and settings.max_tokens is not None:
-        changes["max_tokens"] = settings.max_tokens
-    return resolved.model_copy(update=changes) if changes else resolved
+    usual = sampling or settings.sampling(endpoint_defaults=options.endpoint_defaults)
+    resolved = options.sampling(usual)
+    return resolved if resolved.seed is not None else resolved.model_copy(update={"seed": seed})
 
 
 def request_key(run: Run, turn: int, branch: int, count: int) -> str:

@@ -316,8 +316,9 @@ class Pool:
                 limit = lower
 
     def _has_no_limit(self, payload: CompletionPayload) -> bool:
-        limit = None if payload.options is None else payload.options.max_tokens
-        return limit == NO_LIMIT and self.settings.max_tokens is None
+        options = payload.options or NOTHING_CHOSEN
+        sampling = sampling_of(self.settings, payload.sampling, options, payload.seed)
+        return sampling.max_tokens == NO_LIMIT
 
     async def _lead_within(
         self, limit: int, query: _Query, lane: Lane, race: Race, number: int
@@ -355,7 +356,11 @@ class Pool:
         return await self._generate(request, None, lane, claim)
 
     async def _request(
-        self, delivery: Delivery, payload: CompletionPayload, deadline: float, limit: int
+        self,
+        delivery: Delivery,
+        payload: CompletionPayload,
+        deadline: float,
+        limit: int = NO_LIMIT,
     ) -> GenerateRequest:
         if not self.settings.images and any(message.parts for message in payload.messages):
             raise EngineError(f"the pool {self.name!r} accepts only text", kind="bad_request")

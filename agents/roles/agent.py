@@ -21,7 +21,16 @@ from loopline.agents.payloads import (
 )
 from loopline.agents.prompts import Prompt
 from loopline.agents.protocols import Host
-from loopline.agents.records import Candidate, Decision, JsonObject, Message, Run, Step, Task
+from loopline.agents.records import (
+    Candidate,
+    Decision,
+    GenerationOptions,
+    JsonObject,
+    Message,
+    Run,
+    Step,
+    Task,
+)
 from loopline.agents.roles.conversation import (
     MAX_CORRECTIONS,
     Conversation,
@@ -44,7 +53,6 @@ from loopline.agents.team_parts import (
     team_of,
     visible_parts,
 )
-from loopline.agents.token_limits import whole
 from loopline.agents.tools.offered import EveryTool, Functions, offered_tools, specs_of
 
 
@@ -93,7 +101,7 @@ class Agent:
             OfferedHost(drafting, offered),
             messages,
             tools=offered.tools,
-            options=whole(behaviour.generation),
+            options=_general(behaviour.generation),
             max_completions=behaviour.max_completions,
             answer=AnswerSchema(behaviour.answer) if behaviour.answer is not None else None,
             escalation=_escalation(behaviour, run, acting, speaking),
@@ -102,6 +110,11 @@ class Agent:
         if behaviour.requires_approval is not False:  # an empty schema accepts everything
             ending = await _approved(conversation, ending, host, acting, behaviour)
         return text_result(conversation, ending)
+
+
+def _general(options: GenerationOptions | None) -> GenerationOptions:
+    """Return the author's options for an agent of any domain, whose answers may have any length."""
+    return (options or GenerationOptions()).model_copy(update={"endpoint_defaults": True})
 
 
 def _escalation(behaviour: AgentBehaviour, run: Run, agent: str, host: Host) -> Escalation | None:

@@ -16,6 +16,7 @@ from loopline.agents.records import (
     Call,
     Candidate,
     Decision,
+    GenerationOptions,
     JsonObject,
     Message,
     Record,
@@ -23,7 +24,6 @@ from loopline.agents.records import (
 )
 from loopline.agents.roles.conversation import RequestFailure
 from loopline.agents.roles.protocol import StepContext, StepResult
-from loopline.agents.token_limits import WHOLE
 
 
 class ChatOptions(Record):
@@ -38,6 +38,7 @@ class ChatOptions(Record):
 
 
 NO_OPTIONS = ChatOptions()
+ENDPOINT_DEFAULTS = GenerationOptions(endpoint_defaults=True)
 
 
 class Chat:
@@ -65,7 +66,7 @@ class Chat:
                 tools=options.tools,
                 json_schema=options.json_schema,
                 previous=options.previous,
-                options=WHOLE,
+                options=ENDPOINT_DEFAULTS,
             )
         except RequestFailed as error:
             if error.retryable:

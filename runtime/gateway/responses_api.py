@@ -392,7 +392,7 @@ class ResponsesApi:
     def _view(self, admitted: Admitted, record: ResponseRecord) -> ResponseView:
         model = self._service.model_of(admitted.run)
         pool = self._service.settings.models.get(model.partition("/")[0])
-        usual = pool or SamplingParams(temperature=1.0)
+        usual = pool.sampling(endpoint_defaults=True) if pool else SamplingParams(temperature=1.0)
         return ResponseView(admitted.run, record, model, usual.temperature, usual.top_p)
 
     async def _state(self, admitted: Admitted) -> RunState:

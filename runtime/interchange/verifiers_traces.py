@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
-from loopline.agents.records import Call, Step
+from loopline.agents.records import Call, SamplingParams, Step
 from loopline.runtime.interchange.recorded_runs import RecordedRun
 
 _FINISHED = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}
@@ -166,11 +166,16 @@ class _Graph:
         return len(self.nodes) - 1
 
 
+def _sampling(sampling: SamplingParams) -> dict[str, float]:
+    temperature = {} if sampling.endpoint_temperature else {"temperature": sampling.temperature}
+    return {**temperature, "top_p": sampling.top_p}
+
+
 def _model_call(call: Call, node: int, at: float) -> dict[str, Any]:
     return {
         "node": node,
         "model": call.policy.adapter or call.policy.name,
-        "sampling": {"temperature": call.sampling.temperature, "top_p": call.sampling.top_p},
+        "sampling": _sampling(call.sampling),
         "finish_reason": _FINISHED.get(call.finish_reason),
         "usage": {
             "prompt_tokens": call.usage.prompt - call.usage.cached,

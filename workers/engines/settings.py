@@ -112,6 +112,10 @@ SERVED = ("vllm", "sglang")
 """Engines that are servers: you run them and set their address, or the gpu worker starts them."""
 
 
+USUAL_TEMPERATURE = 1.0
+"""OpenAI's default, which is recorded where an endpoint applies its own temperature."""
+
+
 class ModelSettings(SettingsModel):
     """One `[models.<pool>]` table of the configuration."""
 
@@ -124,8 +128,9 @@ class ModelSettings(SettingsModel):
     price: Price = Price()
     """Cost of a million tokens, 0 if free. Without a price, the cost is unknown."""
 
-    temperature: float = Field(default=0.0, ge=0, le=5)
-    """Default sampling temperature; 0 is greedy."""
+    temperature: float | None = Field(default=None, ge=0, le=5)
+    """Default sampling temperature; 0 is greedy. None: 0, but for chat requests and agents the
+    temperature of the endpoint, if the pool has one."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Default nucleus (top-p); 1 turns it off."""
     max_tokens: int | None = Field(default=None, ge=1, le=NO_LIMIT)
@@ -441,12 +446,16 @@ class ModelSettings(SettingsModel):
             return f"{self.base_url} {self.model} {self.api_key_env}"
         return None
 
-    def sampling(self) -> SamplingParams:
-        """The pool's default sampling, for requests without their own."""
+    def sampling(self, *, endpoint_defaults: bool = False) -> SamplingParams:
+        """The pool's default sampling, for requests without their own. `endpoint_defaults` is as in
+        `GenerationOptions`."""
+        limit = NO_LIMIT if endpoint_defaults else DEFAULT
+        leaves = endpoint_defaults and self.engine == "openai" and self.temperature is None
         return SamplingParams(
-            temperature=self.temperature,
+            temperature=USUAL_TEMPERATURE if leaves else self.temperature or 0.0,
+            endpoint_temperature=leaves,
             top_p=self.top_p,
-            max_tokens=DEFAULT if self.max_tokens is None else self.max_tokens,
+            max_tokens=limit if self.max_tokens is None else self.max_tokens,
             reasoning_effort=self.reasoning_effort,
         )
 

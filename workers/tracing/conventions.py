@@ -164,9 +164,10 @@ class Conventions:
         cached = sum(call.usage.cached for call in calls)
         reasoning = sum(call.usage.reasoning for call in calls)
         parameters: dict[str, Value] = {
-            "temperature": sampling.temperature,
             "top_p": sampling.top_p,
         }
+        if not sampling.endpoint_temperature:
+            parameters["temperature"] = sampling.temperature
         if sampling.max_tokens != NO_LIMIT:
             parameters["max_tokens"] = sampling.max_tokens
         if sampling.top_k:

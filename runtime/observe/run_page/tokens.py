@@ -189,6 +189,8 @@ def facts_of(call: Call) -> dict[str, str]:
     policy_name = f"{policy.name} v{policy.version}"
     cached = f" ({used.cached:,} cached)" if used.cached else ""
     drawn = "greedy" if sampling.temperature == 0 else f"temperature {sampling.temperature:g}"
+    if sampling.endpoint_temperature:
+        drawn = "the endpoint's own temperature"
     facts = {
         "policy": f"{policy_name}, {policy.adapter or 'no adapter'} on {policy.base}",
         "tokens": f"{used.prompt:,}{cached} + {used.completion:,}, counted by the {used.source}",

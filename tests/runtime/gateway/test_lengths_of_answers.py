@@ -1,5 +1,5 @@
-"""An answer is as long as its model makes it, unless its caller, its pool or a budget sets a
-limit."""
+"""What neither a caller nor a pool chooses is left to the endpoint: the length of an answer, and
+its temperature."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Deployed = tuple[ScriptedGateway, Endpoint]
 
 @pytest.fixture(scope="module")
 def recording() -> Iterator[Deployed]:
-    """Pools `big`, without a limit, and `brief`, with one; `workflow/agent` uses `big`."""
+    """Pools `big`, which leaves all to its endpoint, and `brief`, which has a limit and a
+    temperature; `workflow/agent` uses `big`."""
     with listening(ANSWER) as endpoint:
         settings = (
             *(
@@ -26,6 +27,7 @@ def recording() -> Iterator[Deployed]:
                 for setting in ("engine=openai", f"model={name}", f"base_url={endpoint.url}")
             ),
             "models.brief.max_tokens=64",
+            "models.brief.temperature=0.5",
             "policies.agent=big",
         )
         with serving(*settings) as gateway:
@@ -62,8 +64,31 @@ async def test_an_endpoint_is_told_no_limit_for_a_response(recording: Deployed) 
     assert "max_tokens" not in endpoint.bodies[-1]
 
 
-async def test_an_agent_s_answer_has_no_limit(recording: Deployed) -> None:
-    assert "max_tokens" not in await sent(recording, "workflow/agent")
+async def test_an_agent_s_answer_has_no_limit_and_the_endpoint_s_temperature(
+    recording: Deployed,
+) -> None:
+    body = await sent(recording, "workflow/agent")
+    assert not {"max_tokens", "temperature"} & body.keys()
+
+
+async def test_the_endpoint_s_temperature_is_recorded_as_unknown(recording: Deployed) -> None:
+    gateway, endpoint = recording
+    messages = [{"role": "user", "content": "Hi"}]
+    async with gateway.http() as http:
+        answer = await http.post("chat/completions", json={"model": "big", "messages": messages})
+        (step,) = (await http.get(f"runs/{answer.headers['x-request-id']}")).json()["steps"]
+        response = (await http.post("responses", json={"model": "big", "input": "Hi"})).json()
+    assert not any("temperature" in body for body in endpoint.bodies[-2:])
+    assert step["candidates"][0]["calls"][0]["sampling"]["endpoint_temperature"] is True
+    assert response["temperature"] == 1.0  # OpenAI's default
+
+
+async def test_the_caller_s_temperature_has_precedence_over_the_pool_s(
+    recording: Deployed,
+) -> None:
+    assert (await sent(recording, "brief"))["temperature"] == 0.5
+    assert (await sent(recording, "brief", temperature=0))["temperature"] == 0
+    assert (await sent(recording, "big", temperature=0))["temperature"] == 0
 
 
 async def test_the_caller_s_limit_has_precedence_over_the_pool_s(recording: Deployed) -> None:

@@ -50,8 +50,9 @@ def request_body(
     body: dict[str, Any] = {
         "model": settings.model,
         "messages": _messages(request.messages, habits),
-        "temperature": sampling.temperature,
     }
+    if not sampling.endpoint_temperature:
+        body["temperature"] = sampling.temperature
     if sampling.max_tokens != NO_LIMIT:
         body[habits.limit_field] = sampling.max_tokens
     if request.tools:
@@ -135,6 +136,8 @@ def keeps_logprobs(
     of the raw logits by convention, in every engine. If temperature or top_p are left out, the
     distribution is unknown.
     """
+    if sampling.endpoint_temperature:
+        return False
     if settings.logprobs == "raw":
         if habits is not None and habits.left_out & {"temperature", "top_p", "top_k"}:
             return False
