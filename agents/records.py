@@ -203,10 +203,10 @@ class GenerationOptions(StoredRecord):
 
     def sampling(self, defaults: SamplingParams) -> SamplingParams:
         """The pool's defaults, overridden by the caller's options."""
-        if is_nothing(self):
+        names = self.model_fields_set & SamplingParams.model_fields.keys()
+        if not names:
             return defaults
-        set_here = ((name, getattr(self, name, None)) for name in SamplingParams.model_fields)
-        values = {name: value for name, value in set_here if value is not None}
+        values = {name: value for name in names if (value := getattr(self, name)) is not None}
         values["n"] = max(self.n, defaults.n)
         if self.temperature is not None:
             values["endpoint_temperature"] = False

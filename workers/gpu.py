@@ -304,16 +304,14 @@ class Pool:
 
     async def _lead(self, query: _Query, lane: Lane, race: Race, number: int) -> _Draft:
         """Draft an answer by this pool's engine, as the race's entrant of that number."""
-        limits = iter(IN_BUDGETS if self._has_no_limit(query.payload) else ())
-        limit = NO_LIMIT
+        limit, lower = NO_LIMIT, [*IN_BUDGETS]
         while True:
             try:
                 return await self._lead_within(limit, query, lane, race, number)
             except BudgetExceeded:
-                lower = next(limits, None)
-                if lower is None:
+                if not lower or not self._has_no_limit(query.payload):
                     raise
-                limit = lower
+                limit = lower.pop(0)
 
     def _has_no_limit(self, payload: CompletionPayload) -> bool:
         options = payload.options or NOTHING_CHOSEN
