@@ -22,6 +22,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 _NAMED = (
     r"(?:[a-z]{1,16}[:_|]|ant)?(?:think(?:ing)?|thoughts?|reasoning|scratch_?pad)(?::opensource)?>"
@@ -107,6 +108,7 @@ class SplitText:
     """Start and end of each thought in the text, including delimiters, in order."""
 
 
+@lru_cache(maxsize=8)  # a call's text is split for its journal, its history and its answer
 def split_thoughts(text: str, *, opened: bool = False) -> SplitText:
     """Split a model's text. `opened`: its prompt ended within a thought that was opened there."""
     if not text or (not opened and _is_json(text)):

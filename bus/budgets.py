@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
 from redis.asyncio import Redis
 
 from loopline.bus.errors import BudgetExceeded, BusError
@@ -156,13 +157,13 @@ def amount(kind: str, number: int) -> str:
 
 def scopes_json(scopes: Sequence[Scope], shards: int) -> str:
     """Scopes as JSON, as the run's hash stores them."""
-    return json.dumps(
+    return orjson.dumps(
         [
             [scope.name, *scope.limits.share(shards).values, int(scope.by_day)]
             for scope in scopes
             if _is_name(scope.name)
         ]
-    )
+    ).decode()
 
 
 def _is_name(name: str) -> bool:
