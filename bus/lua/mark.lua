@@ -8,9 +8,9 @@
 -- KEYS: work stream, request, run, usage, ledger
 -- ARGV: group, entry id, consumer, delivery count, guard of the step that asked ("turn.branch"),
 --       number of the call within this delivery, its maximum tokens (negative: it has no limit)
---       and micro-dollars (negative: its price is unknown), its ledger line if its outcome stays unknown ('' for an unbilled
---       call), then per earlier call of this delivery that is accounted for: its number, its ledger
---       line ('' if nothing was paid)
+--       and micro-dollars (negative: it has no limit, or its price is unknown), its ledger line if
+--       its outcome stays unknown ('' for an unbilled call), then per earlier call of this delivery
+--       that is accounted for: its number, its ledger line ('' if nothing was paid)
 -- Returns 'ok'; or 'lost' (another worker has the request), or 'over' (its step is committed or its
 --       run has ended), or {'budget', its scope, kind, limit, spent, held, needed}: then nothing
 --       may be sent. That refusal is final, unless spent and needed together are within the limit:

@@ -71,8 +71,9 @@ local function refusal(budget, n, spent, held, need)
 end
 
 -- Hold the maximum cost of a call in every budget of its run, or in none. `tokens` is negative if
--- the call has no limit, `micro` if that or the price is unknown. Returns nothing, or a refusal: a final one if there is one, else one that
--- is due to other calls in progress, and the key of the counts that they are in.
+-- the call has no limit; `micro` is negative then, too, and if the price is unknown. Returns
+-- nothing, or a refusal: a final one if there is one, else one that is due to other calls in
+-- progress, and the key of the counts that they are in.
 local function reserve(run, request, call, tokens, micro)
   local day = today()
   local budgets = run_budgets(run, day)
@@ -99,8 +100,9 @@ local function reserve(run, request, call, tokens, micro)
     if budget[3] == '' then redis.call('PEXPIRE', budget[2], counts_life(budget[2])) end
     keys[i] = budget[2]
   end
+  local amounts = math.max(0, tokens) .. ' ' .. math.max(0, micro)
   redis.call('HSET', request, 'hold:' .. call,
-    math.max(0, tokens) .. ' ' .. math.max(0, micro) .. ' ' .. day .. '\n' .. table.concat(keys, '\n'))
+    amounts .. ' ' .. day .. '\n' .. table.concat(keys, '\n'))
   return nil
 end
 
