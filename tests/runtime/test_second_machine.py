@@ -92,7 +92,7 @@ def test_only_settings_that_concern_one_machine_may_differ() -> None:
         load("scripted", overrides=("models.slm.temperature=1",), environ={}), "scripted"
     )
     assert list(differences(other_configuration, here)) == [
-        "models.slm.temperature is 0.0 in the deployment, and this process sets 1.0"
+        "models.slm.temperature is null in the deployment, and this process sets 1.0"
     ]
     with pytest.raises(UserError, match=r"models\.slm\.temperature"):
         require_same(other_configuration, here)
@@ -120,8 +120,8 @@ def test_a_setting_unknown_to_one_version_is_a_difference_only_if_it_is_set() ->
 def test_a_default_that_differs_between_versions_is_a_difference() -> None:
     here = shared_configuration(load("scripted"), "scripted")
     defaults = json.loads(json.dumps(here.defaults))
-    defaults["models"]["slm"]["max_tokens"] += 1
-    with pytest.raises(UserError, match=r"models.slm.max_tokens is \d+ in the deployment"):
+    defaults["models"]["slm"]["timeout_seconds"] += 1
+    with pytest.raises(UserError, match=r"models.slm.timeout_seconds is 601"):
         require_same(here, replace(here, defaults=defaults))
 
 
