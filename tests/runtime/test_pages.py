@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loopline.runtime.terminal.pages.curves import (
@@ -75,6 +75,8 @@ def test_a_long_line_is_drawn_as_means_with_their_range() -> None:
         max_size=400,
     )
 )
+@example([(0.0, 1.0), (5e-324, 1.0)])
+@example([(0.0, 1.0), (1e-307, 1.0)])
 def test_every_line_stays_inside_its_drawing(values: list[tuple[float, float]]) -> None:
     drawn = curves_plot("any", [Curve("a", [Point.at(x, y) for x, y in values])])
     if not any(abs(y) <= MAX_COORDINATE for _, y in values):

@@ -4,6 +4,7 @@ escaped here and only here."""
 from __future__ import annotations
 
 import math
+import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -121,10 +122,9 @@ class Scale:
         """Return round values inside the scale."""
         if self.log:
             return self._decades(wanted)
-        span = self.high - self.low
-        if span <= 0:
+        raw = (self.high - self.low) / wanted
+        if raw < sys.float_info.min:  # smaller numbers have no exact multiples
             return [self.low]
-        raw = span / wanted
         power = 10 ** math.floor(math.log10(raw))
         step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
         first = math.ceil(self.low / step - 1e-9)
