@@ -22,7 +22,10 @@ def train(folder: Path, version: int, samples: int, seed: int) -> None:
         options += ["--init-from", f"shared={folder}/version-{version}/policies/shared"]
     with (folder / "training.log").open("a") as log:
         command = [*TRAIN.split(), f"{folder}/version-{version + 1}", *GROUPS.split(), *options]
-        subprocess.run(command, stdout=log, stderr=log, check=True)
+        done = subprocess.run(command, stdout=log, stderr=log, check=False)
+    if done.returncode != 0:
+        last = Path(log.name).read_text().splitlines()[-1:]
+        raise SystemExit(f"training failed, see {log.name}: {''.join(last)}")
     published.touch()
 
 
