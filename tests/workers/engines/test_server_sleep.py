@@ -68,17 +68,17 @@ class TestSleep:
     async def test_requests_run_before_and_after_a_turn_and_none_reaches_a_sleeping_server(
         self, engine: VllmEngine, double: VllmDouble
     ) -> None:
-        double.pace = 0.005
+        double.pace, before = 0.005, len(double.asked)
         asking = [asyncio.create_task(ask(engine)) for _ in range(4)]
         stream = asyncio.create_task(events(engine, request(stream=True)))
-        await asyncio.sleep(0)
+        await until(lambda: len(double.asked) == before + 5, "the server has all requests")
         turn = asyncio.create_task(in_turn(double))
-        await until(lambda: double.asleep, "it sleeps")
-        assert all(task.done() for task in (*asking, stream))
+        await until(lambda: double.naps == 1, "it sleeps")
         late = [asyncio.create_task(ask(engine)) for _ in range(4)]
         await turn
         answers = await asyncio.gather(*asking, *late)
         assert {answer.text for answer in answers} == {ANSWER}
+        assert await stream
         assert (double.naps, double.disturbed, double.asleep) == (1, 0, False)
 
     async def test_adapters_are_available_after_a_turn(
