@@ -27,7 +27,7 @@ from collections.abc import Collection
 from loopline.agents.errors import UnsupportedGeneration
 from loopline.agents.escalation_options import agent_of
 from loopline.agents.payloads import ACTING_ROLES
-from loopline.agents.records import GenerationOptions, JsonObject, Run, is_nothing
+from loopline.agents.records import NOTHING_CHOSEN, GenerationOptions, JsonObject, Run
 from loopline.agents.workflows import Answering, Honouring, Workflow, capability, workflows
 
 _SAMPLING = frozenset({"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty"})
@@ -35,6 +35,11 @@ EVERY_AGENT = _SAMPLING | {"agents", "template_options"}
 _ANSWER = frozenset({"max_tokens", "stop", "reasoning_effort", "verbosity"})
 ANSWERING_AGENTS = _ANSWER | {"seed"}
 OF_ONE_AGENT = _SAMPLING | _ANSWER | {"template_options"}
+
+
+def is_nothing(options: GenerationOptions) -> bool:
+    """Whether all options are left to the pool. Most requests have this very object."""
+    return options is NOTHING_CHOSEN or options == NOTHING_CHOSEN
 
 
 def require_honoured(workflow: str, options: JsonObject, generation: GenerationOptions) -> None:

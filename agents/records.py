@@ -62,6 +62,8 @@ class ToolCall(StoredRecord):
     arguments: JsonObject | None
     raw_arguments: str = ""
     error: str | None = None
+    extra_content: JsonObject | None = Field(default=None, exclude_if=lambda value: value is None)
+    """What the endpoint added to the call and wants back with it, such as Gemini's signature."""
 
 
 class Message(StoredRecord):
@@ -77,6 +79,8 @@ class Message(StoredRecord):
     """An assistant turn exactly as a local model wrote it, including the markup of calls. Engines
     with a chat template use it instead of `content`: earlier ids are extended, not tokenized
     again."""
+    thought: str = Field(default="", exclude_if=lambda value: not value)
+    """Thoughts before an assistant's turn that are not in its text."""
     parts: Parts = ()
     """All parts of the message in order, if a user's message contains images; then `content` is its
     text."""
@@ -215,11 +219,6 @@ class GenerationOptions(StoredRecord):
 
 NOTHING_CHOSEN = GenerationOptions()
 """All options are left to the pool."""
-
-
-def is_nothing(options: GenerationOptions | None) -> bool:
-    """Whether all options are left to the pool. Most requests have this very object."""
-    return options is NOTHING_CHOSEN or options == NOTHING_CHOSEN
 
 
 class Run(StoredRecord):

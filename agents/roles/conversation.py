@@ -355,8 +355,8 @@ def assistant_message(call: Call) -> Message:
 
     A local model's text contains its calls as markup, so it is the whole turn. An endpoint's text
     does not, and a local model that continues from there needs the calls written out. Thoughts are
-    not sent back, except in `raw_text`: the model's own chat template decides which of them to
-    keep, and if it keeps them, the ids continue.
+    sent back to an endpoint that demands them, and in `raw_text`: the model's own chat template
+    decides which of them to keep, and if it keeps them, the ids continue.
     """
     offered: dict[str, JsonObject] = {
         tool_call.name: {} for tool_call in call.tool_calls if tool_call.name
@@ -368,6 +368,7 @@ def assistant_message(call: Call) -> Message:
         content=strip_calls(call.text, offered, opened=opened) if call.tool_calls else call.said,
         tool_calls=call.tool_calls,
         raw_text=call.text if whole else None,
+        thought=call.reasoning,
     )
 
 

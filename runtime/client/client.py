@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pydantic
 
 from loopline.agents.errors import AgentError
-from loopline.agents.generation import require_honoured
+from loopline.agents.generation import is_nothing, require_honoured
 from loopline.agents.records import (
     MAX_PROMPT_CHARS,
     Budget,
@@ -32,7 +32,6 @@ from loopline.agents.records import (
     Step,
     Task,
     Trajectory,
-    is_nothing,
 )
 from loopline.agents.replay import fork as forked
 from loopline.agents.tools import tools
@@ -201,7 +200,7 @@ class Client(WaitingCalls):
         try:
             all_options = {**self.options.get(workflow, {}), **(options or {})}
             checked = workflows.get(workflow).check_options(all_options)
-            choices = None if is_nothing(generation) else generation
+            choices = None if generation is None or is_nothing(generation) else generation
             if choices is not None:
                 require_honoured(workflow, checked, choices)
                 seed = seed if choices.seed is None else choices.seed

@@ -96,26 +96,27 @@ Part = Annotated[
 Content = str | list[Part] | None
 
 
-class FunctionCall(WireModel):
+class _Kept(WireModel):
+    """Part of a conversation that the client keeps and sends again. Other fields than these are
+    ignored: they are a server's, which added them to its answer, or the client's own notes."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class FunctionCall(_Kept):
     name: str = Field(max_length=256)
     arguments: str = "{}"
-    parsed_arguments: JsonValue = None
-    """The arguments once more: OpenAI's clients add it to answers, which their users send back."""
 
 
-class ToolCallPart(WireModel):
+class ToolCallPart(_Kept):
     id: str = Field(min_length=1, max_length=256)
     type: Literal["function"] = "function"
     function: FunctionCall
-    index: int | None = None
-    """Index of the call in a stream; some clients send it back."""
-    extra_content: JsonValue = None
-    provider_specific_fields: JsonValue = None
+    extra_content: JsonObject | None = None
+    """What the endpoint added to the call and wants back with it."""
 
 
-class ChatMessage(WireModel):
-    """One message. Accepts fields that servers add to an answer and clients send back."""
-
+class ChatMessage(_Kept):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Content = None
     name: str | None = Field(default=None, min_length=1, max_length=64)
@@ -124,15 +125,13 @@ class ChatMessage(WireModel):
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: JsonValue = None
-    reasoning_details: JsonValue = None
-    thinking_blocks: JsonValue = None
-    provider_specific_fields: JsonValue = None
-    annotations: JsonValue = None
-    parsed: JsonValue = None
-    """The content once more, as a value: see `FunctionCall.parsed_arguments`."""
-    cache_control: JsonValue = None
+    # Parts of the conversation that no model here would get, so they are refused.
     audio: None = None
+    images: None = None
     function_call: None = None
+    # In some APIs, these ask the model to continue this message.
+    prefix: Literal[False] | None = None
+    partial: Literal[False] | None = None
 
     @model_validator(mode="after")
     def _check_role(self) -> Self:
@@ -426,10 +425,16 @@ def message_of(message: ChatMessage, where: str) -> Message:
         "tool_calls": tuple(_tool_call(call) for call in message.tool_calls or ()),
         "tool_call_id": message.tool_call_id,
         "name": message.name,
+        "thought": _thought(message),
     }
     if content is None or isinstance(content, str):
         return Message(content=content or "", **fields)
     return user_message(_parts(content, where), where, **fields)
+
+
+def _thought(message: ChatMessage) -> str:
+    thought = message.reasoning_content or message.reasoning
+    return thought if isinstance(thought, str) else ""
 
 
 def _parts(content: Sequence[Part], where: str) -> list[ContentPart]:
@@ -459,4 +464,5 @@ def _tool_call(call: ToolCallPart) -> ToolCall:
         arguments=arguments,
         raw_arguments=call.function.arguments,
         error=error,
+        extra_content=call.extra_content,
     )

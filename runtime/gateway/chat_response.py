@@ -151,11 +151,12 @@ def content_of(message: Message) -> str | None:
 
 def tool_call_body(call: ToolCall) -> dict[str, Any]:
     arguments = call.raw_arguments or json.dumps(call.arguments or {}, ensure_ascii=False)
-    return {
+    body = {
         "id": call.id,
         "type": "function",
         "function": {"name": call.name, "arguments": arguments},
     }
+    return body if call.extra_content is None else {**body, "extra_content": call.extra_content}
 
 
 def logprobs_of(call: Call | None) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from loopline.agents.message_parts import ContentPart
-from loopline.agents.records import Call, Message, ToolCall
+from loopline.agents.records import Call, JsonObject, Message, ToolCall
 from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.agents.visible_text import VisibleText
 from loopline.runtime.gateway.chat_request import MAX_MESSAGES, TextFormat
@@ -27,8 +27,8 @@ from loopline.runtime.gateway.content_parts import (
 from loopline.runtime.gateway.errors import ApiError, invalid, validated
 from loopline.runtime.gateway.responses_tools import (
     ToolForm,
+    arguments_of_text,
     call_fields,
-    call_of_text,
     function_name,
 )
 from loopline.runtime.gateway.wire_model import WireModel
@@ -60,6 +60,7 @@ class _CallItem(_Item):
     call_id: str = Field(min_length=1, max_length=256)
     name: str = Field(max_length=256)
     namespace: str | None = Field(default=None, max_length=256)
+    extra_content: JsonObject | None = None
 
 
 class FunctionCallItem(_CallItem):
@@ -259,16 +260,16 @@ def check_calls(messages: Sequence[Message]) -> None:
 
 
 def _tool_call(item: FunctionCallItem | CustomCallItem) -> ToolCall:
-    name = function_name(item.name, item.namespace)
-    if isinstance(item, CustomCallItem):
-        return call_of_text(item.call_id, name, item.input)
-    arguments, error = parse_arguments(item.arguments or "{}")
+    is_custom = isinstance(item, CustomCallItem)
+    written = arguments_of_text(item.input) if is_custom else item.arguments
+    arguments, error = parse_arguments(written or "{}")
     return ToolCall(
         id=item.call_id,
-        name=name,
+        name=function_name(item.name, item.namespace),
         arguments=arguments,
-        raw_arguments=item.arguments,
+        raw_arguments=written,
         error=error,
+        extra_content=item.extra_content,
     )
 
 

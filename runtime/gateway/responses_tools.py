@@ -183,26 +183,20 @@ def function_name(name: str, namespace: str | None) -> str:
     return f"{whole[: _LONGEST_NAME - 9]}_{digest}"
 
 
-def call_of_text(call_id: str, name: str, text: str) -> ToolCall:
-    """Return the call of a custom tool as a call of its function."""
-    arguments: JsonObject = {_INPUT: text}
-    return ToolCall(
-        id=call_id,
-        name=name,
-        arguments=arguments,
-        raw_arguments=json.dumps(arguments, ensure_ascii=False),
-    )
+def arguments_of_text(text: str) -> str:
+    """Return the arguments of a custom tool's function for the tool's input."""
+    return json.dumps({_INPUT: text}, ensure_ascii=False)
 
 
 def call_fields(call: ToolCall, forms: Mapping[str, ToolForm]) -> dict[str, Any]:
     """Return the fields of the item for a call, apart from its id and status."""
     function = tool_call_body(call)["function"]
-    form = forms.get(call.name)
-    if form is None:
-        return {"type": "function_call", "call_id": call.id, **function}
+    form = forms.get(call.name) or ToolForm(name=call.name)
     fields: dict[str, Any] = {"call_id": call.id, "name": form.name}
     if form.namespace is not None:
         fields["namespace"] = form.namespace
+    if call.extra_content is not None:
+        fields["extra_content"] = call.extra_content
     if form.input is None:
         return {"type": "function_call", **fields, "arguments": function["arguments"]}
     text = (call.arguments or {}).get(_INPUT)

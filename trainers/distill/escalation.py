@@ -152,8 +152,8 @@ def conversation_after(step: Step, calls: Sequence[Call]) -> list[Message]:
 
 
 def _plain(message: Message) -> Message:
-    """The message without its raw text, which has another model's markup."""
-    return message.model_copy(update={"raw_text": None})
+    """The message without its raw text, which has another model's markup, and without thoughts."""
+    return message.model_copy(update={"raw_text": None, "thought": ""})
 
 
 def _missing(position: int) -> str:

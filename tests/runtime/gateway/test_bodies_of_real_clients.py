@@ -51,6 +51,9 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "OpenRouter's fields of an answer": assistant(
         reasoning="x", reasoning_details=[{"type": "reasoning.text", "text": "x"}]
     ),
+    "Qwen-Agent's notes in a message": assistant(extra={"function_id": "c1"}, tool_calls=[CALL]),
+    "Perplexity's fields of an answer": assistant(citations=["https://there.is"], prefix=False),
+    "a call's place in a stream": assistant(tool_calls=[{**CALL, "index": 0}]),
     "null in fields of an answer": assistant(images=None, tool_plan=None, audio=None),
     "Gemini's signature of a call": assistant(
         tool_calls=[{**CALL, "extra_content": {"google": {"thought_signature": "x"}}}]
@@ -103,6 +106,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
                                          "disable_parallel_tool_use": True}},
         "tool_choice.disable_parallel_tool_use",
     ),
+    "a message to continue": (assistant(prefix=True), "messages[1].prefix"),
     "a picture of an answer": (assistant(images=[{"a": 1}]), "messages[1].images"),
     "strict next to the schema": (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}, "strict": True}},

@@ -187,9 +187,11 @@ def conversation(turns: list[Case] | None) -> list[Message]:
             content=turn["content"],
             tool_call_id=turn.get("tool_call_id"),
             tool_calls=tuple(
-                ToolCall(id=identifier, name=name, arguments=arguments)
+                ToolCall(id=identifier, name=name, arguments=arguments, extra_content=extra)
+                for extra in (turn.get("extra_content"),)
                 for identifier, name, arguments in turn.get("tool_calls", ())
             ),
+            thought=turn.get("thought", ""),
         )
         for turn in turns
     ]

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
+from loopline.agents.records import JsonObject
 from loopline.workers.engines.text.text_stream import REPLACEMENT
 
 JsonDict = dict[str, object]
@@ -35,6 +36,8 @@ class CallPiece:
     id: str = ""
     name: str = ""
     arguments: str = ""
+    extra: JsonObject | None = None
+    """What the endpoint wants back with the call."""
 
 
 @dataclass
@@ -212,6 +215,7 @@ def _call(value: object, place: str) -> CallPiece:
     index = body.get("index")
     identifier = body.get("id")
     # Cohere and Anthropic use other names: arguments under them would be lost silently.
+    extra = body.get("extra_content")
     arguments = next((inner[name] for name in _ARGUMENTS if inner.get(name) is not None), None)
     if isinstance(arguments, dict | list):
         arguments = json.dumps(arguments, ensure_ascii=False)
@@ -220,6 +224,7 @@ def _call(value: object, place: str) -> CallPiece:
         id="" if identifier is None else str(identifier),
         name=_text(inner.get("name"), f"{place}.function.name"),
         arguments=_text(arguments, f"{place}.function.arguments"),
+        extra=cast(JsonObject, extra) if isinstance(extra, dict) else None,
     )
 
 

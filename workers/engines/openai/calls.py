@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import cast
 
-from loopline.agents.records import ToolCall
+from loopline.agents.records import JsonObject, ToolCall
 from loopline.agents.tools.json_arguments import parse_arguments
 from loopline.workers.engines.openai.answer import CallPiece
 from loopline.workers.engines.text.text_stream import join_surrogates
@@ -28,6 +28,7 @@ class _Call:
     arguments: str
     last: str = ""
     """The last piece of the arguments."""
+    extra: JsonObject | None = None
 
     @property
     def raw(self) -> str:
@@ -56,9 +57,7 @@ class CallAssembly:
     def add(self, pieces: list[CallPiece], *, streamed: bool) -> None:
         """Add the calls of one message: whole calls, or the pieces of one chunk."""
         if not streamed:
-            self._calls.extend(
-                _Call(piece.index, piece.id, piece.name, piece.arguments) for piece in pieces
-            )
+            self._calls.extend(_begun(piece) for piece in pieces)
             return
         named: set[int] = set()
         for position, piece in enumerate(pieces):
@@ -66,7 +65,7 @@ class CallAssembly:
             if call is not None and id(call) in named and piece.name:
                 call = None  # one chunk does not start a call twice
             if call is None:
-                call = _Call(piece.index, piece.id, piece.name, piece.arguments)
+                call = _begun(piece)
                 self._calls.append(call)
             else:
                 self._extend(call, piece)
@@ -92,7 +91,12 @@ class CallAssembly:
             identifiers.add(identifier)
             result.append(
                 ToolCall(
-                    id=identifier, name=name, arguments=arguments, raw_arguments=raw, error=error
+                    id=identifier,
+                    name=name,
+                    arguments=arguments,
+                    raw_arguments=raw,
+                    error=error,
+                    extra_content=call.extra,
                 )
             )
         return tuple(result)
@@ -139,6 +143,7 @@ class CallAssembly:
 
     def _extend(self, call: _Call, piece: CallPiece) -> None:
         call.id = call.id or piece.id
+        call.extra = piece.extra or call.extra
         if piece.name and piece.name != call.name:
             again = piece.name in self._tools and call.name + piece.name not in self._tools
             call.name = piece.name if again else call.name + piece.name
@@ -149,6 +154,10 @@ class CallAssembly:
                 call.arguments = ""  # Anthropic's empty `input`, which bridges send first
             call.arguments += piece.arguments
             call.last = piece.arguments
+
+
+def _begun(piece: CallPiece) -> _Call:
+    return _Call(piece.index, piece.id, piece.name, piece.arguments, extra=piece.extra)
 
 
 def _plain_name(name: str, tools: Collection[str]) -> str:

@@ -45,6 +45,7 @@ _THOUGHTS = re.compile(
     r"\breasoning[_ ]content\b.{0,60}\b(missing|required|passed back)\b"
     r"|\bmissing\b.{0,20}\breasoning[_ ]content\b"
 )
+_SIGNATURE = re.compile(r"\bthought[_ ]?signature\b")
 _NO_JSON_MODE = re.compile(r"^(?!.*\bmust contain\b).*(response_format|json_object)", re.DOTALL)
 """OpenAI demands the word JSON in a message: that refusal is meant for the caller."""
 _SETTINGS = {
@@ -76,6 +77,12 @@ class Habits:
         self.sends_thoughts = False
         """Whether each turn of an assistant has thoughts, at least a blank: Kimi, DeepSeek 4 and
         MiMo refuse turns without them while they think."""
+        self.signs_calls = False
+        """Whether the first call of a turn always has a signature: Gemini 3 refuses turns without
+        one, and many clients don't send it back."""
+        self.sends_extras = True
+        """Whether calls have the `extra_content` that they came with, maybe from another
+        endpoint."""
         self.json_mode = True
         """Whether any JSON object is requested by the type `json_object`, which DeepSeek only
         accepts; LM Studio accepts only `json_schema`."""
@@ -107,6 +114,9 @@ class Habits:
             return self._leave_out("n")
         if not _REFUSES.search(words):
             return self._learn_content(words, body)
+        if self.sends_extras and "extra_content" in words:
+            self.sends_extras = False
+            return "calls are sent without extra_content from now on"
         for name in _LIMITS:
             if name in body and _mentions(name, complaint, words):
                 return self._learn_limit(name)
@@ -128,6 +138,9 @@ class Habits:
         if self.long_ids and _SHORT_IDS.search(words):
             self.long_ids = False
             return "call ids have nine letters and digits from now on"
+        if not self.signs_calls and _SIGNATURE.search(words):
+            self.signs_calls = True
+            return "calls have a signature from now on"
         if self.late_system and _SYSTEM_FIRST.search(words):
             self.late_system = False
             return "all system texts are sent in one first turn from now on"

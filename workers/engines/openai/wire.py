@@ -179,8 +179,8 @@ def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any
     ):
         entry = _message(message, habits.no_content)
         if habits.sends_thoughts and message.role == "assistant":
-            thoughts = split_thoughts(message.content or message.raw_text or "").thought
-            entry["reasoning_content"] = thoughts or " "
+            text = message.content or message.raw_text or ""
+            entry["reasoning_content"] = message.thought or split_thoughts(text).thought or " "
         if message.name is not None and message.role != "tool":
             entry["name"] = message.name
         if message.tool_calls:
@@ -192,6 +192,10 @@ def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any
                 call_ids.add(sent)
                 waiting.append((call.id, sent))
                 entry["tool_calls"][position]["id"] = sent
+                if habits.sends_extras and call.extra_content is not None:
+                    entry["tool_calls"][position]["extra_content"] = call.extra_content
+                elif habits.signs_calls and position == 0:
+                    entry["tool_calls"][position]["extra_content"] = UNSIGNED
         elif message.role == "tool":
             for id_pair in waiting:
                 if id_pair[0] == message.tool_call_id:
@@ -206,6 +210,11 @@ def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any
             if "tool_call_id" in entry:
                 entry["tool_call_id"] = short_id(entry["tool_call_id"])
     return result
+
+
+UNSIGNED: JsonObject = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+"""For a call whose signature is unknown: the value that Gemini accepts for calls that it did not
+write (https://ai.google.dev/gemini-api/docs/thought-signatures)."""
 
 
 def _message(message: Message, no_content: str | None) -> dict[str, Any]:
