@@ -213,8 +213,8 @@ def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any
 
 
 UNSIGNED: JsonObject = {"google": {"thought_signature": "skip_thought_signature_validator"}}
-"""For a call whose signature is unknown: the value that Gemini accepts for calls that it did not
-write (https://ai.google.dev/gemini-api/docs/thought-signatures)."""
+"""Value for a call whose signature is unknown: Gemini accepts it for calls that it did not write
+(https://ai.google.dev/gemini-api/docs/thought-signatures)."""
 
 
 def _message(message: Message, no_content: str | None) -> dict[str, Any]:
