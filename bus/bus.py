@@ -97,7 +97,7 @@ class Bus:
         self._where = f"at {settings.safe_url}"
         self._connections = Connections(settings)
         self._committers: dict[Shard, Committer] = {}
-        self._logs = LogFollower(self)
+        self.logs = LogFollower(self)
         self.local = LocalDelivery()
         self.observer = Observer()
         """Observer of this process's work."""
@@ -429,7 +429,7 @@ class Bus:
         if not is_entry_id(after):
             raise ValueError(f"{after[:64]!r} is not an entry id")
         shard, quiet = self.keys.shard_of(run_id), 0
-        async with aclosing(self._logs.follow(run_id, after, fresh=fresh)) as events:
+        async with aclosing(self.logs.follow(run_id, after, fresh=fresh)) as events:
             async for entry, event in events:
                 if not event:
                     word = await self._end(run_id, *OVERDUE, only_if_overdue=True)
@@ -448,7 +448,7 @@ class Bus:
                         return
         # The run has ended. Its last entry was read or has expired, or the read that followers
         # share still pauses after an outage.
-        async for remaining in self._logs.page(run_id, after):
+        async for remaining in self.logs.page(run_id, after):
             yield remaining
 
     async def _state_of(self, run_key: str) -> tuple[bytes | None, bytes | None]:

@@ -3,6 +3,9 @@
 Followers of one process share a blocking read. A follower that is slower than its run is dropped
 from that read and catches up from the log itself, so it buffers a bounded number of entries here,
 however much its run writes.
+
+A log that this process itself writes to needs no read: its followers get each entry as soon as it
+is in the log (`LocalLog`).
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import asyncio
 import contextlib
 import re
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -44,6 +47,23 @@ class _Subscription:
     entries: deque[Event] = field(default_factory=deque[Event])
     news: asyncio.Event = field(default_factory=asyncio.Event)
     dropped: bool = False
+    count: int = 0
+    """Entries of the log that a follower of a `LocalLog` has received."""
+
+    def drop(self) -> None:
+        """Let the follower continue from the log itself."""
+        self.dropped = True
+        self.news.set()
+
+    def deliver_next(self, event: Event, count: int) -> None:
+        """Deliver the entry with which the log has `count` entries, unless one is missing: then
+        another process has written in between."""
+        if count != self.count + 1 or len(self.entries) >= MAX_WAITING:
+            self.drop()
+        elif not self.dropped:
+            self.count = count
+            self.entries.append(event)
+            self.news.set()
 
     def deliver(self, entry: bytes, fields: dict[bytes, bytes]) -> None:
         place = _place(entry.decode())
@@ -127,19 +147,56 @@ class _ShardReader:
         return followers
 
 
+@dataclass
+class LocalLog:
+    """A log that this process writes to."""
+
+    writers: int = 0
+    is_written: bool = False
+    """Whether entries may have been written: a follower that comes now misses them."""
+    followers: set[_Subscription] = field(default_factory=set[_Subscription])
+
+    def deliver(self, event: Event, count: int) -> None:
+        """Deliver an entry of this process, with which the log has `count` entries."""
+        for follower in self.followers:
+            follower.deliver_next(event, count)
+
+
 class LogFollower:
     """Reads run logs for `Bus.follow`."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._readers: dict[Shard, _ShardReader] = {}
+        self._local: dict[str, LocalLog] = {}
+
+    def local(self, key: str) -> LocalLog | None:
+        """The log of that key, if this process writes to it."""
+        return self._local.get(key)
+
+    @contextlib.contextmanager
+    def writing(self, run_id: str) -> Generator[None]:
+        """Deliver to followers here what this process writes to the run's log during the block.
+        After it, they read the rest from the log."""
+        key = self._bus.keys.shard_of(run_id).log(run_id)
+        local = self._local.setdefault(key, LocalLog())
+        local.writers += 1
+        try:
+            yield
+        finally:
+            local.writers -= 1
+            if not local.writers:
+                del self._local[key]
+                for follower in local.followers:
+                    follower.drop()
 
     async def follow(
         self, run_id: str, after: str, *, fresh: bool = False
     ) -> AsyncGenerator[Event]:
         """Entries of a run's log after `after`, without an end: the caller recognizes the last one.
-        A `fresh` run has few entries, and the shared read delivers them. After `SILENCE_SECONDS`
-        without entries, yields an entry without fields and with the previous entry's id."""
+        A `fresh` run has few entries, and the shared read delivers them, or its local writer. After
+        `SILENCE_SECONDS` without entries, yields an entry without fields and with the previous
+        entry's id."""
         shard = self._bus.keys.shard_of(run_id)
         key, reader = shard.log(run_id), self._reader(shard)
         while True:
@@ -147,9 +204,15 @@ class LogFollower:
                 async for event in self.page(run_id, after):
                     after = event[0]
                     yield event
-            fresh = False
             subscription = _Subscription(key, _place(after))
-            await reader.add(subscription)
+            local = self._local.get(key) if fresh else None
+            if local is not None and local.is_written:
+                local = None
+            fresh = False
+            if local is not None:
+                local.followers.add(subscription)
+            else:
+                await reader.add(subscription)
             try:
                 while subscription.entries or not subscription.dropped:
                     while subscription.entries:
@@ -164,9 +227,13 @@ class LogFollower:
                             await subscription.news.wait()
                     except TimeoutError:
                         self._bus.background.check()
+                        # Perhaps another process writes now.
+                        subscription.dropped = local is not None
                         yield after, {}
             finally:
                 reader.remove(subscription)
+                if local is not None:
+                    local.followers.discard(subscription)
 
     async def page(self, run_id: str, after: str) -> AsyncGenerator[Event]:
         """Entries that a run's log already has after `after`."""

@@ -96,6 +96,18 @@ class TokenWriter:
             raise ValueError("a piece of text needs at least one id: offsets count ids")
         await self._delivery.held()
         at, lease = 0 if restart else self._offset, self._delivery.lease
+        fields = {
+            "type": "restart" if restart else "tokens",
+            "call": self._call,
+            "agent": self._agent,
+            "offset": str(at),
+            "text": text,
+            "ids": json.dumps(list(ids)),
+            "weights": json.dumps(weights),
+        }
+        local = self._bus.logs.local(self._keys[0])
+        if local is not None:
+            local.is_written = True
         args: list[scripts.Value] = [
             lease.group,
             lease.entry,
@@ -104,12 +116,12 @@ class TokenWriter:
             self._call,
             at,
             text,
-            json.dumps(list(ids)),
+            fields["ids"],
             len(ids),
             self._agent,
             int(restart),
             REQUEST_LIFE_MS,
-            json.dumps(weights),
+            fields["weights"],
             self._guard,
         ]
         result = await retry_during_outage(
@@ -122,3 +134,5 @@ class TokenWriter:
             # An offset just after our piece means that it arrived and only the answer was lost.
             raise BusError(f"request {self._call}: log is at {int(result[1])}, writer at {at}")
         self._offset = at + len(ids)
+        if result[0] == b"ok" and local is not None:
+            local.deliver((result[1].decode(), fields), int(result[2]))

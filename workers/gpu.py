@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -132,6 +132,12 @@ class Pool:
         """
         payload = delivery.payload
         assert isinstance(payload, CompletionPayload)
+        with ExitStack() as stack:
+            if payload.stream:
+                stack.enter_context(delivery.bus.logs.writing(delivery.envelope.run_id))
+            await self._handle(delivery, payload)
+
+    async def _handle(self, delivery: Delivery, payload: CompletionPayload) -> None:
         envelope = delivery.envelope
         deadline = await delivery.deadline()
         if deadline is None:

@@ -6,8 +6,8 @@
 --       text, ids JSON, number of ids, agent, restart (0/1), life ms if the run is unknown, weights
 --       JSON (that sampled the ids; null if no successor continues from them), guard of the step
 --       that asked ("turn.branch")
--- Returns {'ok'}, {'stale'} (the lease is lost: another worker may write) or {'gap', expected
---       offset}.
+-- Returns {'ok', the entry's id, number of entries in the log}, {'stale'} (the lease is lost: another
+--       worker may write) or {'gap', expected offset}.
 -- Race closed: a generator that was paused and replaced wakes up and writes, even after its
 -- successor has answered: followers would see repeated text. The lease itself is the fence.
 -- `restart` starts the text from the beginning, for an engine that can't continue from ids.
@@ -17,11 +17,11 @@ local at = tonumber(ARGV[6])
 if ARGV[11] == '1' then offset = 0 end
 if at ~= offset then return {'gap', offset} end
 redis.call('HSET', KEYS[2], 'offset', at + ARGV[9])
-redis.call('XADD', KEYS[1], '*', 'type', ARGV[11] == '1' and 'restart' or 'tokens',
+local id = redis.call('XADD', KEYS[1], '*', 'type', ARGV[11] == '1' and 'restart' or 'tokens',
   'call', ARGV[5], 'agent', ARGV[10], 'offset', at, 'text', ARGV[7], 'ids', ARGV[8],
   'weights', ARGV[13])
 local left = redis.call('PTTL', KEYS[3])
 if left <= 0 then left = ARGV[12] end
 redis.call('PEXPIRE', KEYS[1], left)
 redis.call('PEXPIRE', KEYS[2], request_life(KEYS[3], ARGV[14], left))
-return {'ok'}
+return {'ok', id, redis.call('XLEN', KEYS[1])}

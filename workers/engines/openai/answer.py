@@ -21,6 +21,8 @@ TopLogprobs = tuple[tuple[str, float], ...]
 """The most likely tokens at one position."""
 
 
+_DECODER = json.JSONDecoder(strict=False)
+"""Shared: `json.loads` with an option makes a new decoder for each chunk."""
 _ARGUMENTS = ("arguments", "parameters", "input", "args")
 
 
@@ -66,7 +68,7 @@ def decode(raw: bytes | str) -> object:
     """Parse the JSON of an answer. Raises Unreadable."""
     text = raw.decode("utf-8-sig", "replace") if isinstance(raw, bytes) else raw
     try:
-        return json.loads(text, strict=False)
+        return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"the body: {error}") from error
 
