@@ -7,7 +7,7 @@ calls. In a conversation they are one message of the assistant.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -80,10 +80,18 @@ class CallOutputItem(_Item):
 
 
 class ReasoningItem(_Item):
-    """Thoughts, which are not sent back to a model: a response that continues another one uses the
-    model's own text, and the model's chat template decides which thoughts to keep."""
+    """Thoughts. They are sent back only to an endpoint that demands them: a response that continues
+    another one uses the model's own text, and the model's chat template decides which thoughts to
+    keep."""
 
     type: Literal["reasoning"]
+    content: list[Any] | None = None
+
+    @property
+    def text(self) -> str:
+        parts = (part for part in self.content or () if isinstance(part, dict))
+        texts = (cast("dict[str, Any]", part).get("text") for part in parts)
+        return "\n\n".join(text for text in texts if isinstance(text, str))
 
 
 class CompactionItem(_Item):
@@ -177,31 +185,36 @@ def _item(value: Any, where: str) -> Item:
 def messages_of(items: Sequence[Item]) -> tuple[Message, ...]:
     """Return the conversation. Raises `ApiError` for a part that no model here accepts."""
     messages: list[Message] = []
+    thought, last = "", None
+
+    def add_to_turn(**fields: Any) -> None:
+        """Add to the assistant's turn, which has a text after its calls at most once."""
+        nonlocal thought
+        if last is None or ("content" in fields and (last.content or not last.tool_calls)):
+            messages.append(Message(role="assistant", thought=thought, **fields))
+        else:
+            whole = "\n\n".join(filter(None, (last.thought, thought)))
+            messages[-1] = last.model_copy(update={"thought": whole, **fields})
+        thought = ""
+
     for index, item in enumerate(items):
         where = f"input[{index}]"
         last = messages[-1] if messages and messages[-1].role == "assistant" else None
         match item:
             case MessageItem(role="assistant"):
-                text = _text(item.content, f"{where}.content", "assistant")
-                if last is not None and last.tool_calls and not last.content:
-                    messages[-1] = last.model_copy(update={"content": text})
-                else:
-                    messages.append(Message(role="assistant", content=text))
+                add_to_turn(content=_text(item.content, f"{where}.content", "assistant"))
             case MessageItem():
                 role = "user" if item.role == "user" else "system"
                 parts = _parts(item.content, f"{where}.content")
                 messages.append(user_message(parts, f"{where}.content", role=role))
+                thought = ""
             case FunctionCallItem() | CustomCallItem():
-                calls = (*(last.tool_calls if last else ()), _tool_call(item))
-                if last is not None:
-                    messages[-1] = last.model_copy(update={"tool_calls": calls})
-                else:
-                    messages.append(Message(role="assistant", tool_calls=calls))
+                add_to_turn(tool_calls=(*(last.tool_calls if last else ()), _tool_call(item)))
             case CallOutputItem():
                 text = _text(item.output, f"{where}.output", "tool")
                 messages.append(Message(role="tool", content=text, tool_call_id=item.call_id))
             case ReasoningItem():
-                pass
+                thought = item.text
             case CompactionItem():
                 text = summary_text(item.encrypted_content, where)
                 messages.append(Message(role="assistant", content=text))

@@ -71,6 +71,19 @@ def test_a_message_and_the_calls_after_it_form_one_assistant_turn() -> None:
     assert (answer.role, answer.content, answer.tool_call_id) == ("tool", "5", "c1")
 
 
+def test_thoughts_belong_to_the_turn_after_them() -> None:
+    def thought(text: str) -> dict[str, Any]:
+        content = [{"type": "reasoning_text", "text": text}, "other"]
+        return {"type": "reasoning", "summary": [], "content": content}
+
+    message = {"role": "assistant", "content": "Wait."}
+    turn, _, last = conversation(
+        thought("One."), message, thought("Two."), CALL, OUTPUT, thought("Three."), message
+    )
+    assert (turn.thought, turn.content, len(turn.tool_calls)) == ("One.\n\nTwo.", "Wait.", 1)
+    assert (last.thought, last.content) == ("Three.", "Wait.")
+
+
 def test_null_in_fields_of_an_item_is_unset() -> None:
     item = {"type": None, "id": None, "status": None, "role": "user", "content": "Hi"}
     image = {"type": "input_image", "image_url": "https://x", "detail": None, "other": None}
