@@ -1,5 +1,5 @@
 """Followers in the process that writes a log: they get each entry without a read, in order and
-once, whoever else writes to the log."""
+once, even if other processes write to the log, too."""
 
 from __future__ import annotations
 
@@ -135,26 +135,26 @@ def test_a_follower_sees_every_token_once_wherever_its_writers_are(
 
     async def scenario() -> None:
         quick = quick_settings(shared_server.url)
-        async with Bus(quick) as own, Bus(quick) as other:
-            run_id = await admit(own)
-            await ask(own, run_id)
+        async with Bus(quick) as local, Bus(quick) as other:
+            run_id = await admit(local)
+            await ask(local, run_id)
             sizes = iter(pieces * len(TOKENS))
             follower, delivery, written = None, None, 0
-            with own.logs.writing(run_id):
+            with local.logs.writing(run_id):
                 for turn, cut in enumerate([*cuts, len(TOKENS)]):
-                    bus = own if here[turn] else other
+                    bus = local if here[turn] else other
                     delivery = await take(bus, run_id, f"writer-{turn}", delivery)
                     writer = TokenWriter(delivery, "slm")
                     at = len((await writer.published()).ids)
                     while at < cut:
                         if written == comes_after:
-                            follower = Follower(own, run_id)
+                            follower = Follower(local, run_id)
                             await asyncio.sleep(0)
                         ids = TOKENS[at : min(cut, at + next(sizes))]
                         await writer.append(piece(ids), ids)
                         at, written = at + len(ids), written + 1
-            follower = follower or Follower(own, run_id)
-            await own.cancel(run_id)
+            follower = follower or Follower(local, run_id)
+            await local.cancel(run_id)
             await follower.task
             assert read(follower.entries) == (TOKENS, piece(TOKENS))
             assert follower.entries == [entry async for entry in other.follow(run_id)]
