@@ -216,8 +216,8 @@ def _call(value: object, place: str) -> CallPiece:
     inner = body if function is None else _dict(function, f"{place}.function")
     index = body.get("index")
     identifier = body.get("id")
-    # Cohere and Anthropic use other names: arguments under them would be lost silently.
     extra = body.get("extra_content")
+    # Cohere and Anthropic use other names: arguments under them would be lost silently.
     arguments = next((inner[name] for name in _ARGUMENTS if inner.get(name) is not None), None)
     if isinstance(arguments, dict | list):
         arguments = json.dumps(arguments, ensure_ascii=False)
