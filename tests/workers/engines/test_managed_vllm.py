@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from loopline.testing.vllm_double import write_program
 from loopline.workers.engines.protocol import EngineBroken, EngineError
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.engines.vllm.engine import VllmEngine
+from loopline.workers.engines.vllm.managed import ManagedServer
 from tests.bus.serving import until
 from tests.workers.engines.asking import ask
 from tests.workers.engines.tiny_model import ANSWER
@@ -78,6 +80,23 @@ async def test_a_server_that_does_not_start_is_reported_with_its_last_output(
     engine = VllmEngine(managed(tiny_model, program))
     with pytest.raises(EngineBroken, match=r"code 3.*no kernel image is available"):
         await engine.start()
+
+
+async def test_output_that_is_read_after_the_exit_is_reported(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = ManagedServer._log_lines  # pyright: ignore[reportPrivateUsage]
+
+    async def read_later(server: ManagedServer, process: Process) -> None:
+        await process.wait()
+        await read(server, process)
+
+    monkeypatch.setattr(ManagedServer, "_log_lines", read_later)
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho 'ImportError: no kernels' >&2\nexit 127\n")
+    program.chmod(0o755)
+    with pytest.raises(EngineBroken, match=r"code 127.*ImportError: no kernels"):
+        await VllmEngine(managed(tiny_model, program)).start()
 
 
 async def test_the_root_cause_is_reported_though_other_tracebacks_follow_it(

@@ -87,6 +87,9 @@ EXIT_SECONDS = 20.0
 MOST_STARTS = 3
 """Failed starts in a row after which this process gives up and leaves the decision to its
 supervisor."""
+LAST_OUTPUT_SECONDS = 1.0
+"""Time to read the rest of a dead server's output, which a process that it left behind may keep
+open."""
 HUNG_SECONDS = 60.0
 """Time without an answer after which a server that had answered is restarted."""
 _LONGEST_LINE = 1 << 16
@@ -264,14 +267,15 @@ class ManagedServer:
         once it answers."""
         name = self._settings.engine
         self._output = LastOutput()
-        tasks = [
-            asyncio.create_task(self._log_lines(process), name=f"{name}-output"),
-            asyncio.create_task(self._await_answer(process), name=f"{name}-ready"),
-        ]
+        reading = asyncio.create_task(self._log_lines(process), name=f"{name}-output")
+        asking = asyncio.create_task(self._await_answer(process), name=f"{name}-ready")
         try:
-            return await process.wait()
+            code = await process.wait()
+            # What it wrote last usually says why it exited.
+            await asyncio.wait({reading}, timeout=LAST_OUTPUT_SECONDS)
+            return code
         finally:
-            await end(tasks)
+            await end([reading, asking])
 
     async def _log_lines(self, process: Process) -> None:
         assert process.stdout is not None
