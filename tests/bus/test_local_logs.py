@@ -36,15 +36,20 @@ class Follower:
         return lambda: len(read(self.entries)[0]) == count
 
 
+async def begin(bus: Bus) -> tuple[str, TokenWriter]:
+    """Admit a run, and return its id and the writer of its only request."""
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    return run_id, TokenWriter(await take(bus, run_id, "writer"), "slm")
+
+
 async def reads_of(bus: Bus) -> int:
     stats = await bus.redis.info("commandstats")
     return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("xread", "xrange"))
 
 
 async def test_pieces_reach_a_follower_of_the_same_process_without_a_read(bus: Bus) -> None:
-    run_id = await admit(bus)
-    await ask(bus, run_id)
-    writer = TokenWriter(await take(bus, run_id, "writer"), "slm")
+    run_id, writer = await begin(bus)
     before = await reads_of(bus)
     with bus.logs.writing(run_id):
         follower = Follower(bus, run_id)
@@ -63,9 +68,7 @@ async def test_a_follower_that_is_slower_than_a_local_writer_misses_nothing(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_follower, "MAX_WAITING", 2)
-    run_id = await admit(bus)
-    await ask(bus, run_id)
-    writer = TokenWriter(await take(bus, run_id, "writer"), "slm")
+    run_id, writer = await begin(bus)
     entries: Entries = []
     with bus.logs.writing(run_id):
         events = bus.follow(run_id, fresh=True)
@@ -83,9 +86,7 @@ async def test_a_follower_that_comes_after_the_first_piece_gets_it_at_once(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_follower, "SILENCE_SECONDS", 60)
-    run_id = await admit(bus)
-    await ask(bus, run_id)
-    writer = TokenWriter(await take(bus, run_id, "writer"), "slm")
+    run_id, writer = await begin(bus)
     with bus.logs.writing(run_id):
         await writer.append("a", [97])
         follower = Follower(bus, run_id)

@@ -68,6 +68,15 @@ def listening(answer: Mapping[str, Any] = ANSWER) -> Generator[Endpoint]:
             server.shutdown()
 
 
+@contextmanager
+def in_front_of(answer: Mapping[str, Any]) -> Generator[tuple[ScriptedGateway, Endpoint]]:
+    """Yield a gateway whose model `big` is an endpoint that always gives this answer."""
+    with listening(answer) as endpoint:
+        settings = ("engine=openai", "model=big", f"base_url={endpoint.url}")
+        with serving(*(f"models.big.{setting}" for setting in settings)) as gateway:
+            yield gateway, endpoint
+
+
 @pytest.fixture(scope="module")
 def seeing() -> Iterator[tuple[ScriptedGateway, Endpoint]]:
     with listening() as endpoint:

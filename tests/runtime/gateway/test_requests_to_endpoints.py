@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.gateway.scripted_gateway import ScriptedGateway, serving
-from tests.runtime.gateway.test_images import Endpoint, listening
+from tests.runtime.gateway.scripted_gateway import ScriptedGateway
+from tests.runtime.gateway.test_images import Endpoint, in_front_of
 
 SCHEMA: dict[str, Any] = {
     "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
@@ -33,10 +33,8 @@ ANSWER: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def recording() -> Iterator[tuple[ScriptedGateway, Endpoint]]:
-    with listening(ANSWER) as endpoint:
-        settings = ("engine=openai", "model=big", f"base_url={endpoint.url}")
-        with serving(*(f"models.big.{setting}" for setting in settings)) as gateway:
-            yield gateway, endpoint
+    with in_front_of(ANSWER) as gateway_and_endpoint:
+        yield gateway_and_endpoint
 
 
 def declared(strict: bool | None) -> dict[str, Any]:
